@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/chat_template_option.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/help.h"
@@ -11,6 +12,7 @@
 #include "cli/options.h"
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"
+#include "toy/chat/builtin.h"
 #include "toy/data/examples.h"
 
 namespace toy::cli {
@@ -61,7 +63,7 @@ struct Show : Command {
         ->required();
     begin_group(app, "Model");
     add_option(app, "--model", model, "GGUF file with the tokenizer and the chat template", file_name())->required();
-    add_option(app, "--chat-template", chat_template, "File with another chat template", file_name());
+    add_chat_template(app, chat_template, "Chat template");
     begin_group(app, "Data");
     add_option(app, "--train-on", train_on, "Targets that count in the loss", one_of({"assistant", "all"}));
     add_option(app, "--bad-rows", bad_rows, "What to do with a row that cannot be used", one_of({"fail", "skip"}));
@@ -82,7 +84,7 @@ struct Show : Command {
     const auto tokenizer = load_tokenizer(source);
     check(tokenizer != nullptr, "{}: the file has no tokenizer; give a model that has one", source.path());
     std::optional<ChatTemplate> chat =
-        chat_template.empty() ? load_chat_template(source) : load_chat_template_file(chat_template);
+        chat_template.empty() ? load_chat_template(source) : chat_template_named(chat_template, *tokenizer);
     const ExampleMaker maker(*tokenizer, chat ? &*chat : nullptr, parse_train_on(train_on),
                              {.renamed = parse_field_map(map)});
     const Marks marks = has_color(STDOUT_FILENO) ? Marks{"\x1b[32m", "\x1b[0m"} : Marks{};

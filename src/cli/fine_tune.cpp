@@ -106,7 +106,7 @@ struct Lora : Command {
     } catch (const Error& e) {
       if (e.code() != ErrorCode::bad_input) throw;
       std::error_code none;  // of an earlier adapter here
-      for (const char* name : {"adapter_config.json", "adapter_model.safetensors"})
+      for (const char* name : {"adapter_config.json", "adapter_model.safetensors", "chat_template.jinja"})
         std::filesystem::remove(std::filesystem::path(folder) / name, none);
       return to_stderr(fmt::format("toy: not written for PEFT: {}\n", e.what()));
     }

@@ -7,6 +7,7 @@
 #include "dialog/call_forms.h"
 #include "dialog/call_history.h"
 #include "dialog/fields.h"
+#include "dialog/left_out.h"
 #include "dialog/letters.h"
 #include "dialog/normalized.h"
 #include "dialog/thoughts.h"
@@ -39,14 +40,18 @@ bool take_unlearned(ordered_json& message, const std::string& path) {
   return unlearned;
 }
 
-// Few templates want the arguments of earlier calls as text.
-void write_arguments(ordered_json& messages) {
+// Arguments of calls as text; false: there are none.
+bool write_arguments(ordered_json& messages) {
+  bool any = false;
   for (ordered_json& message : messages)
     if (message.contains("tool_calls"))
       for (ordered_json& call : message["tool_calls"]) {
         ordered_json& arguments = call["function"]["arguments"];
-        if (!arguments.is_string()) arguments = json_text(arguments);
+        if (arguments.is_string()) continue;
+        arguments = json_text(arguments);
+        any = true;
       }
+  return any;
 }
 
 }  // namespace
@@ -57,7 +62,6 @@ struct Dialog::Prepared {
   std::vector<bool> learned;  // messages
   LetterMarks marks;
   std::optional<std::time_t> now;
-  bool writes_arguments = false;
 };
 
 struct Dialog::Rendering {
@@ -66,16 +70,48 @@ struct Dialog::Rendering {
 };
 
 Dialog::Dialog(const Tokenizer& tokenizer, ChatTemplate chat)
-    : tokenizer_(tokenizer), chat_(std::move(chat)), form_(dialog::call_form_of(chat_.source(), &tokenizer)) {}
+    : tokenizer_(tokenizer),
+      chat_(std::move(chat)),
+      form_(dialog::call_form_of(chat_.one(true).source(), &tokenizer)),
+      shown_(std::make_unique<dialog::Shown[]>(2)) {
+  const ordered_json variables = chat_variables(tokenizer_);
+  const auto render = [&](dialog::TemplateInput in) -> std::optional<std::string> {
+    in = input_for(std::move(in));
+    for (const bool as_text : {false, true}) try {
+        if (as_text) write_arguments(in.messages);
+        return chat_
+            .render({.messages = in.messages,
+                     .tools = in.tools,
+                     .documents = {},
+                     .add_generation_prompt = true,
+                     .variables = variables})
+            .text;
+      } catch (const Error& e) {
+        if (e.code() != ErrorCode::bad_input) throw;
+      }
+    return std::nullopt;
+  };
+  for (const bool with_tools : {false, true}) shown_[with_tools] = dialog::shown_by(render, with_tools);
+  if (!form_ && !shown_[true].tools) form_ = &dialog::general_form();
+}
 
 Dialog::~Dialog() = default;
+
+// What templates of the form take in another way.
+dialog::TemplateInput Dialog::input_for(dialog::TemplateInput in) const {
+  if (!form_) return in;
+  const std::string source = chat_.one(!in.tools.is_null()).source();
+  return dialog::input_for(*form_, source, std::move(in));
+}
 
 Dialog::Prepared Dialog::prepare(const DialogInput& input) const {
   ordered_json messages = dialog::normalized_messages(input.messages);
   for (size_t i = 0; i < messages.size(); ++i)
     if (take_unlearned(messages[i], fmt::format("messages[{}]", i))) messages[i][kUnlearned] = true;
   dialog::TemplateInput in{std::move(messages), dialog::normalized_tools(input.tools)};
-  if (form_) in = dialog::input_for(*form_, chat_.source(), std::move(in));
+  const bool with_tools = !in.tools.is_null() && !in.tools.empty();
+  const dialog::CallForm& form = form_ ? *form_ : dialog::general_form();
+  in = input_for(dialog::with_left_out(form, shown_[with_tools], std::move(in)));
   Prepared p{.messages = std::move(in.messages),
              .tools = std::move(in.tools),
              .documents = input.documents,
@@ -113,6 +149,20 @@ Dialog::Rendering Dialog::rendering(const Prepared& p, bool asks) const {
   return r;
 }
 
+// Few templates want the arguments of calls as text, and refuse them otherwise.
+Dialog::Rendering Dialog::fitted(Prepared& p, bool asks) const {
+  try {
+    return rendering(p, asks);
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::bad_input || !write_arguments(p.messages)) throw;
+    try {
+      return rendering(p, asks);
+    } catch (const Error&) {
+      throw e;
+    }
+  }
+}
+
 DialogText Dialog::render(const DialogInput& input) const {
   Prepared p = prepare(input);
   const bool asks = !input.answered && !input.continues;
@@ -123,19 +173,8 @@ DialogText Dialog::render(const DialogInput& input) const {
     stop = p.marks.unused();
     p.messages.back()["content"] = p.messages.back().value("content", "") + stop;
   }
-  std::optional<Rendering> r;
-  try {
-    r = rendering(p, asks);
-  } catch (const Error& e) {
-    if (e.code() != ErrorCode::bad_input) throw;
-    write_arguments(p.messages);
-    try {
-      r = rendering(p, asks);
-    } catch (const Error&) {
-      throw e;
-    }
-  }
-  dialog::Unmarked& out = r->unmarked;
+  Rendering r = fitted(p, asks);
+  dialog::Unmarked& out = r.unmarked;
   if (!stop.empty()) {
     const size_t end = out.text.rfind(stop);
     check(end != out.text.npos, "the chat template does not show the last message, so it cannot be continued");
@@ -152,19 +191,8 @@ LearnedDialog Dialog::learned(const DialogInput& input, const LearnOptions& opti
   for (size_t i = 0; i < std::min(options.from, marked.messages.size()); ++i)
     if (marked.messages[i].is_object()) marked.messages[i]["train"] = false;
   Prepared p = prepare(marked);
-  std::optional<Rendering> full;
-  try {
-    full = rendering(p, false);
-  } catch (const Error& e) {
-    if (e.code() != ErrorCode::bad_input) throw;
-    write_arguments(p.messages);
-    try {
-      full = rendering(p, false);
-    } catch (const Error&) {
-      throw e;
-    }
-  }
-  const dialog::Unmarked& text = full->unmarked;
+  const Rendering full = fitted(p, false);
+  const dialog::Unmarked& text = full.unmarked;
   LearnedDialog out;
   out.ids = encode_chat(tokenizer_, text.text, text.letters);
   const std::vector<int32_t> plain = tokenizer_.encode(text.text, {.parse_special = true, .letters = text.letters});
@@ -186,7 +214,7 @@ LearnedDialog Dialog::learned(const DialogInput& input, const LearnOptions& opti
       }
     };
     dialog::TurnFinder finder(tokenizer_, {p.messages, p.learned, text.text, plain, begins}, render);
-    spans = chat_.marks_generation() ? finder.generated(full->generated) : finder.turns();
+    spans = chat_.marks_generation() ? finder.generated(full.generated) : finder.turns();
     out.notes = finder.notes();
   }
   out.trained.assign(bos, 0);

@@ -180,6 +180,7 @@ void requantize(const File& from, const std::string& path, const RequantizeOptio
   Writer writer(from.get_string(kArchitectureKey));
   writer.set("general.file_type", find_mix(options.mix).file_type);
   writer.set("general.quantization_version", uint32_t(2));
+  for (const auto& [key, value] : options.metadata) writer.set(key, value);
   for (const auto& [key, value] : from.metadata())
     if (!writer.has(key) && key != kAlignmentKey && !key.starts_with("split.")) writer.set(key, value);
   ThreadPool threads(options.threads);

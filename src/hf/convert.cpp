@@ -176,10 +176,15 @@ Converted convert_folder(const std::string& folder, const std::string& gguf, con
     done.warnings.push_back(fmt::format("{} tensors that predict further tokens (mtp) are left out", left));
   gguf::Writer writer(reading.spec.architecture);
   write_dimensions(reading.spec, writer, main_type(outputs));
+  std::shared_ptr<const Tokenizer> tokenizer;
   if (options.tokenizer)
-    write_tokenizer_keys(TokenizerFiles::open(folder, config), reading.spec.vocab, writer, done.warnings);
+    tokenizer = write_tokenizer_keys(TokenizerFiles::open(folder, config), reading.spec.vocab, writer, done.warnings);
   else
     writer.set("tokenizer.ggml.model", std::string("none"));
+  if (options.chat_template) {
+    check(tokenizer != nullptr, "chat-template: without a tokenizer it cannot be used; leave it out");
+    writer.set("tokenizer.chat_template", options.chat_template(*tokenizer));
+  }
   size_t written = 0;
   for (const Output& out : outputs)
     writer.add(out.name, out.shape, out.stored, [&](const gguf::Writer::Sink& sink) {
@@ -206,6 +211,13 @@ Converted convert_gguf(const gguf::File& file, const std::string& folder, const 
   write_json(out.file("config.json"), config);
   write_json(out.file("generation_config.json"), generation);
   if (options.tokenizer) write_tokenizer_files(file, out.file(""), done.warnings);
+  if (options.chat_template) {
+    const auto tokenizer = try_load_tokenizer(file).tokenizer;
+    check(tokenizer && options.tokenizer, "chat-template: without a tokenizer it cannot be used; leave it out");
+    AtomicFile text(out.file("chat_template.jinja"));
+    text.write(options.chat_template(*tokenizer));
+    text.commit();
+  }
   safetensors::Writer writer;
   size_t written = 0;
   for (const Output& o : outputs)

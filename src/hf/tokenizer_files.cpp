@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "hf/chat_templates.h"
 #include "hf/tokenizer_json.h"
 #include "text/bpe.h"
 #include "text/special_tokens.h"
@@ -268,27 +269,6 @@ std::string bytes_of(const std::string& path) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
-void write_chat_template(const TokenizerFiles& files, gguf::Writer& writer) {
-  constexpr const char* kKey = "tokenizer.chat_template";
-  const Config& config = files.tokenizer_config;
-  if (const json* value = config.find("chat_template"); value && value->is_string()) {
-    writer.set(kKey, value->get<std::string>());
-  } else if (value) {
-    check(value->is_array(), "{}: 'chat_template' is neither a string nor a list", config.path());
-    std::vector<std::string> names;
-    for (const json& entry : *value) {
-      const Config one(entry, config.path() + ": 'chat_template'");
-      const std::string name = one.text("name", "default");
-      if (name != "default") names.push_back(name);
-      writer.set(name == "default" ? kKey : fmt::format("{}.{}", kKey, name), one.text("template", ""));
-    }
-    if (!names.empty()) writer.set("tokenizer.chat_templates", gguf::Array(names));
-  }
-  if (files.chat_template.empty()) return;
-  check(is_utf8(files.chat_template), "{}/chat_template.jinja: not UTF-8", files.folder);
-  writer.set(kKey, files.chat_template);
-}
-
 }  // namespace
 
 TokenizerFiles TokenizerFiles::open(const std::string& folder, const Config& config) {
@@ -301,7 +281,6 @@ TokenizerFiles TokenizerFiles::open(const std::string& folder, const Config& con
   files.generation_config = file("generation_config.json");
   if (const std::string path = folder + "/tokenizer.json"; fs::exists(path)) files.tokenizer_json = Config::open(path);
   files.tokenizer_model = bytes_of(folder + "/tokenizer.model");
-  files.chat_template = bytes_of(folder + "/chat_template.jinja");
   return files;
 }
 
@@ -349,12 +328,16 @@ std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerFiles& files, int
   return std::make_shared<const SpmTokenizer>(std::move(v));
 }
 
-void write_tokenizer_keys(const TokenizerFiles& files, int64_t vocab, gguf::Writer& writer,
-                          std::vector<std::string>& warnings) {
-  const auto tokenizer = read_tokenizer(files, vocab, warnings);
-  if (!tokenizer) return writer.set("tokenizer.ggml.model", std::string("none"));
+std::shared_ptr<const Tokenizer> write_tokenizer_keys(const TokenizerFiles& files, int64_t vocab, gguf::Writer& writer,
+                                                      std::vector<std::string>& warnings) {
+  auto tokenizer = read_tokenizer(files, vocab, warnings);
+  if (!tokenizer) {
+    writer.set("tokenizer.ggml.model", std::string("none"));
+    return nullptr;
+  }
   tokenizer->save(writer);
-  write_chat_template(files, writer);
+  write_chat_templates(read_chat_templates(files.folder, files.tokenizer_config), writer);
+  return tokenizer;
 }
 
 }  // namespace toy::hf

@@ -210,6 +210,8 @@ void merge_adapters(Model& model) {
       check(std::isfinite(float(v)), "merge: '{}' would hold {}; give the adapter a smaller scale", t.name, v);
     if (!sums.empty()) model.params->write(t.name, View(sums.data(), DType::f64, t.shape));
   }
+  for (const AdapterSpec& a : model.spec.adapters)
+    if (!a.chat_template.empty()) model.metadata.insert_or_assign(kChatTemplate, gguf::Value(a.chat_template));
   model.spec.adapters.clear();
 }
 

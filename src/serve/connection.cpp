@@ -68,11 +68,11 @@ void Connection::send(HttpReply reply, uint64_t number) {
   if (!closed_) finish_reply(std::move(reply.body));
 }
 
-void Connection::begin(const std::string& type, uint64_t number) {
+void Connection::begin(const std::string& type, const std::string& headers, uint64_t number) {
   if (!current(number)) return;
   chunked_ = http11_;
   keep_alive_ = keep_alive_ && chunked_;  // else the end of the connection is that of the reply
-  put(header_of(200, type, keep_alive_) + "Cache-Control: no-cache\r\n" +
+  put(header_of(200, type, keep_alive_) + headers + "Cache-Control: no-cache\r\n" +
       (chunked_ ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n"));
 }
 
@@ -285,10 +285,13 @@ class ExchangeOf : public Exchange {
   ExchangeOf(HttpRequest r, std::shared_ptr<Connection> connection, uint64_t number, asio::io_context& io)
       : Exchange(std::move(r)), connection_(std::move(connection)), number_(number), io_(io) {}
   void send(HttpReply reply) override {
+    if (std::string names = notes().ignored; !names.empty()) reply.headers.emplace_back(kIgnored, std::move(names));
     post([reply = std::move(reply)](Connection& c, uint64_t n) mutable { c.send(std::move(reply), n); });
   }
   void begin(const std::string& type) override {
-    post([type](Connection& c, uint64_t n) { c.begin(type, n); });
+    const std::string names = notes().ignored;
+    std::string headers = names.empty() ? "" : fmt::format("{}: {}\r\n", kIgnored, names);
+    post([type, headers = std::move(headers)](Connection& c, uint64_t n) { c.begin(type, headers, n); });
   }
   void write(std::string part) override {
     post([part = std::move(part)](Connection& c, uint64_t n) { c.write(part, n); });
@@ -301,6 +304,7 @@ class ExchangeOf : public Exchange {
   }
 
  private:
+  static constexpr const char* kIgnored = "X-Toy-Ignored";
   template <class Call>
   void post(Call call) {
     asio::post(io_, [c = connection_, n = number_, call = std::move(call)]() mutable { call(*c, n); });
@@ -319,8 +323,8 @@ void Connection::request_is_read() {
   head_ = message.method() == http::verb::head;
   HttpRequest r;
   r.method = std::string(message.method_string());
-  r.target = std::string(message.target());
-  r.target = percent_decoded(r.target.substr(0, r.target.find('?')));
+  r.target = plain_target(std::string(message.target()));
+  r.content_encoding = std::string(message[http::field::content_encoding]);
   r.authorization = std::string(message[http::field::authorization]);
   r.api_key = std::string(message["x-api-key"]);
   r.anthropic_version = std::string(message["anthropic-version"]);

@@ -72,7 +72,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // ---- The reply to request `number`; that of an earlier one is dropped.
   void send(HttpReply reply, uint64_t number);
-  void begin(const std::string& type, uint64_t number);
+  void begin(const std::string& type, const std::string& headers, uint64_t number);
   void write(const std::string& part, uint64_t number);
   void end(uint64_t number);
   void on_gone(std::function<void()> call, uint64_t number);

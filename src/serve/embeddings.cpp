@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "dialog/fields.h"
+#include "serve/ollama.h"
 #include "serve/reply_format.h"
 #include "serve/request_body.h"
 #include "toy/base/json_text.h"
@@ -35,12 +36,16 @@ Pooling pooling_of(const std::string& name) {
 
 }  // namespace
 
+void append_numbers(std::string& text, const std::vector<float>& numbers) {
+  fmt::format_to(std::back_inserter(text), "[{}]", fmt::join(numbers, ","));
+}
+
 EmbeddingsRequest parse_embeddings(const std::string& body) {
   const nlohmann::ordered_json j = parse_body(body);
   Fields f(j);
   EmbeddingsRequest r;
   r.model = f.text("model");
-  r.inputs = sources_of(f.take("input"), "input");
+  r.inputs = sources_of(&f.needed("input"), "input");
   if (int64_t(r.inputs.size()) > kMostInputs)
     refuse(fmt::format("'input' has {} texts; use at most {}", r.inputs.size(), kMostInputs), "input");
   if (const std::string pooling = f.text("pooling"); !pooling.empty()) r.pooling = pooling_of(pooling);
@@ -70,8 +75,8 @@ std::string embeddings_body(const std::vector<std::vector<float>>& embeddings, c
     text += fmt::format(R"({}{{"object":"embedding","index":{},"embedding":)", i > 0 ? "," : "", i);
     if (base64)
       text += '"' + base64_of(embeddings[i]) + '"';
-    else  // the shortest digits that are this number
-      fmt::format_to(std::back_inserter(text), "[{}]", fmt::join(embeddings[i], ","));
+    else
+      append_numbers(text, embeddings[i]);
     text += '}';
   }
   return text + fmt::format(R"(],"model":{},"usage":{{"prompt_tokens":{},"total_tokens":{}}}}})",
@@ -95,12 +100,14 @@ void EmbeddingsJob::finish(size_t i, const TextEnd& end) {
     failed_ = true;
     const ApiError e = api_error(end.error);
     count_(e.status);
-    return exchange_->send(error_reply(e));
+    return exchange_->send(error_reply(e, form_ == EmbeddingsRequest::openai ? error_body : ollama_error));
   }
   embeddings_[i] = end.embedding;
   if (done_ < embeddings_.size()) return;
   count_(200);
-  exchange_->send({.body = embeddings_body(embeddings_, model_, base64_, prompt_tokens_)});
+  exchange_->send({.body = form_ == EmbeddingsRequest::openai
+                               ? embeddings_body(embeddings_, model_, base64_, prompt_tokens_)
+                               : ollama_embeddings_body(embeddings_, model_, form_, prompt_tokens_)});
 }
 
 }  // namespace toy::serve

@@ -21,13 +21,16 @@ inline constexpr int64_t kMostInputs = 2048, kMostNumbers = int64_t(1) << 22;
 struct EmbeddingsRequest {
   std::string model;  ///< "": not said
   std::vector<PromptSource> inputs;
-  std::optional<Pooling> pooling = {};  ///< none: that of the model
-  bool base64 = false;                  ///< little-endian f32 instead of numbers
-  std::optional<int64_t> dimensions;    ///< has to be the model's width
+  std::optional<Pooling> pooling = {};                     ///< none: that of the model
+  bool base64 = false;                                     ///< little-endian f32 instead of numbers
+  enum Form { openai, ollama, ollama_one } form = openai;  ///< of the reply
+  std::optional<int64_t> dimensions;                       ///< has to be the model's width
 };
 /// From the body of a request. Throws ApiError as parse_completion().
 EmbeddingsRequest parse_embeddings(const std::string& body);
 
+/// Appends numbers as a list of JSON, with the shortest digits that are the same f32.
+void append_numbers(std::string& text, const std::vector<float>& numbers);
 /// What the request says, else what the model's file `states` (stated_pooling()), else mean. Throws ApiError for a
 /// model that ranks texts.
 Pooling pooling_of(const EmbeddingsRequest& request, const std::string& states);
@@ -47,6 +50,7 @@ class EmbeddingsJob : public std::enable_shared_from_this<EmbeddingsJob> {
         model_(std::move(model)),
         pooling_(pooling),
         base64_(request.base64),
+        form_(request.form),
         count_(std::move(count)) {}
   /// One more text, to be submitted.
   TextRequest add(std::vector<int32_t> ids);
@@ -58,6 +62,7 @@ class EmbeddingsJob : public std::enable_shared_from_this<EmbeddingsJob> {
   const std::string model_;
   const Pooling pooling_;
   const bool base64_;
+  const EmbeddingsRequest::Form form_;
   std::function<void(int)> count_;
   std::vector<std::vector<float>> embeddings_;
   int64_t prompt_tokens_ = 0;

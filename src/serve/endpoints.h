@@ -14,7 +14,11 @@
 #include "dialog/constraints.h"
 #include "dialog/thoughts.h"
 #include "serve/api.h"
+#include "serve/embeddings.h"
 #include "serve/http_server.h"
+#include "serve/ignored.h"
+#include "serve/keep_alive.h"
+#include "serve/ollama.h"
 #include "serve/prompts.h"
 #include "serve/reply_format.h"
 #include "serve/server.h"
@@ -50,6 +54,18 @@ class Server {
   void send(Exchange& exchange, HttpReply reply);
   void send_json(Exchange& exchange, const nlohmann::ordered_json& j);
   void count(int status);
+  // What a request says, read by `parse` from its body. Fields without an effect are noted, unless all have to have
+  // one.
+  template <class Parse>
+  auto read(ExchangePointer exchange, Parse&& parse) const {
+    if (options_.strict) return parse(exchange->request.body);
+    IgnoredFields ignored;
+    auto r = parse(exchange->request.body);
+    exchange->note([&](RequestNotes& n) { n.ignored = ignored_text(ignored.names()); });
+    return r;
+  }
+  // Notes more of them, or refuses them.
+  void ignore(ExchangePointer exchange, const std::string& field, const std::string& what) const;
 
   // ---- What is asked for (endpoints.cpp).
   struct Route {
@@ -82,7 +98,15 @@ class Server {
   std::vector<float> adapters_of(const std::string& model) const;
   std::vector<float> adapters_of(const CompletionRequest& r) const;
   void require_model(const std::string& name) const { adapters_of(name); }
-  const std::string& name_of(const std::string& model) const { return model.empty() ? options_.name : model; }
+  // Does a client mean the model itself?
+  bool is_base(const std::string& model) const;
+  // The name of an adapter or of the model, as it is served.
+  std::string served_name(const std::string& model) const;
+  // What a reply calls the model: as the request does, if it is known.
+  std::string name_of(const std::string& model) const;
+  ApiError unknown_model(const std::string& model) const;
+  // Notes an unknown name for the only model.
+  void note_model(ExchangePointer exchange, const std::string& model) const;
   ReplyHead head(const char* prefix, const CompletionRequest& r);
   // Submits the texts of a request, whose reply has this form.
   void start(ExchangePointer exchange, const CompletionRequest& r, std::unique_ptr<ReplyFormat> format);
@@ -90,6 +114,25 @@ class Server {
   void submit(Exchange& exchange, std::vector<TextRequest> texts);
   TextRequest text_request(const CompletionRequest& r, const std::vector<int32_t>& prompt, int64_t n,
                            uint64_t seed) const;
+
+  // ---- llama-server's own endpoints (llama_endpoints.cpp).
+  void props(ExchangePointer exchange);
+  void slots(ExchangePointer exchange);
+  void completion(ExchangePointer exchange);
+  void infill(ExchangePointer exchange);
+
+  // ---- Ollama's (ollama_endpoints.cpp).
+  void ollama_version(ExchangePointer exchange);
+  void ollama_tags(ExchangePointer exchange);
+  void ollama_running(ExchangePointer exchange);
+  void ollama_show(ExchangePointer exchange);
+  void ollama_chat(ExchangePointer exchange);
+  void ollama_generate(ExchangePointer exchange);
+  void ollama_embed(ExchangePointer exchange);
+  void ollama_embeddings(ExchangePointer exchange);
+  void ollama_answer(ExchangePointer exchange, const OllamaRequest& r);
+  nlohmann::ordered_json ollama_model(const std::string& name) const;
+  void embed(ExchangePointer exchange, const EmbeddingsRequest& r);
 
   // ---- Saved conversations (state_endpoints.cpp).
   States& states();
@@ -104,7 +147,7 @@ class Server {
   const std::unique_ptr<const Dialog> dialog_;  // nullptr: no chat template
   const CallForm* const form_;                  // of calls; nullptr: none is known
   const Prompts prompts_;
-  const int64_t width_, cache_bytes_;
+  const int64_t width_, cache_bytes_, parallel_;
   const std::string pooling_;   // stated_pooling() of the model
   const std::string template_;  // of chats
   const ThoughtMarks thoughts_;
@@ -117,6 +160,7 @@ class Server {
   std::mutex mutex_;
   std::map<int, int64_t> replies_;  // by status
   std::unique_ptr<States> states_;  // nullptr: none are kept. Its thread ends before the rest is gone
+  KeepAlive keep_alive_;            // so does its thread
 };
 
 /// Of the system.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,7 +30,8 @@ struct HttpLimits {
 
 /// A request that was read completely.
 struct HttpRequest {
-  std::string method, target;  ///< "POST", "/v1/completions" decoded, without what follows '?'
+  std::string method, target;                             ///< "POST", "/v1/completions": as plain_target()
+  std::string content_encoding;                           ///< Content-Encoding, or ""
   std::string authorization, api_key, anthropic_version;  ///< headers (the second is X-Api-Key), or ""
   std::string body;
 };
@@ -40,6 +42,11 @@ struct HttpReply {
   std::string body;
   std::string type = "application/json";
   std::vector<std::pair<std::string, std::string>> headers = {};
+};
+
+/// What is said of a request in the header of its reply. Any thread may change it.
+struct RequestNotes {
+  std::string ignored;  ///< fields of the request without an effect, with commas between
 };
 
 /// A request and the way to answer it. Any thread may call it; what is sent after the client has gone is dropped.
@@ -56,8 +63,23 @@ class Exchange {
   /// Calls this once if the client goes away before the end of the reply, perhaps at once.
   virtual void on_gone(std::function<void()> call) = 0;
 
+  /// Changes what is said of the request.
+  template <class Change>
+  void note(Change&& change) {
+    const std::scoped_lock lock(mutex_);
+    change(notes_);
+  }
+  RequestNotes notes() const {
+    const std::scoped_lock lock(mutex_);
+    return notes_;
+  }
+
  protected:
   explicit Exchange(HttpRequest r) : request(std::move(r)) {}
+
+ private:
+  mutable std::mutex mutex_;
+  RequestNotes notes_;
 };
 
 /// The reply to a request that is not HTTP, or beyond a limit.

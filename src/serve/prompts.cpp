@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "dialog/constraints.h"
 #include "dialog/fields.h"
+#include "serve/fill.h"
 #include "toy/base/error.h"
 
 namespace toy::serve {
@@ -32,10 +34,21 @@ DialogText Prompts::chat(const ordered_json& messages, const std::vector<Tool>& 
 
 std::vector<std::vector<int32_t>> Prompts::of(const CompletionRequest& r) const {
   if (r.chat)
-    return {
-        chat(r.messages, calls_tools(r) ? r.tools : std::vector<Tool>(), {.field = r.source, .variables = r.variables})
-            .ids};
-  return of(r.prompts, "prompt", encode_prompt, {.parse_special = r.parse_special});
+    return {chat(r.messages, calls_tools(r) ? r.tools : std::vector<Tool>(),
+                 {.field = r.source, .variables = r.variables, .continues = r.continues})
+                .ids};
+  return r.hole ? filled(r) : of(r.prompts, "prompt", encode_prompt, {.parse_special = r.parse_special});
+}
+
+std::vector<std::vector<int32_t>> Prompts::filled(const CompletionRequest& r) const {
+  std::vector<std::vector<int32_t>> result;
+  for (const PromptSource& p : r.prompts) {
+    const auto* text = std::get_if<std::string>(&p);
+    if (text == nullptr)
+      throw ApiError(400, "'suffix' goes with a prompt that is a text, not with token ids", "suffix");
+    result.push_back(fill_prompt(tokenizer_, *text, r.suffix, "suffix", r.files));
+  }
+  return result;
 }
 
 std::vector<std::vector<int32_t>> Prompts::complete(const std::vector<PromptSource>& sources) const {
@@ -67,16 +80,14 @@ void Prompts::require_fits(int64_t tokens, const char* name) const {
 // How many tokens follow a prompt.
 int64_t Prompts::length(const CompletionRequest& r, int64_t prompt) const {
   constexpr int64_t kUnsaid = 16;  // as OpenAI's
-  const int64_t room = context_ - prompt, unsaid = r.chat ? room : std::min(room, kUnsaid);
-  const int64_t wanted = r.max_tokens ? *r.max_tokens : std::max<int64_t>(unsaid, 1);
-  if (wanted > room)
-    throw ApiError(
-        400,
-        fmt::format("This model's maximum context length is {} tokens. However, you requested {} tokens ({} in the {}, "
-                    "{} in the completion). Please reduce the length of the {} or completion.",
-                    context_, prompt + wanted, prompt, r.source, wanted, r.source),
-        r.source, "context_length_exceeded");
-  return wanted;
+  const int64_t room = context_ - prompt, wanted = r.max_tokens ? *r.max_tokens : r.chat ? kMostTokens : kUnsaid;
+  if (room < std::min<int64_t>(wanted, 1))
+    throw ApiError(400,
+                   fmt::format("This model's maximum context length is {} tokens. However, there are {} in the {}, and "
+                               "no room for an answer. Please reduce the length of the {}.",
+                               context_, prompt, r.source, r.source),
+                   r.source, "context_length_exceeded");
+  return std::min(wanted, room);
 }
 
 void Prompts::require_ids(const std::vector<int32_t>& ids, const char* param) const {

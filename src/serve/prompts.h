@@ -38,11 +38,13 @@ class Prompts {
   /// template says.
   DialogText chat(const nlohmann::ordered_json& messages, const std::vector<Tool>& tools = {},
                   const ChatContext& context = {}) const;
-  /// How many tokens follow a prompt of this many, at most.
+  /// How many tokens follow a prompt of this many, at most: what is asked for, or what fits. Throws for a prompt that
+  /// leaves no room.
   int64_t length(const CompletionRequest& r, int64_t prompt) const;
   void require_ids(const std::vector<int32_t>& ids, const char* param) const;
 
  private:
+  std::vector<std::vector<int32_t>> filled(const CompletionRequest& r) const;
   using Encode = std::vector<int32_t> (*)(const Tokenizer&, std::string_view, EncodeOptions);
   std::vector<std::vector<int32_t>> of(const std::vector<PromptSource>& sources, const char* name, Encode encode,
                                        EncodeOptions options) const;

@@ -11,6 +11,7 @@
 #include "serve/endpoints.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
 
 namespace toy::serve {
 namespace {
@@ -42,12 +43,14 @@ Server::Server(Decoder& decoder, const Model& model, const std::optional<ChatTem
       prompts_(*model.tokenizer, dialog_.get(), context_of(decoder), decoder.vocab()),
       width_(model.spec.d_model),
       cache_bytes_(int64_t(decoder.state().bytes())),
+      parallel_(decoder.state().shape().sequences),
       pooling_(stated_pooling(model.metadata)),
       template_(chat ? chat->source() : ""),
       thoughts_(thought_marks(template_)),
       constraints_(*model.tokenizer, form_, thoughts_),
       ids_(fmt::format("{:016x}", random_number())),
-      started_(std::time(nullptr)) {
+      started_(std::time(nullptr)),
+      keep_alive_(options.keep_alive) {
   service_.limit_pause(kLongestPause);
   if (!options.state_folder.empty())
     states_ = std::make_unique<States>(options.state_folder, options.adapters, model, decoder);
@@ -66,6 +69,11 @@ void Server::stop() {
 void Server::handle(const std::shared_ptr<Exchange>& exchange) {
   answer(exchange, [&] {
     require_key(*exchange);
+    const std::string& encoding = exchange->request.content_encoding;
+    if (!encoding.empty() && encoding != "identity")
+      throw ApiError(415, fmt::format("the request's body has the encoding '{}', which is not supported; send it as it "
+                                      "is, without Content-Encoding",
+                                      one_line(encoding)));
     route(exchange);
   });
 }

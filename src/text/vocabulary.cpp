@@ -143,6 +143,17 @@ void save_vocabulary(const Vocabulary& v, gguf::Writer& writer, const std::vecto
   writer.set("tokenizer.ggml.add_eos_token", gguf::Value(v.add_eos));
 }
 
+std::optional<FillTokens> fill_tokens(const Tokenizer& tokenizer) {
+  const auto* known = dynamic_cast<const VocabularyTokenizer*>(&tokenizer);
+  return known ? known->fill() : std::nullopt;
+}
+
+std::optional<FillTokens> VocabularyTokenizer::fill() const {
+  const FillTokens& fill = vocabulary().fill;
+  if (fill.prefix < 0 || fill.suffix < 0 || fill.middle < 0) return std::nullopt;
+  return fill;
+}
+
 std::vector<int32_t> VocabularyTokenizer::end_of_generation() const {
   const Vocabulary& v = vocabulary();
   std::vector<int32_t> ids = v.end_of_generation;

@@ -5,6 +5,7 @@
 #include "text/byte_level.h"
 #include "text/spm.h"
 #include "text_testing.h"
+#include "toy/text/fill_tokens.h"
 
 namespace toy {
 namespace {
@@ -74,6 +75,19 @@ TEST(SpecialTokens, NamesMakeControlTokens) {
     EXPECT_GT(tokenizer->encode(text).size(), 1u);
     EXPECT_EQ(tokenizer->encode(text, {.parse_special = true}).size(), 1u);
   }
+}
+
+TEST(SpecialTokens, TokensThatFillHoles) {
+  const auto of = [](const std::vector<Token>& added, const std::map<std::string, int32_t>& ids = {}) {
+    const std::optional<FillTokens> t = fill_tokens(*loaded_with(added, ids));
+    return t ? std::vector<int32_t>{t->prefix, t->suffix, t->middle} : std::vector<int32_t>{};
+  };
+  const Ids in_order{256, 257, 258};
+  EXPECT_EQ(of({{"<|fim_prefix|>"}, {"<|fim_suffix|>"}, {"<|fim_middle|>"}}), in_order);  // Qwen2.5-Coder
+  EXPECT_EQ(of({{"<｜fim▁begin｜>"}, {"<｜fim▁hole｜>"}, {"<｜fim▁end｜>"}}), in_order);  // DeepSeek-Coder
+  EXPECT_EQ(of({{"a"}, {"b"}, {"c"}}, {{"fim_pre", 258}, {"fim_suf", 257}, {"fim_mid", 256}}), (Ids{258, 257, 256}));
+  EXPECT_TRUE(of({{"<|fim_prefix|>"}, {"<|fim_suffix|>"}}).empty());
+  EXPECT_FALSE(fill_tokens(*make_byte_tokenizer()));
 }
 
 TEST(SpecialTokens, BytesHaveNone) { EXPECT_TRUE(make_byte_tokenizer()->end_of_generation().empty()); }

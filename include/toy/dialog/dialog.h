@@ -16,7 +16,9 @@ namespace toy {
 
 namespace dialog {
 struct CallForm;
-}
+struct Shown;
+struct TemplateInput;
+}  // namespace dialog
 
 /// A conversation. Messages and tools may be as OpenAI's API has them or as templates do: arguments of calls as an
 /// object or as its text, content as a text, null, or parts of type text. Fields of messages that are not known here
@@ -77,11 +79,14 @@ class Dialog {
   struct Prepared;
   struct Rendering;
   Prepared prepare(const DialogInput& input) const;
+  dialog::TemplateInput input_for(dialog::TemplateInput in) const;
   Rendering rendering(const Prepared& p, bool asks) const;
+  Rendering fitted(Prepared& p, bool asks) const;
 
   const Tokenizer& tokenizer_;
   ChatTemplate chat_;
   const dialog::CallForm* form_;
+  std::unique_ptr<dialog::Shown[]> shown_;  // by the template, of conversations without tools and with them
 };
 
 }  // namespace toy
