@@ -6,6 +6,7 @@
 #include <chrono>
 #include <ctime>
 
+#include "dialog/answer_reader.h"
 #include "serve/anthropic.h"
 #include "serve/embeddings.h"
 #include "serve/endpoints.h"
@@ -18,12 +19,6 @@ namespace toy::serve {
 namespace {
 
 using nlohmann::ordered_json;
-
-// Makes the ids of calls follow from the prompt, so that an answer does not depend on others.
-std::string salt(const std::vector<int32_t>& prompt, int64_t choice) {
-  return std::string(reinterpret_cast<const char*>(prompt.data()), prompt.size() * sizeof(int32_t)) +
-         std::to_string(choice);
-}
 
 std::optional<std::chrono::steady_clock::time_point> deadline_of(const CompletionRequest& r) {
   using Clock = std::chrono::steady_clock;
@@ -182,7 +177,11 @@ void Server::start(const std::shared_ptr<Exchange>& exchange, const CompletionRe
   std::vector<int32_t> dry_breakers;
   if (r.sampler.dry_multiplier > 0 && r.dry_breakers != std::vector<std::string>{"none"})
     dry_breakers = tokens_with(tokenizer_, r.dry_breakers);
-  const auto tools = calls_tools(r) ? std::make_shared<std::vector<Tool>>(r.tools) : nullptr;
+  const AnswerKind kind{.form = form_,
+                        .thoughts = thoughts_,
+                        .state = thinks,
+                        .is_formed = r.form.kind != TextForm::any,
+                        .tools = calls_tools(r) ? std::make_shared<std::vector<Tool>>(r.tools) : nullptr};
   std::vector<TextRequest> texts;
   int64_t logprobs = 0;
   for (const std::vector<int32_t>& prompt : prompts) {
@@ -201,18 +200,11 @@ void Server::start(const std::shared_ptr<Exchange>& exchange, const CompletionRe
       text.options.sampler.dry_breakers = dry_breakers;
       text.deadline = deadline;
       text.owner = prefix_owner(*exchange);
-      std::optional<ThoughtSplitter> thoughts;
-      std::unique_ptr<CallParser> calls;
-      const bool channels = form_ && form_->kind == CallForm::channels;  // which have the thoughts
-      if (r.chat) {
-        text.named = constraints_.marks(tools != nullptr || channels || r.form.kind != TextForm::any);
-        if (!channels) thoughts.emplace(thoughts_, thinks == ThoughtState::begun);
-      }
-      if (tools || (r.chat && channels))
-        calls = std::make_unique<CallParser>(*form_, tools ? tools : std::make_shared<std::vector<Tool>>(),
-                                             salt(prompt, k));
-      texts.push_back(job->add_choice(std::move(text), r.echo ? tokenizer_.decode(prompt) : "",
-                                      OutputParser(std::move(thoughts), std::move(calls))));
+      AnswerReader reader;
+      if (r.chat) reader = answer_reader(kind, constraints_, call_salt(prompt, k));
+      text.named = std::move(reader.named);
+      texts.push_back(
+          job->add_choice(std::move(text), r.echo ? tokenizer_.decode(prompt) : "", std::move(reader.parser)));
     }
   }
   submit(*exchange, std::move(texts));

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "dialog/answer_reader.h"
 #include "toy/base/error.h"
 
 namespace toy::serve {
@@ -78,11 +79,7 @@ void TextJob::end_stream(const std::string& last) {
 void TextJob::add(Choice& choice, const Piece& piece) {
   choice.text += piece.text;
   choice.thought += piece.thought;
-  for (const auto& [index, part] : piece.calls) {
-    if (index == choice.calls.size()) choice.calls.emplace_back();
-    ToolCall& call = choice.calls[index];
-    call.id += part.id, call.name += part.name, call.arguments += part.arguments;
-  }
+  for (const ToolCallPart& part : piece.calls) add_part(choice.calls, part);
 }
 
 // Of a token that came.
