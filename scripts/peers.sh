@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs PyTorch, transformers, llama.cpp, lm-evaluation-harness, selenium and the clients of OpenAI and Anthropic,
-# which golden files and comparisons need, into a Python environment.
+# Installs PyTorch, transformers, llama.cpp, lm-evaluation-harness, selenium, the clients of OpenAI, Anthropic and Ollama,
+# and frameworks on them, which golden files and comparisons need, into a Python environment.
 #
 #   scripts/peers.sh            # into ${TOY_PEERS:-/opt/toy-peers}
 #   scripts/peers.sh --force    # install and check again
@@ -10,8 +10,10 @@
 set -euo pipefail
 
 dir=${TOY_PEERS:-/opt/toy-peers}
-packages=(numpy torch transformers peft gguf tokenizers sentencepiece safetensors llama-cpp-python "jsonschema[format-nongpl]" openai anthropic "lm_eval[api]" selenium)
-modules="numpy torch transformers peft gguf tokenizers sentencepiece safetensors llama_cpp jsonschema openai anthropic lm_eval selenium"
+packages=(numpy torch transformers peft gguf tokenizers sentencepiece safetensors llama-cpp-python "jsonschema[format-nongpl]" openai anthropic "lm_eval[api]" selenium
+  ollama openai-agents "autogen-ext[openai]" autogen-agentchat langchain langchain-openai litellm
+  "pydantic-ai-slim[openai]" instructor)
+modules="numpy torch transformers peft gguf tokenizers sentencepiece safetensors llama_cpp jsonschema openai anthropic lm_eval selenium ollama agents autogen_ext autogen_agentchat langchain langchain_openai litellm pydantic_ai instructor"
 stamp=$dir/.complete
 want="v1 ${packages[*]}"
 

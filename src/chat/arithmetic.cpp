@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <utility>
 
+#include "chat/formatting.h"
 #include "chat/interpreter.h"
-#include "chat/py_text.h"
 
 namespace toy::chat {
 namespace {
@@ -62,69 +64,28 @@ Value of_reals(std::string_view op, double a, double b) {
   return std::pow(a, b);
 }
 
-// '%s is %d' % values
-Value formatted(const std::string& format, const Value& values, Budget& budget) {
-  const bool many = values.list() && values.list()->kind == List::tuple;
-  size_t used = 0;
-  const auto next = [&]() -> const Value& {
-    if (used >= (many ? values.list()->items.size() : 1)) throw Problem("there are fewer values than % in the format");
-    return many ? values.list()->items[used++] : (++used, values);
-  };
-  TextBuilder out(budget);
-  for (size_t i = 0; i < format.size(); ++i) {
-    if (format[i] != '%') {
-      out += std::string_view(format).substr(i, 1);
-      continue;
-    }
-    int precision = -1;
-    if (++i < format.size() && format[i] == '.')
-      for (precision = 0; ++i < format.size() && format[i] >= '0' && format[i] <= '9' && precision < 100;)
-        precision = precision * 10 + (format[i] - '0');
-    const char kind = i < format.size() ? format[i] : ' ';
-    if (kind == '%') {
-      out += "%";
-    } else if (kind == 's') {
-      append_str(next(), out);
-    } else if (kind == 'r') {
-      append_repr(next(), out);
-    } else if (kind == 'd' || kind == 'f') {
-      const Value& v = next();
-      if (!v.is_number()) throw Problem(fmt::format("%{} of {}; a number is needed", kind, v.kind()));
-      const int digits = precision < 0 ? 6 : precision;
-      out += kind == 'f' ? fmt::format("{:.{}f}", v.as_real(), digits)
-             : v.real()  ? fmt::format("{:.0f}", std::trunc(*v.real()))
-                         : fmt::format("{}", v.as_integer("%d"));
-    } else {
-      throw Problem(fmt::format("the format '%{}' is not known", kind));
-    }
-  }
-  if (many && used < values.list()->items.size()) throw Problem("there are more values than % in the format");
-  return out.take();
-}
-
 Value repeated(const Value& v, int64_t times, Budget& budget) {
   const auto n = uint64_t(std::max<int64_t>(times, 0));
   if (v.text()) {
-    if (v.text()->empty()) return v;
     TextBuilder out(budget);
-    for (uint64_t i = 0; i < n; ++i) out += *v.text();
+    out.repeat(*v.text(), n);
     return out.take();
   }
   std::vector<Value> out;
   for (uint64_t i = 0; i < n && !v.list()->items.empty(); ++i) {
-    budget.spend(4 * v.list()->items.size());
+    budget.spend(v.list()->items.size());
     out.insert(out.end(), v.list()->items.begin(), v.list()->items.end());
   }
-  return make_list(std::move(out), budget, v.list()->kind);
+  return make_list(std::move(out), budget, v.list()->is_tuple() ? List::tuple : List::list);
 }
 
-bool can_repeat(const Value& v) { return v.text() || (v.list() && v.list()->kind != List::generator); }
+bool can_repeat(const Value& v) { return v.text() || (v.list() && v.list()->has_numbers()); }
 
 }  // namespace
 
 Value arithmetic(std::string_view op, const Value& a, const Value& b, Budget& budget) {
   for (const Value* v : {&a, &b})
-    if (v->is_undefined()) throw Problem(fmt::format("'{}' is undefined", std::get<Undefined>(v->data()).name));
+    if (v->is_undefined()) throw Problem(fmt::format("'{}' is undefined", std::get<Undefined>(v->data()).name()));
   if (a.is_number() && b.is_number()) {
     if (a.real() || b.real()) return of_reals(op, a.as_real(), b.as_real());
     return of_integers(op, a.as_integer("it"), b.as_integer("it"));
@@ -135,15 +96,16 @@ Value arithmetic(std::string_view op, const Value& a, const Value& b, Budget& bu
     out += *b.text();
     return out.take();
   }
-  if (op == "+" && a.list() && b.list() && a.list()->kind == b.list()->kind && can_repeat(a)) {
+  if (op == "+" && a.list() && b.list() && can_repeat(a) && can_repeat(b) &&
+      a.list()->is_tuple() == b.list()->is_tuple()) {
     std::vector<Value> all = items_of(a, budget);
-    budget.spend(4 * b.list()->items.size());
+    budget.spend(b.list()->items.size());
     all.insert(all.end(), b.list()->items.begin(), b.list()->items.end());
-    return make_list(std::move(all), budget, a.list()->kind);
+    return make_list(std::move(all), budget, a.list()->is_tuple() ? List::tuple : List::list);
   }
   if (op == "*" && can_repeat(a) && (b.integer() || b.boolean())) return repeated(a, b.as_integer("it"), budget);
   if (op == "*" && can_repeat(b) && (a.integer() || a.boolean())) return repeated(b, a.as_integer("it"), budget);
-  if (op == "%" && a.text()) return formatted(*a.text(), b, budget);
+  if (op == "%" && a.text()) return format_percent(*a.text(), b, budget);
   throw Problem(fmt::format("{} {} {} has no meaning{}", a.kind(), op, b.kind(),
                             op == "+" && (a.text() || b.text()) ? "; use ~ to join texts" : ""));
 }
@@ -190,32 +152,62 @@ Value range(Interpreter& in, Arguments& a) {
 }
 
 // dict(other, a=1): what both dict() and namespace() begin with.
-std::vector<std::pair<std::string, Value>> named_items(Interpreter& in, Arguments& a, const char* what) {
-  std::vector<std::pair<std::string, Value>> items;
-  const auto put = [&](const std::string& name, const Value& value) {
-    for (auto& [key, old] : items)
-      if (key == name) return void(old = value);
-    items.emplace_back(name, value);
-  };
+Table<Value> named_items(Interpreter& in, Arguments& a, const char* what) {
+  Table<Value> out;
   if (a.positional.size() > 1) throw Problem(fmt::format("{} takes one dict at most", what));
   if (!a.positional.empty() && a.positional[0].dict()) {
-    items = a.positional[0].dict()->items;
+    in.budget().spend(8 * a.positional[0].dict()->items().size());
+    out = a.positional[0].dict()->table;
   } else if (!a.positional.empty()) {
     for (const Value& pair : items_of(a.positional[0], in.budget())) {
       if (!pair.list() || pair.list()->items.size() != 2) throw Problem(fmt::format("{} needs pairs", what));
-      put(pair.list()->items[0].as_text("the key of a dict"), pair.list()->items[1]);
+      out.set(pair.list()->items[0], pair.list()->items[1], in.budget());
     }
   }
-  in.budget().spend(8 * (items.size() + a.named.size()));
-  for (const auto& [name, value] : a.named) put(name, value);
-  return items;
+  for (const auto& [name, value] : a.named) out.set(name, value, in.budget());
+  return out;
 }
 
 Value make_namespace(Interpreter& in, Arguments& a) {
-  auto items = named_items(in, a, "namespace()");
-  for (const auto& [name, value] : items)
+  Table<std::string> table;
+  const Table<Value> given = named_items(in, a, "namespace()");
+  for (const auto& [key, value] : given.items()) {
+    const std::string& name = key.as_text("the name of an attribute");
     if (name.starts_with("_")) throw Problem(fmt::format("'{}': names in a namespace begin with no _", name));
-  return in.new_namespace(std::move(items));
+    table.set(name, value, in.budget());
+  }
+  return in.new_namespace(std::move(table));
+}
+
+// cycler('a', 'b'): next(), current and reset().
+Value cycler(Interpreter& in, Arguments& a) {
+  if (a.positional.empty() || !a.named.empty()) throw Problem("cycler() needs what it goes through");
+  struct State {
+    std::vector<Value> items;
+    size_t at = 0;
+  };
+  in.budget().spend(4 * a.positional.size() + 8);
+  const auto state = std::make_shared<State>(State{std::move(a.positional)});
+  Function out{"cycler", nullptr, [state](const std::string& name) -> Value {
+                 if (name == "current") return state->items[state->at];
+                 if (name != "next" && name != "reset") return Undefined{name};
+                 return callable(name, [state, next = name == "next"](Interpreter&, Arguments&) -> Value {
+                   const size_t now = state->at;
+                   state->at = next ? (now + 1) % state->items.size() : 0;
+                   return next ? state->items[now] : Value(None{});
+                 });
+               }};
+  return std::make_shared<const Function>(std::move(out));
+}
+
+// joiner(', '): nothing at the first call, else the text.
+Value joiner(Interpreter& in, Arguments& a) {
+  const Value given = bind("joiner()", a, {"sep"})[0];
+  const Value separator = given.is_undefined() ? Value(std::string(", ")) : given;
+  in.budget().spend(8);
+  return callable("joiner", [separator, used = std::make_shared<bool>(false)](Interpreter&, Arguments&) {
+    return std::exchange(*used, true) ? separator : Value(std::string());
+  });
 }
 
 Value strftime_now(Interpreter& in, Arguments& a) {
@@ -240,10 +232,12 @@ std::vector<std::pair<std::string, Value>> global_functions() {
   add("range", range);
   add("dict", [](Interpreter& in, Arguments& a) { return make_dict(named_items(in, a, "dict()"), in.budget()); });
   add("namespace", make_namespace);
+  add("cycler", cycler);
+  add("joiner", joiner);
   add("strftime_now", strftime_now);
   add("raise_exception", [](Interpreter& in, Arguments& a) -> Value {
     throw Problem("the template refuses the conversation: " +
-                  str(bind("raise_exception()", a, {"message"}, 1)[0], in.budget()));
+                  *str(bind("raise_exception()", a, {"message"}, 1)[0], in.budget()));
   });
   return out;
 }

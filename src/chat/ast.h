@@ -75,6 +75,7 @@ struct Statement {
     filter,      ///< filter: `expression` is a chain of filters on what the block prints
     with,        ///< with conditions[i] = expressions: block
     generation,  ///< block
+    part,        ///< block text: block, within the scope around it where it is scoped (`recursive`)
     jump_break,
     jump_continue,
   };

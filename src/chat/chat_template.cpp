@@ -35,16 +35,45 @@ RenderedChat ChatTemplate::render(const ChatInput& input) const {
     check(message.is_object(), "{}: a message is not an object with role and content", program_->name);
   ChatInput seen = input;
   seen.messages = with_reasoning(std::move(seen.messages));
-  return chat::Interpreter(*program_, limits_, input.now).run(seen);
+  const bool other = tool_use_ && !input.tools.is_null();
+  return chat::Interpreter(other ? *tool_use_ : *program_, limits_, seen).run();
+}
+
+ChatTemplate ChatTemplate::with_tool_use(const ChatTemplate& other) const {
+  ChatTemplate out = *this;
+  out.tool_use_ = other.program_;
+  return out;
+}
+
+ChatTemplate ChatTemplate::one(bool with_tools) const {
+  ChatTemplate out = *this;
+  if (tool_use_ && with_tools) out.program_ = tool_use_;
+  out.tool_use_ = nullptr;
+  return out;
 }
 
 bool ChatTemplate::marks_generation() const { return program_->marks_generation; }
 const std::string& ChatTemplate::source() const { return program_->source; }
 
+std::map<std::string, std::string> chat_template_sources(const gguf::File& file) {
+  constexpr std::string_view kKey = "tokenizer.chat_template", kNamed = "tokenizer.chat_template.";
+  std::map<std::string, std::string> out;
+  for (const auto& [key, value] : file.metadata())
+    if (key.starts_with(kNamed)) out[key.substr(kNamed.size())] = file.get_string(key);
+  if (file.has(kKey)) out["default"] = file.get_string(kKey);
+  return out;
+}
+
 std::optional<ChatTemplate> load_chat_template(const gguf::File& file) {
-  constexpr const char* kKey = "tokenizer.chat_template";
-  if (!file.has(kKey)) return std::nullopt;
-  return ChatTemplate(file.get_string(kKey), file.path() + ": chat template");
+  const std::map<std::string, std::string> all = chat_template_sources(file);
+  const auto read = [&](const char* name, const char* shown) -> std::optional<ChatTemplate> {
+    const auto found = all.find(name);
+    if (found == all.end()) return std::nullopt;
+    return ChatTemplate(found->second, file.path() + ": chat template" + shown);
+  };
+  const std::optional<ChatTemplate> usual = read("default", ""), tools = read("tool_use", " 'tool_use'");
+  if (!usual || !tools) return usual ? usual : tools;
+  return usual->with_tool_use(*tools);
 }
 
 ChatTemplate load_chat_template_file(const std::string& path) {
@@ -59,8 +88,8 @@ ordered_json chat_variables(const Tokenizer& tokenizer) {
   return out;
 }
 
-std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const std::string& text) {
-  std::vector<int32_t> ids = tokenizer.encode(text, {.parse_special = true});
+std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const std::string& text, std::span<const size_t> letters) {
+  std::vector<int32_t> ids = tokenizer.encode(text, {.parse_special = true, .letters = letters});
   const auto bos = tokenizer.bos();
   if (tokenizer.adds_bos() && bos && (ids.empty() || ids.front() != *bos)) ids.insert(ids.begin(), *bos);
   return ids;

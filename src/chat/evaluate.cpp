@@ -7,10 +7,11 @@
 
 namespace toy::chat {
 
-Value Interpreter::lookup(const std::string& name) const {
-  for (const Scope* scope = scope_.get(); scope; scope = scope->around.get())
-    for (const auto& [key, value] : scope->variables)
-      if (key == name) return value;
+Value Interpreter::lookup(const std::string& name) {
+  int around = 0;
+  for (const Scope* scope = scope_.get(); scope; scope = scope->around.get(), ++around)
+    if (const Value* value = scope->variables.find(name, budget_)) return *value;
+  budget_.spend(uint64_t(around));
   return Undefined{name};
 }
 
@@ -63,25 +64,21 @@ Value Interpreter::evaluate(const Expression& e) {
 }
 
 Value Interpreter::dict(const Expression& e) {
-  std::vector<std::pair<std::string, Value>> items;
+  Table<Value> table;
   for (size_t i = 0; i < e.kids.size(); i += 2) {
-    const Value key = evaluate(*e.kids[i]);
+    Value key = evaluate(*e.kids[i]);
     Value value = evaluate(*e.kids[i + 1]);
-    const std::string& name = key.as_text("the key of a dict");
-    const auto old = std::find_if(items.begin(), items.end(), [&](const auto& item) { return item.first == name; });
-    if (old != items.end())
-      old->second = std::move(value);
-    else
-      items.emplace_back(name, std::move(value));
+    place_ = e.place;
+    table.set(std::move(key), std::move(value), budget_);
   }
-  return make_dict(std::move(items), budget_);
+  return make_dict(std::move(table), budget_);
 }
 
 Value Interpreter::unary(const Expression& e) {
   const Value v = evaluate(*e.kids[0]);
   place_ = e.place;
   if (e.text == "not") return !is_true(v);
-  if (v.is_undefined()) throw Problem(fmt::format("'{}' is undefined", std::get<Undefined>(v.data()).name));
+  if (v.is_undefined()) throw Problem(fmt::format("'{}' is undefined", std::get<Undefined>(v.data()).name()));
   if (!v.is_number()) throw Problem(fmt::format("{} before {}; a number is needed", e.text, v.kind()));
   if (const double* real = v.real()) return e.text == "-" ? -*real : *real;
   const int64_t whole = v.as_integer("it");
@@ -110,7 +107,7 @@ Value Interpreter::compare(const Expression& e) {
     const bool ordered = op[0] == '<' || op[0] == '>';
     for (const Value* v : {&left, &right})
       if (ordered && v->is_undefined())
-        throw Problem(fmt::format("'{}' is undefined", std::get<Undefined>(v->data()).name));
+        throw Problem(fmt::format("'{}' is undefined", std::get<Undefined>(v->data()).name()));
     const bool is = op == "=="   ? equals(left, right, budget_)
                     : op == "!=" ? !equals(left, right, budget_)
                     : op == "<"  ? is_less(left, right, budget_)
@@ -128,7 +125,8 @@ Value Interpreter::compare(const Expression& e) {
 namespace {
 
 // Python's slice.indices(): the numbers that a slice of `n` things takes.
-std::vector<size_t> slice_indices(int64_t n, const Value& begin, const Value& end, const Value& step_value) {
+std::vector<size_t> slice_indices(int64_t n, const Value& begin, const Value& end, const Value& step_value,
+                                  Budget& budget) {
   const auto is_given = [](const Value& v) { return !v.is_none() && !v.is_undefined(); };
   const int64_t step = is_given(step_value) ? step_value.as_integer("the step of a slice") : 1;
   if (step == 0) throw Problem("the step of a slice is 0");
@@ -142,9 +140,30 @@ std::vector<size_t> slice_indices(int64_t n, const Value& begin, const Value& en
   std::vector<size_t> out;
   const int64_t from = clamped(begin, step > 0 ? lowest : highest), to = clamped(end, step > 0 ? highest : lowest);
   const int64_t count = step > 0 ? (to - from) : (from - to);
+  budget.spend(uint64_t(std::max<int64_t>(count, 0)) / (step > 0 ? uint64_t(step) : 0 - uint64_t(step)) + 1);
   const uint64_t stride = step > 0 ? uint64_t(step) : 0 - uint64_t(step);
   for (uint64_t i = 0; count > 0 && i < uint64_t(count); i += std::min(stride, uint64_t(count)))
     out.push_back(size_t(step > 0 ? uint64_t(from) + i : uint64_t(from) - i));
+  return out;
+}
+
+Value slice_of_text(const std::string& text, const Value (&ends)[3], Budget& budget) {
+  const auto is_missing = [](const Value& v) { return v.is_undefined() || v.is_none(); };
+  budget.spend_reading(text.size());
+  // The place of an index, from one of both ends.
+  const auto place = [&](const Value& v, size_t otherwise) {
+    if (is_missing(v)) return otherwise;
+    const int64_t i = v.as_integer("the index of a slice");
+    return i >= 0 ? character_begin(text, i) : last_characters(text, i == INT64_MIN ? INT64_MAX : -i);
+  };
+  if (is_missing(ends[2]) || (ends[2].integer() && *ends[2].integer() == 1)) {
+    const size_t begin = place(ends[0], 0), end = place(ends[1], text.size());
+    return begin < end ? text.substr(begin, end - begin) : std::string();
+  }
+  budget.spend(text.size());
+  const std::vector<std::string_view> all = characters(text);
+  std::string out;
+  for (const size_t i : slice_indices(int64_t(all.size()), ends[0], ends[1], ends[2], budget)) out += all[i];
   return out;
 }
 
@@ -156,20 +175,14 @@ Value Interpreter::slice(const Expression& e) {
   for (size_t i = 0; i < 3; ++i)
     if (e.kids[i + 1]) ends[i] = evaluate(*e.kids[i + 1]);
   place_ = e.place;
-  if (of.text()) {
-    budget_.spend(of.text()->size());
-    const std::vector<std::string_view> all = characters(*of.text());
-    std::string out;
-    for (const size_t i : slice_indices(int64_t(all.size()), ends[0], ends[1], ends[2])) out += all[i];
-    return out;
-  }
-  if (of.is_undefined()) throw Problem(fmt::format("'{}' is undefined", std::get<Undefined>(of.data()).name));
-  if (!of.list() || of.list()->kind == List::generator)
+  if (of.text()) return slice_of_text(*of.text(), ends, budget_);
+  if (of.is_undefined()) throw Problem(fmt::format("'{}' is undefined", std::get<Undefined>(of.data()).name()));
+  if (!of.list() || !of.list()->has_numbers())
     throw Problem(fmt::format("a slice of {}; a string or list is needed", of.kind()));
   std::vector<Value> out;
-  for (const size_t i : slice_indices(int64_t(of.list()->items.size()), ends[0], ends[1], ends[2]))
+  for (const size_t i : slice_indices(int64_t(of.list()->items.size()), ends[0], ends[1], ends[2], budget_))
     out.push_back(of.list()->items[i]);
-  return make_list(std::move(out), budget_, of.list()->kind);
+  return make_list(std::move(out), budget_, of.list()->is_tuple() ? List::tuple : List::list);
 }
 
 Arguments Interpreter::arguments(const Expression& e) {
@@ -186,8 +199,8 @@ Arguments Interpreter::arguments(const Expression& e) {
       for (Value& one : items_of(v, budget_)) out.positional.push_back(std::move(one));
     } else {
       if (!v.dict()) throw Problem(fmt::format("** before {}; a dict is needed", v.kind()));
-      budget_.spend(8 * v.dict()->items.size());
-      out.named.insert(out.named.end(), v.dict()->items.begin(), v.dict()->items.end());
+      budget_.spend(8 * v.dict()->items().size());
+      for (const auto& [key, value] : v.dict()->items()) out.named.emplace_back(key.as_text("a name after **"), value);
     }
   }
   return out;
@@ -201,7 +214,7 @@ Value Interpreter::call(const Expression& e, const Value* caller) {
   const Expression& what = *e.kids[0];
   if (callee.loop()) return call_loop(*callee.loop(), args);
   if (callee.is_undefined()) throw Problem(fmt::format("'{}' is undefined, so it cannot be called", what.text));
-  if (!callee.function()) throw Problem(fmt::format("{} cannot be called", callee.kind()));
+  if (!callee.function() || !callee.function()->call) throw Problem(fmt::format("{} cannot be called", callee.kind()));
   const auto function = std::get<std::shared_ptr<const Function>>(callee.data());  // lives while it runs
   return function->call(*this, args);
 }

@@ -35,7 +35,7 @@ Interpreter::Jump Interpreter::execute(const Statement& s) {
       set_block(s);
       break;
     case Statement::macro:
-      scope_->set(s.text_, macro_of(s, s.text_));
+      set(s.text_, macro_of(s, s.text_));
       break;
     case Statement::call:
       call_block(s);
@@ -50,6 +50,9 @@ Interpreter::Jump Interpreter::execute(const Statement& s) {
       break;
     case Statement::generation:
       generation(s);
+      break;
+    case Statement::part:
+      part(s);
       break;
     case Statement::jump_break:
       return Jump::leave;
@@ -81,7 +84,7 @@ Interpreter::Jump Interpreter::loop(const Statement& s, const Value& over, int64
   for (; loop->index < loop->items.size(); ++loop->index) {
     budget_.spend(2);
     const Inside inside(*this, scope_);
-    scope_->set("loop", std::shared_ptr<const Loop>(loop));
+    set("loop", std::shared_ptr<const Loop>(loop));
     assign(*s.target, loop->items[loop->index]);
     if (execute(s.blocks[0]) == Jump::leave) break;
   }
@@ -92,16 +95,17 @@ Interpreter::Jump Interpreter::loop(const Statement& s, const Value& over, int64
 
 void Interpreter::assign(const Expression& target, const Value& value) {
   place_ = target.place;
-  if (target.kind == Expression::name) return scope_->set(target.text, value);
+  if (target.kind == Expression::name) {
+    budget_.spend(4);
+    return set(target.text, value);
+  }
   if (target.kind == Expression::attribute) {
     Namespace* space = lookup(target.kids[0]->text).space();
     if (!space) throw Problem(fmt::format("'{}' is no namespace, so its parts cannot be set", target.kids[0]->text));
     if (target.text.starts_with("_"))
       throw Problem(fmt::format("'{}': names in a namespace begin with no _", target.text));
-    for (auto& [name, old] : space->items)
-      if (name == target.text) return void(old = value);
+    space->table.set(target.text, value, budget_);
     budget_.spend(4);
-    space->items.emplace_back(target.text, value);
     return;
   }
   const std::vector<Value> parts = items_of(value, budget_);
@@ -139,6 +143,12 @@ void Interpreter::generation(const Statement& s) {
   if (out_ == &root_) generated_.push_back({begin, root_.text().size()});
 }
 
+// A block that no other template replaces. Without `scoped` it sees what stands around all blocks only.
+void Interpreter::part(const Statement& s) {
+  const Inside inside(*this, s.recursive ? scope_ : global_);
+  execute(s.blocks[0]);
+}
+
 void Interpreter::call_block(const Statement& s) {
   const Value caller = macro_of(s, "caller");
   print(call(*s.expression, &caller));
@@ -155,31 +165,33 @@ Value Interpreter::macro_of(const Statement& s, std::string name) {
 
 Value Interpreter::call_macro(const Statement& s, const ScopePtr& scope, Arguments& arguments) {
   const Inside inside(*this, scope);
-  std::vector<std::pair<std::string, Value>> rest;
   const std::string name = s.kind == Statement::macro ? s.text_ : "caller";
-  for (auto& [key, value] : arguments.named) {
-    const bool known = std::any_of(s.parameters.begin(), s.parameters.end(),
-                                   [&key = key](const Parameter& p) { return p.name == key; });
-    if (known || key == "caller")
-      scope_->set(key, value);
-    else
-      rest.emplace_back(key, value);
-  }
+  Table<std::string> named;
+  for (auto& [key, value] : arguments.named) named.set(key, std::move(value), budget_);
+  size_t used = 0;
   for (size_t i = 0; i < s.parameters.size(); ++i) {
     const Parameter& p = s.parameters[i];
-    const bool is_named = std::any_of(scope_->variables.begin(), scope_->variables.end(),
-                                      [&](const auto& v) { return v.first == p.name; });
+    const Value* given = named.find(p.name, budget_);
+    if (given) ++used;
     if (i < arguments.positional.size()) {
-      if (is_named) throw Problem(fmt::format("{}() has two values for '{}'", name, p.name));
-      scope_->set(p.name, arguments.positional[i]);
-    } else if (!is_named) {
-      scope_->set(p.name, p.otherwise ? evaluate(*p.otherwise) : Value(Undefined{p.name}));
+      if (given) throw Problem(fmt::format("{}() has two values for '{}'", name, p.name));
+      set(p.name, arguments.positional[i]);
+    } else {
+      set(p.name, given ? *given : p.otherwise ? evaluate(*p.otherwise) : Value(Undefined{p.name}));
     }
   }
+  Table<Value> rest;
+  if (used < named.size())
+    for (const auto& [key, value] : named.items()) {
+      if (key == "caller")
+        set(key, value);
+      else if (!scope_->variables.find(key, budget_))
+        rest.set(key, value, budget_);
+    }
   const size_t taken = std::min(arguments.positional.size(), s.parameters.size());
   std::vector<Value> more(arguments.positional.begin() + int64_t(taken), arguments.positional.end());
-  scope_->set("varargs", make_list(std::move(more), budget_, List::tuple));
-  scope_->set("kwargs", make_dict(std::move(rest), budget_));
+  set("varargs", make_list(std::move(more), budget_, List::tuple));
+  set("kwargs", make_dict(std::move(rest), budget_));
   Capture capture(*this);
   execute(s.blocks[0]);
   return capture.take();

@@ -1,9 +1,13 @@
-// Jinja's filters, but for those that write HTML or take something by chance.
+// Jinja's filters of lists, dicts and numbers. Those of texts: text_filters.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <optional>
+#include <utility>
 
 #include "chat/interpreter.h"
 #include "chat/py_text.h"
@@ -11,6 +15,7 @@
 namespace toy::chat {
 namespace {
 
+bool is_given(const Value& v) { return !v.is_undefined() && !v.is_none(); }
 const Value& or_else(const Value& v, const Value& otherwise) { return v.is_undefined() ? otherwise : v; }
 
 // value.a.b.0, as filters name parts.
@@ -29,35 +34,14 @@ Value part(Interpreter& in, Value v, const Value& path) {
 
 // What sort, unique, min and max compare.
 Value sort_key(Interpreter& in, const Value& v, const Value& attribute, bool case_sensitive) {
-  Value key = attribute.is_undefined() || attribute.is_none() ? v : part(in, v, attribute);
-  return key.text() && !case_sensitive ? Value(lower(*key.text())) : key;
+  Value key = !is_given(attribute) ? v : part(in, v, attribute);
+  if (!key.text() || case_sensitive) return key;
+  in.budget().spend_characters(key.text()->size());
+  return lower(*key.text());
 }
 
 Value list_of(Interpreter& in, std::vector<Value> items, List::Kind kind = List::list) {
   return make_list(std::move(items), in.budget(), kind);
-}
-
-Value tojson(Interpreter& in, const Value& v, Arguments& a) {
-  const std::vector<Value> o = bind("tojson", a, {"ensure_ascii", "indent", "separators", "sort_keys"});
-  JsonStyle style;
-  style.ascii = is_true(o[0]);
-  if (const Value& indent = o[1]; !indent.is_undefined() && !indent.is_none()) {
-    style.lines = true;
-    style.item_separator = ",";
-    if (indent.text())
-      style.indent = *indent.text();
-    else if (const int64_t n = indent.as_integer("indent"); n > 0)
-      style.indent = std::string(size_t(std::min<int64_t>(n, 1000)), ' ');
-  }
-  if (const Value& both = o[2]; !both.is_undefined() && !both.is_none()) {
-    if (!both.list() || both.list()->items.size() != 2) throw Problem("tojson: separators are two strings");
-    style.item_separator = both.list()->items[0].as_text("a separator");
-    style.key_separator = both.list()->items[1].as_text("a separator");
-  }
-  style.sort_keys = is_true(o[3]);
-  TextBuilder out(in.budget());
-  append_json(v, style, out);
-  return out.take();
 }
 
 Value default_filter(Interpreter&, const Value& v, Arguments& a) {
@@ -66,55 +50,37 @@ Value default_filter(Interpreter&, const Value& v, Arguments& a) {
   return v;
 }
 
-Value trim(Interpreter& in, const Value& v, Arguments& a) {
-  const Value chars = bind("trim", a, {"chars"})[0];
-  const bool given = !chars.is_undefined() && !chars.is_none();
-  return std::string(strip(str(v, in.budget()), true, true, given ? &chars.as_text("chars") : nullptr));
-}
-
-template <std::string (*change)(std::string_view)>
-Value changed(Interpreter& in, const Value& v, Arguments& a) {
-  bind("the filter", a, {});
-  return change(str(v, in.budget()));
-}
-std::string titled(std::string_view s) { return title(s, true); }
-
 Value join(Interpreter& in, const Value& v, Arguments& a) {
   const std::vector<Value> o = bind("join", a, {"d", "attribute"});
-  const std::string between = str(o[0], in.budget());
+  const Value::Text between = str(o[0], in.budget());
   TextBuilder out(in.budget());
   bool first = true;
   for (const Value& one : items_of(v, in.budget())) {
-    if (!first) out += between;
-    append_str(o[1].is_undefined() || o[1].is_none() ? one : part(in, one, o[1]), out);
+    if (!first) out += *between;
+    append_str(is_given(o[1]) ? part(in, one, o[1]) : one, out);
     first = false;
   }
   return out.take();
 }
 
-Value replace(Interpreter& in, const Value& v, Arguments& a) {
-  std::vector<Value> o = bind("replace", a, {"old", "new", "count"}, 2);
-  for (size_t i = 0; i < 2; ++i) o[i] = str(o[i], in.budget());
-  if (o[2].is_undefined()) o.pop_back();
-  Arguments rest{std::move(o), {}};
-  return method(in, str(v, in.budget()), "replace").function()->call(in, rest);
-}
-
 Value first(Interpreter& in, const Value& v, Arguments& a) {
   bind("first", a, {});
+  if (const List* list = v.list(); list && list->taken < list->items.size())
+    return list->items[list->kind == List::generator ? list->taken++ : 0];
   const std::vector<Value> items = items_of(v, in.budget());
   return items.empty() ? Value(Undefined{"the first item of nothing"}) : items.front();
 }
 Value last(Interpreter& in, const Value& v, Arguments& a) {
   bind("last", a, {});
+  if (v.list() && v.list()->has_numbers() && !v.list()->items.empty()) return v.list()->items.back();
   if (v.list() && v.list()->kind == List::generator) throw Problem("last: a generator has no last item; use |list");
   const std::vector<Value> items = items_of(v, in.budget());
   return items.empty() ? Value(Undefined{"the last item of nothing"}) : items.back();
 }
 
-Value length(Interpreter&, const Value& v, Arguments& a) {
+Value length(Interpreter& in, const Value& v, Arguments& a) {
   bind("length", a, {});
-  return length_of(v);
+  return length_of(v, in.budget());
 }
 
 Value items(Interpreter& in, const Value& v, Arguments& a) {
@@ -122,22 +88,8 @@ Value items(Interpreter& in, const Value& v, Arguments& a) {
   if (!v.dict() && !v.is_undefined()) throw Problem(fmt::format("items: {} is no dict", v.kind()));
   std::vector<Value> out;
   if (v.dict())
-    for (const auto& [key, value] : v.dict()->items) out.push_back(list_of(in, {key, value}, List::tuple));
+    for (const auto& [key, value] : v.dict()->items()) out.push_back(make_tuple(key, value, in.budget()));
   return list_of(in, std::move(out), List::generator);
-}
-
-Value dictsort(Interpreter& in, const Value& v, Arguments& a) {
-  const std::vector<Value> o = bind("dictsort", a, {"case_sensitive", "by", "reverse"});
-  if (!v.dict()) throw Problem(fmt::format("dictsort: {} is no dict", v.kind()));
-  const bool by_value = o[1].text() && *o[1].text() == "value", sensitive = is_true(o[0]), back = is_true(o[2]);
-  auto pairs = v.dict()->items;
-  const auto key = [&](const auto& p) { return sort_key(in, by_value ? p.second : Value(p.first), {}, sensitive); };
-  std::stable_sort(pairs.begin(), pairs.end(), [&](const auto& x, const auto& y) {
-    return back ? is_less(key(y), key(x), in.budget()) : is_less(key(x), key(y), in.budget());
-  });
-  std::vector<Value> out;
-  for (const auto& [name, value] : pairs) out.push_back(list_of(in, {name, value}, List::tuple));
-  return list_of(in, std::move(out));
 }
 
 // Items with what they are compared by, in a stable order.
@@ -155,24 +107,50 @@ void order(Interpreter& in, Keyed& all, bool back) {
     return back ? is_less(y.first, x.first, in.budget()) : is_less(x.first, y.first, in.budget());
   });
 }
-
-Value sort(Interpreter& in, const Value& v, Arguments& a) {
-  const std::vector<Value> o = bind("sort", a, {"reverse", "case_sensitive", "attribute"});
-  Keyed all = keyed(in, v, o[2], is_true(o[1]));
-  order(in, all, is_true(o[0]));
+std::vector<Value> ordered(Interpreter& in, Keyed all, bool back) {
+  order(in, all, back);
   std::vector<Value> out;
   for (auto& [key, one] : all) out.push_back(std::move(one));
-  return list_of(in, std::move(out));
+  return out;
+}
+
+Value dictsort(Interpreter& in, const Value& v, Arguments& a) {
+  const std::vector<Value> o = bind("dictsort", a, {"case_sensitive", "by", "reverse"});
+  if (!v.dict()) throw Problem(fmt::format("dictsort: {} is no dict", v.kind()));
+  const std::string by = o[1].is_undefined() ? "key" : o[1].as_text("by");
+  if (by != "key" && by != "value") throw Problem(fmt::format("dictsort by '{}'; use key or value", by));
+  Keyed all;
+  for (const auto& [key, value] : v.dict()->items())
+    all.emplace_back(sort_key(in, by == "value" ? value : key, {}, is_true(o[0])), make_tuple(key, value, in.budget()));
+  return list_of(in, ordered(in, std::move(all), is_true(o[2])));
+}
+
+// By one attribute or several, with commas between them.
+Value sort(Interpreter& in, const Value& v, Arguments& a) {
+  const std::vector<Value> o = bind("sort", a, {"reverse", "case_sensitive", "attribute"});
+  const bool several = o[2].text() && o[2].text()->find(',') != std::string::npos;
+  if (!several) return list_of(in, ordered(in, keyed(in, v, o[2], is_true(o[1])), is_true(o[0])));
+  Keyed all;
+  for (Value& one : items_of(v, in.budget())) {
+    std::vector<Value> keys;
+    std::string_view rest = *o[2].text();
+    for (size_t end = 0; end != rest.npos; rest.remove_prefix(std::min(end + 1, rest.size()))) {
+      end = rest.find(',');
+      keys.push_back(sort_key(in, one, std::string(rest.substr(0, end)), is_true(o[1])));
+      if (end == rest.npos) break;
+    }
+    all.emplace_back(list_of(in, std::move(keys)), std::move(one));
+  }
+  return list_of(in, ordered(in, std::move(all), is_true(o[0])));
 }
 
 Value unique(Interpreter& in, const Value& v, Arguments& a) {
   const std::vector<Value> o = bind("unique", a, {"case_sensitive", "attribute"});
-  std::vector<Value> seen, out;
+  Table<Value> seen;
+  std::vector<Value> out;
   for (auto& [key, one] : keyed(in, v, o[1], is_true(o[0]))) {
-    const bool is_new = std::none_of(seen.begin(), seen.end(),
-                                     [&key = key, &in](const Value& s) { return equals(s, key, in.budget()); });
-    if (!is_new) continue;
-    seen.push_back(key);
+    if (seen.find(key, in.budget())) continue;
+    seen.set(key, None{}, in.budget());
     out.push_back(std::move(one));
   }
   return list_of(in, std::move(out), List::generator);
@@ -203,7 +181,7 @@ Value groupby(Interpreter& in, const Value& v, Arguments& a) {
     const size_t from = i;
     for (; i < all.size() && equals(all[i].first, all[from].first, in.budget()); ++i) group.push_back(all[i].second);
     const Value shown = part(in, all[from].second, o[0]);
-    out.push_back(list_of(in, {or_else(shown, o[1]), list_of(in, std::move(group))}, List::tuple));
+    out.push_back(make_tuple(or_else(shown, o[1]), list_of(in, std::move(group)), in.budget(), List::group));
   }
   return list_of(in, std::move(out));
 }
@@ -212,7 +190,7 @@ Value sum(Interpreter& in, const Value& v, Arguments& a) {
   const std::vector<Value> o = bind("sum", a, {"attribute", "start"});
   Value all = or_else(o[1], int64_t(0));
   for (const Value& one : items_of(v, in.budget()))
-    all = arithmetic("+", all, o[0].is_undefined() || o[0].is_none() ? one : part(in, one, o[0]), in.budget());
+    all = arithmetic("+", all, is_given(o[0]) ? part(in, one, o[0]) : one, in.budget());
   return all;
 }
 
@@ -221,8 +199,12 @@ Arguments after(Arguments& a, size_t n) {
   return {{a.positional.begin() + int64_t(std::min(n, a.positional.size())), a.positional.end()}, a.named};
 }
 
+// map, select and reject look at nothing else where there is nothing: none, 0, false, what is undefined.
+bool is_nothing(const Value& v) { return !is_true(v); }
+
 Value map(Interpreter& in, const Value& v, Arguments& a) {
   std::vector<Value> out;
+  if (is_nothing(v)) return list_of(in, {}, List::generator);
   if (a.positional.empty()) {
     const std::vector<Value> o = bind("map", a, {"attribute", "default"}, 1);
     for (const Value& one : items_of(v, in.budget())) out.push_back(or_else(part(in, one, o[0]), o[1]));
@@ -242,6 +224,7 @@ Value map(Interpreter& in, const Value& v, Arguments& a) {
 template <bool keep, bool by_attribute>
 Value select(Interpreter& in, const Value& v, Arguments& a) {
   constexpr size_t kTest = by_attribute ? 1 : 0;
+  if (is_nothing(v)) return list_of(in, {}, List::generator);
   if (a.positional.size() < kTest) throw Problem("selectattr and rejectattr need the name of an attribute");
   Test test = nullptr;
   if (a.positional.size() > kTest) {
@@ -260,12 +243,16 @@ Value select(Interpreter& in, const Value& v, Arguments& a) {
 
 Value reverse(Interpreter& in, const Value& v, Arguments& a) {
   bind("reverse", a, {});
+  if (v.text()) {
+    in.budget().spend_text(v.text()->size(), 8 * v.text()->size());
+    std::string out;
+    const std::vector<std::string_view> all = characters(*v.text());
+    for (size_t i = all.size(); i-- > 0;) out += all[i];
+    return out;
+  }
   std::vector<Value> all = items_of(v, in.budget());
   std::reverse(all.begin(), all.end());
-  if (!v.text()) return list_of(in, std::move(all), List::generator);
-  TextBuilder out(in.budget());
-  for (const Value& c : all) out += *c.text();
-  return out.take();
+  return list_of(in, std::move(all), List::generator);
 }
 
 Value to_list(Interpreter& in, const Value& v, Arguments& a) {
@@ -274,41 +261,68 @@ Value to_list(Interpreter& in, const Value& v, Arguments& a) {
 }
 Value to_string(Interpreter& in, const Value& v, Arguments& a) {
   bind("string", a, {});
-  return v.text() ? v : Value(str(v, in.budget()));
+  return str(v, in.budget());
 }
 Value as_it_is(Interpreter&, const Value& v, Arguments& a) {
   bind("safe", a, {});
   return v;
 }
 
+// A number's digits as Python reads them: with _ between two of them, and white space around all.
+std::optional<std::string> digits_in(const std::string& text) {
+  const std::string_view s = strip(text, true, true);
+  std::string out;
+  for (size_t i = 0; i < s.size(); ++i) {
+    const auto is_digit_at = [&](size_t at) { return at < s.size() && std::isalnum(uint8_t(s[at])) != 0; };
+    if (s[i] != '_')
+      out += s[i];
+    else if (i == 0 || !is_digit_at(i - 1) || !is_digit_at(i + 1))
+      return std::nullopt;
+  }
+  return out.empty() || std::isspace(uint8_t(out[0])) ? std::nullopt : std::optional(out);
+}
+
 // The number that a text is; nullopt: it is none.
 std::optional<double> number_in(const std::string& text) {
-  const std::string s(strip(text, true, true));
-  if (s.empty() || s.find_first_of("xXpP") != std::string::npos) return std::nullopt;
+  const std::optional<std::string> s = digits_in(text);
+  if (!s || s->find_first_of("xXpP(") != std::string::npos) return std::nullopt;
   char* end = nullptr;
-  const double v = std::strtod(s.c_str(), &end);
+  const double v = std::strtod(s->c_str(), &end);
   return *end == 0 ? std::optional(v) : std::nullopt;
+}
+
+// int(text, base): also with the prefix of the base. Zeros before a number have no meaning in base 10.
+std::optional<int64_t> whole_in(const std::string& text, int64_t base) {
+  const std::optional<std::string> s = digits_in(text);
+  if (!s || (base != 0 && (base < 2 || base > 36))) return std::nullopt;
+  const size_t sign = (*s)[0] == '-' || (*s)[0] == '+' ? 1 : 0;
+  std::string digits = s->substr(sign);
+  const char prefix = digits.size() > 2 && digits[0] == '0' ? char(digits[1] | 0x20) : ' ';
+  const int64_t meant = prefix == 'x' ? 16 : prefix == 'o' ? 8 : prefix == 'b' ? 2 : 0;
+  if (meant && (base == meant || base == 0)) digits = digits.substr(2);
+  if (base == 0 && !meant && digits.size() > 1 && digits[0] == '0') return std::nullopt;
+  int64_t out = 0;
+  const auto radix = int(base == 0 ? (meant ? meant : 10) : base);
+  if (digits.empty() || std::isalnum(uint8_t(digits[0])) == 0) return std::nullopt;
+  const std::string all = (sign && (*s)[0] == '-' ? "-" : "") + digits;
+  const auto [end, error] = std::from_chars(all.data(), all.data() + all.size(), out, radix);
+  return error == std::errc() && end == all.data() + all.size() ? std::optional(out) : std::nullopt;
 }
 
 Value to_int(Interpreter&, const Value& v, Arguments& a) {
   const std::vector<Value> o = bind("int", a, {"default", "base"});
   const Value otherwise = or_else(o[0], int64_t(0));
+  if (v.is_undefined()) throw Problem("int: what is undefined is no number");
   if (v.integer() || v.boolean()) return v.as_integer("it");
-  if (v.text()) {
-    const std::string s(strip(*v.text(), true, true));
-    const int base = o[1].is_undefined() ? 10 : int(std::clamp<int64_t>(o[1].as_integer("base"), 2, 36));
-    char* end = nullptr;
-    errno = 0;
-    const long long whole = std::strtoll(s.c_str(), &end, base);
-    if (!s.empty() && *end == 0 && errno == 0) return int64_t(whole);
-  }
+  if (v.text())
+    if (const auto whole = whole_in(*v.text(), o[1].is_undefined() ? 10 : o[1].as_integer("base"))) return *whole;
   const std::optional<double> real = v.real() ? *v.real() : v.text() ? number_in(*v.text()) : std::nullopt;
-  constexpr double kMost = 9e18;
-  return real && std::abs(*real) < kMost ? Value(int64_t(*real)) : otherwise;
+  return real && std::abs(*real) < 0x1p63 ? Value(int64_t(*real)) : otherwise;
 }
 
 Value to_float(Interpreter&, const Value& v, Arguments& a) {
   const Value otherwise = or_else(bind("float", a, {"default"})[0], 0.0);
+  if (v.is_undefined()) throw Problem("float: what is undefined is no number");
   if (v.is_number()) return v.as_real();
   const std::optional<double> real = v.text() ? number_in(*v.text()) : std::nullopt;
   return real ? Value(*real) : otherwise;
@@ -330,35 +344,10 @@ Value round(Interpreter&, const Value& v, Arguments& a) {
   if (how == "ceil") return std::ceil(x * scale) / scale;
   if (how == "floor") return std::floor(x * scale) / scale;
   if (how != "common") throw Problem(fmt::format("round: '{}' is no way to round; use common, ceil or floor", how));
-  if (digits < 0) return std::nearbyint(x * scale) / scale;
-  const double rounded = std::strtod(fmt::format("{:.{}f}", x, digits).c_str(), nullptr);
-  return v.real() ? Value(rounded) : v;
-}
-
-Value indent(Interpreter& in, const Value& v, Arguments& a) {
-  const std::vector<Value> o = bind("indent", a, {"width", "first", "blank"});
-  const Value width = or_else(o[0], int64_t(4));
-  constexpr int64_t kWidest = 1000;
-  const std::string by = width.text()
-                             ? *width.text()
-                             : std::string(size_t(std::clamp<int64_t>(width.as_integer("width"), 0, kWidest)), ' ');
-  const std::string text = str(v, in.budget());
-  TextBuilder out(in.budget());
-  bool is_first = true;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    if (!is_first) out += "\n";
-    if (is_first ? is_true(o[1]) : end > at || is_true(o[2])) out += by;
-    out += std::string_view(text).substr(at, end - at);
-    is_first = false;
-    at = end + 1;
-  }
-  return out.take();
-}
-
-Value format(Interpreter& in, const Value& v, Arguments& a) {
-  if (!a.named.empty()) throw Problem("format takes values without names");
-  return arithmetic("%", str(v, in.budget()), list_of(in, std::move(a.positional), List::tuple), in.budget());
+  if (!v.real() && digits >= 0) return v.as_integer("it");
+  const double rounded =
+      digits < 0 ? std::nearbyint(x * scale) / scale : std::strtod(fmt::format("{:.{}f}", x, digits).c_str(), nullptr);
+  return v.real() ? Value(rounded) : Value(int64_t(rounded));
 }
 
 Value batch(Interpreter& in, const Value& v, Arguments& a) {
@@ -369,58 +358,80 @@ Value batch(Interpreter& in, const Value& v, Arguments& a) {
     if (row.size() == n) out.push_back(list_of(in, std::exchange(row, {})));
     row.push_back(std::move(one));
   }
-  in.budget().spend(4 * n);
-  if (!row.empty() && !o[1].is_undefined() && !o[1].is_none()) row.resize(n, o[1]);
+  if (!row.empty() && is_given(o[1])) {
+    in.budget().spend(4 * n);
+    row.resize(n, o[1]);
+  }
   if (!row.empty()) out.push_back(list_of(in, std::move(row)));
   return list_of(in, std::move(out), List::generator);
 }
 
-constexpr std::pair<std::string_view, Filter> kFilters[] = {
-    {"abs", absolute},
-    {"batch", batch},
-    {"capitalize", changed<capitalize>},
-    {"count", length},
-    {"d", default_filter},
-    {"default", default_filter},
-    {"dictsort", dictsort},
-    {"first", first},
-    {"float", to_float},
-    {"format", format},
-    {"groupby", groupby},
-    {"indent", indent},
-    {"int", to_int},
-    {"items", items},
-    {"join", join},
-    {"last", last},
-    {"length", length},
-    {"list", to_list},
-    {"lower", changed<lower>},
-    {"map", map},
-    {"max", extreme<true>},
-    {"min", extreme<false>},
-    {"reject", select<false, false>},
-    {"rejectattr", select<false, true>},
-    {"replace", replace},
-    {"reverse", reverse},
-    {"round", round},
-    {"safe", as_it_is},
-    {"select", select<true, false>},
-    {"selectattr", select<true, true>},
-    {"sort", sort},
-    {"string", to_string},
-    {"sum", sum},
-    {"title", changed<titled>},
-    {"tojson", tojson},
-    {"trim", trim},
-    {"unique", unique},
-    {"upper", changed<upper>},
-};
+// So many lists of about the same length, the longer ones first.
+Value slice(Interpreter& in, const Value& v, Arguments& a) {
+  const std::vector<Value> o = bind("slice", a, {"slices", "fill_with"}, 1);
+  const int64_t n = o[0].as_integer("slices");
+  if (n == 0) throw Problem("division by zero");
+  const std::vector<Value> all = items_of(v, in.budget());
+  const size_t slices = n > 0 ? size_t(n) : 0, each = slices ? all.size() / slices : 0;
+  in.budget().spend(8 * uint64_t(slices));
+  std::vector<Value> out;
+  for (size_t i = 0, at = 0; i < slices; ++i) {
+    const size_t size = each + (i < all.size() % slices ? 1 : 0);
+    std::vector<Value> row(all.begin() + int64_t(at), all.begin() + int64_t(at + size));
+    at += size;
+    if (is_given(o[1]) && i >= all.size() % slices) row.push_back(o[1]);
+    out.push_back(list_of(in, std::move(row)));
+  }
+  return list_of(in, std::move(out), List::generator);
+}
+
+Value attr(Interpreter& in, const Value& v, Arguments& a) {
+  const std::string name = bind("attr", a, {"name"}, 1)[0].as_text("the name of an attribute");
+  return v.dict() ? or_else(method(v, name), Undefined{name}) : in.attribute(v, name);
+}
 
 }  // namespace
 
+const FilterTable& list_filters() {
+  static const FilterTable all = {
+      {"abs", absolute},
+      {"attr", attr},
+      {"batch", batch},
+      {"count", length},
+      {"d", default_filter},
+      {"default", default_filter},
+      {"dictsort", dictsort},
+      {"first", first},
+      {"float", to_float},
+      {"groupby", groupby},
+      {"int", to_int},
+      {"items", items},
+      {"join", join},
+      {"last", last},
+      {"length", length},
+      {"list", to_list},
+      {"map", map},
+      {"max", extreme<true>},
+      {"min", extreme<false>},
+      {"reject", select<false, false>},
+      {"rejectattr", select<false, true>},
+      {"reverse", reverse},
+      {"round", round},
+      {"safe", as_it_is},
+      {"select", select<true, false>},
+      {"selectattr", select<true, true>},
+      {"slice", slice},
+      {"sort", sort},
+      {"string", to_string},
+      {"sum", sum},
+      {"unique", unique},
+  };
+  return all;
+}
+
 Filter find_filter(std::string_view name) {
-  for (const auto& [known, filter] : kFilters)
-    if (known == name) return filter;
+  for (const FilterTable* table : {&list_filters(), &text_filters()})
+    if (const auto found = table->find(name); found != table->end()) return found->second;
   return nullptr;
 }
 

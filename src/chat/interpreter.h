@@ -3,10 +3,12 @@
 
 #include <ctime>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -19,8 +21,7 @@ namespace toy::chat {
 /// The variables of a scope. What is not there is looked up in the one around it.
 struct Scope {
   std::shared_ptr<Scope> around;
-  std::vector<std::pair<std::string, Value>> variables;
-  void set(std::string_view name, Value value);
+  Table<std::string> variables;
 };
 
 /// The `loop` of a for.
@@ -36,17 +37,19 @@ struct Loop {
 
 class Interpreter {
  public:
-  Interpreter(const Program& program, const ChatLimits& limits, std::optional<std::time_t> now);
+  Interpreter(const Program& program, const ChatLimits& limits, const ChatInput& input);
   Interpreter(const Interpreter&) = delete;
   Interpreter& operator=(const Interpreter&) = delete;
   ~Interpreter();
 
   /// Throws Error{bad_input} naming the place.
-  RenderedChat run(const ChatInput& input);
+  RenderedChat run();
 
   Budget& budget() { return budget_; }
   std::time_t now() const { return now_; }
-  Value new_namespace(std::vector<std::pair<std::string, Value>> items);
+  Value new_namespace(Table<std::string> table);
+  /// The items of a list, to be changed. What it may hold afterwards: depth_around().
+  List& to_change(const std::shared_ptr<const List>& list);
   /// a.name and a[index], as Jinja looks them up.
   Value attribute(const Value& of, const std::string& name);
   Value item(const Value& of, const Value& index);
@@ -71,12 +74,14 @@ class Interpreter {
   void call_block(const Statement& s);
   void with(const Statement& s);
   void generation(const Statement& s);
+  void part(const Statement& s);
   Value macro_of(const Statement& s, std::string name);
   Value call_macro(const Statement& s, const ScopePtr& scope, Arguments& arguments);
 
   // Expressions: evaluate.cpp.
   Value evaluate(const Expression& e);
-  Value lookup(const std::string& name) const;
+  Value lookup(const std::string& name);
+  void set(const std::string& name, Value value) { scope_->variables.set(name, std::move(value), budget_); }
   Value unary(const Expression& e);
   Value binary(const Expression& e);
   Value compare(const Expression& e);
@@ -90,15 +95,17 @@ class Interpreter {
 
   const Program& program_;
   const ChatLimits& limits_;
+  const ChatInput& input_;
   Budget budget_;
   std::time_t now_;
   Place place_;  // for messages
   int64_t depth_ = 0;
-  ScopePtr scope_;
+  ScopePtr scope_, global_;
   TextBuilder root_;
   TextBuilder* out_;
   std::deque<Namespace> namespaces_;
-  std::vector<ScopePtr> captured_;  // by macros, which they hold
+  std::vector<ScopePtr> captured_;                    // by macros, which they hold
+  std::vector<std::shared_ptr<const List>> changed_;  // they may hold each other
   std::vector<TextSpan> generated_;
 };
 
@@ -106,12 +113,23 @@ class Interpreter {
 /// What templates know by name; nullptr: not this one.
 using Filter = Value (*)(Interpreter&, const Value& input, Arguments& arguments);
 using Test = bool (*)(Interpreter&, const Value& input, Arguments& arguments);
+using FilterTable = std::unordered_map<std::string_view, Filter>;
 Filter find_filter(std::string_view name);
+const FilterTable& list_filters();
+const FilterTable& text_filters();
 Test find_test(std::string_view name);
 std::vector<std::pair<std::string, Value>> global_functions();
 /// @}
 /// The method of a text, list or dict; undefined where it has none of this name.
-Value method(Interpreter& interpreter, const Value& of, const std::string& name);
+Value method(const Value& of, const std::string& name);
+/// @{
+/// Where method() finds them: text_methods.cpp, list_methods.cpp.
+Value text_method(const Value::Text& text, const std::string& name);
+Value list_method(const std::shared_ptr<const List>& list, const std::string& name);
+Value dict_method(const std::shared_ptr<const Dict>& dict, const std::string& name);
+/// @}
+/// What can be called, by this name.
+Value callable(const std::string& name, std::function<Value(Interpreter&, Arguments&)> call);
 /// a op b for + - * / // % **.
 Value arithmetic(std::string_view op, const Value& a, const Value& b, Budget& budget);
 

@@ -56,12 +56,17 @@ Statement Parser::statement() {
   if (name == "macro") return macro();
   if (name == "call") return call();
   if (name == "with") return with();
+  if (name == "block") return part();
   Statement s;
   if (name == "break" || name == "continue") {
     if (loops_ == 0) fail_at(name_, t.place, fmt::format("'{}' stands outside of a loop", name));
     s.kind = name == "break" ? Statement::jump_break : Statement::jump_continue;
     return s;
   }
+  for (const char* other : {"include", "extends", "import", "from"})
+    if (name == other)
+      fail_at(name_, t.place, fmt::format("'{}' needs another template; a chat template is one", name));
+  std::string_view end = "endgeneration";
   if (name == "generation") {
     marks_generation_ = true;
     s.kind = Statement::generation;
@@ -69,16 +74,21 @@ Statement Parser::statement() {
     s.kind = Statement::filter;
     --at_;  // as if a | stood there
     s.expression = filter_chain();
+    end = "endfilter";
+  } else if (name == "autoescape") {
+    s.kind = Statement::with;  // no text becomes HTML, and names that are set inside stay there
+    if (!take_name("false") && !take_name("False"))
+      fail_expected("'false' after autoescape, as chat templates write no HTML");
+    end = "endautoescape";
   } else {
-    fail_at(
-        name_, t.place,
-        fmt::format("'{}' is not known here; expected if, for, set, macro, call, filter, with, generation, break or "
-                    "continue",
-                    shown(t).substr(1, shown(t).size() - 2)));
+    fail_at(name_, t.place,
+            fmt::format("'{}' is not known here; expected if, for, set, macro, call, filter, with, block, generation, "
+                        "autoescape, break or continue",
+                        shown(t).substr(1, shown(t).size() - 2)));
   }
   require_block_end();
   const int outside = std::exchange(loops_, 0);  // what is captured cannot leave a loop
-  s.blocks.push_back(block({s.kind == Statement::filter ? "endfilter" : "endgeneration"}));
+  s.blocks.push_back(block({end}));
   loops_ = outside;
   next();
   return s;
@@ -232,6 +242,24 @@ Statement Parser::with() {
   require_block_end();
   s.blocks.push_back(block({"endwith"}));
   next();
+  return s;
+}
+
+Statement Parser::part() {
+  Statement s;
+  s.kind = Statement::part;
+  const Place place = peek().place;
+  s.text_ = require_name("the name of the block");
+  if (!parts_.insert(s.text_).second) fail_at(name_, place, fmt::format("there are two blocks '{}'", s.text_));
+  s.recursive = take_name("scoped");
+  if (is_name("required"))
+    fail_at(name_, peek().place, "a required block needs another template; a chat template is one");
+  require_block_end();
+  const int outside = std::exchange(loops_, 0);
+  s.blocks.push_back(block({"endblock"}));
+  loops_ = outside;
+  next();
+  take_name(s.text_);  // {% endblock name %}
   return s;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,6 +54,7 @@ class Parser {
   Statement macro();
   Statement call();
   Statement with();
+  Statement part();
   std::vector<Parameter> parameters();
   ExpressionPtr target(bool may_be_attribute);
   ExpressionPtr one_target(bool may_be_attribute);
@@ -91,6 +93,7 @@ class Parser {
   size_t at_ = 0;
   int depth_ = 0, loops_ = 0;
   bool marks_generation_ = false;
+  std::set<std::string> parts_;
 };
 
 }  // namespace toy::chat

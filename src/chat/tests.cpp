@@ -1,6 +1,8 @@
 // Jinja's tests: x is defined.
 #include <fmt/format.h>
 
+#include <unordered_map>
+
 #include "chat/interpreter.h"
 #include "chat/py_text.h"
 
@@ -28,18 +30,27 @@ bool mapping(const Value& v) { return v.dict(); }
 bool callable(const Value& v) { return v.function() || v.loop(); }
 bool iterable(const Value& v) { return v.text() || v.list() || v.dict() || v.is_undefined() || v.loop(); }
 bool sequence(const Value& v) {
-  return v.text() || v.dict() || v.is_undefined() || (v.list() && v.list()->kind != List::generator);
+  return v.text() || v.dict() || v.is_undefined() || (v.list() && v.list()->has_numbers());
 }
-bool even(const Value& v) { return v.as_integer("what is even") % 2 == 0; }
-bool odd(const Value& v) { return v.as_integer("what is odd") % 2 != 0; }
+bool escaped(const Value&) { return false; }  // no text is HTML
 
-bool is_lower(Interpreter& in, const Value& v, Arguments&) {
-  const std::string s = str(v, in.budget());
-  return lower(s) == s && upper(s) != s;
+// value % by == rest, of numbers.
+bool leaves(Interpreter& in, const Value& v, const Value& by, int64_t rest) {
+  if (!v.is_number() || !by.is_number()) throw Problem(fmt::format("{} is no number that can be divided", v.kind()));
+  return equals(arithmetic("%", v, by, in.budget()), rest, in.budget());
 }
-bool is_upper(Interpreter& in, const Value& v, Arguments&) {
-  const std::string s = str(v, in.budget());
-  return upper(s) == s && lower(s) != s;
+template <int64_t rest>
+bool of_two(Interpreter& in, const Value& v, Arguments& a) {
+  bind("the test", a, {});
+  return leaves(in, v, int64_t(2), rest);
+}
+
+template <Letters letters>
+bool has_case(Interpreter& in, const Value& v, Arguments& a) {
+  bind("the test", a, {});
+  const Value::Text s = str(v, in.budget());
+  in.budget().spend_characters(s->size());
+  return are_all(letters, *s);
 }
 
 enum class Order { equal, unequal, less, at_most, greater, at_least };
@@ -58,59 +69,67 @@ bool compare(Interpreter& in, const Value& v, Arguments& a) {
 bool in_test(Interpreter& in, const Value& v, Arguments& a) {
   return contains(bind("in", a, {"seq"}, 1)[0], v, in.budget());
 }
-bool divisible(Interpreter&, const Value& v, Arguments& a) {
-  const int64_t by = bind("divisibleby", a, {"num"}, 1)[0].as_integer("divisibleby");
-  if (by == 0) throw Problem("division by zero");
-  return by == -1 || v.as_integer("what is divisible") % by == 0;
+bool divisible(Interpreter& in, const Value& v, Arguments& a) {
+  return leaves(in, v, bind("divisibleby", a, {"num"}, 1)[0], 0);
 }
 bool same(Interpreter& in, const Value& v, Arguments& a) {
   const Value other = bind("sameas", a, {"other"}, 1)[0];
+  if (v.list() || v.dict()) return v.list() == other.list() && v.dict() == other.dict();
   return v.data().index() == other.data().index() && equals(v, other, in.budget());
 }
 bool is_filter(Interpreter&, const Value& v, Arguments&) { return v.text() && find_filter(*v.text()); }
 bool is_test(Interpreter&, const Value& v, Arguments&) { return v.text() && find_test(*v.text()); }
 
-constexpr std::pair<std::string_view, Test> kTests[] = {
-    {"boolean", plain<boolean>},
-    {"callable", plain<callable>},
-    {"defined", plain<defined>},
-    {"divisibleby", divisible},
-    {"eq", compare<Order::equal>},
-    {"equalto", compare<Order::equal>},
-    {"even", plain<even>},
-    {"false", plain<no>},
-    {"filter", is_filter},
-    {"float", plain<real>},
-    {"ge", compare<Order::at_least>},
-    {"greaterthan", compare<Order::greater>},
-    {"gt", compare<Order::greater>},
-    {"in", in_test},
-    {"integer", plain<integer>},
-    {"iterable", plain<iterable>},
-    {"le", compare<Order::at_most>},
-    {"lessthan", compare<Order::less>},
-    {"lower", is_lower},
-    {"lt", compare<Order::less>},
-    {"mapping", plain<mapping>},
-    {"ne", compare<Order::unequal>},
-    {"none", plain<none>},
-    {"number", plain<number>},
-    {"odd", plain<odd>},
-    {"sameas", same},
-    {"sequence", plain<sequence>},
-    {"string", plain<string>},
-    {"test", is_test},
-    {"true", plain<yes>},
-    {"undefined", plain<undefined>},
-    {"upper", is_upper},
-};
+const std::unordered_map<std::string_view, Test>& tests() {
+  static const std::unordered_map<std::string_view, Test> all = {
+      {"!=", compare<Order::unequal>},
+      {"<", compare<Order::less>},
+      {"<=", compare<Order::at_most>},
+      {"==", compare<Order::equal>},
+      {">", compare<Order::greater>},
+      {">=", compare<Order::at_least>},
+      {"boolean", plain<boolean>},
+      {"callable", plain<callable>},
+      {"defined", plain<defined>},
+      {"divisibleby", divisible},
+      {"eq", compare<Order::equal>},
+      {"equalto", compare<Order::equal>},
+      {"even", of_two<0>},
+      {"escaped", plain<escaped>},
+      {"false", plain<no>},
+      {"filter", is_filter},
+      {"float", plain<real>},
+      {"ge", compare<Order::at_least>},
+      {"greaterthan", compare<Order::greater>},
+      {"gt", compare<Order::greater>},
+      {"in", in_test},
+      {"integer", plain<integer>},
+      {"iterable", plain<iterable>},
+      {"le", compare<Order::at_most>},
+      {"lessthan", compare<Order::less>},
+      {"lower", has_case<Letters::lower>},
+      {"lt", compare<Order::less>},
+      {"mapping", plain<mapping>},
+      {"ne", compare<Order::unequal>},
+      {"none", plain<none>},
+      {"number", plain<number>},
+      {"odd", of_two<1>},
+      {"sameas", same},
+      {"sequence", plain<sequence>},
+      {"string", plain<string>},
+      {"test", is_test},
+      {"true", plain<yes>},
+      {"undefined", plain<undefined>},
+      {"upper", has_case<Letters::upper>},
+  };
+  return all;
+}
 
 }  // namespace
 
 Test find_test(std::string_view name) {
-  for (const auto& [known, test] : kTests)
-    if (known == name) return test;
-  return nullptr;
+  const auto found = tests().find(name);
+  return found == tests().end() ? nullptr : found->second;
 }
 
 }  // namespace toy::chat

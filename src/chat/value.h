@@ -1,65 +1,29 @@
-// What templates compute with: Python's values, as far as they need them. All but namespaces are immutable.
+// What templates compute with: Python's values, as far as they need them. All but namespaces and lists are immutable.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "chat/budget.h"
+#include "chat/table.h"
+
 namespace toy::chat {
 
-/// Why a template cannot be rendered. Whoever knows the place in the template adds it.
-struct Problem : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-/// What a rendering may still use up.
-class Budget {
- public:
-  Budget(int64_t steps, size_t output) : steps_(steps), output_(output) {}
-  /// Throws Problem where it is used up.
-  void spend(uint64_t steps) {
-    if (steps > uint64_t(left())) throw Problem("the template takes too many steps; does it end?");
-    used_ += int64_t(steps);
-  }
-  /// For a text of `bytes`, of which `added` are new.
-  void spend_text(size_t bytes, size_t added) {
-    if (bytes > output_) throw Problem("a text becomes too long");
-    spend(added / 16 + 1);
-  }
-
- private:
-  int64_t left() const { return steps_ - used_; }
-  int64_t steps_, used_ = 0;
-  size_t output_;
-};
-
-/// A text that grows within a budget.
-class TextBuilder {
- public:
-  explicit TextBuilder(Budget& budget) : budget_(&budget) {}
-  TextBuilder& operator+=(std::string_view part) {
-    budget_->spend_text(text_.size() + part.size(), part.size());
-    text_ += part;
-    return *this;
-  }
-  const std::string& text() const { return text_; }
-  std::string take() { return std::move(text_); }
-  Budget& budget() const { return *budget_; }
-
- private:
-  Budget* budget_;
-  std::string text_;
-};
-
 struct Undefined {
-  std::string name;  ///< of what is not there, for messages
+  Undefined() = default;
+  explicit Undefined(std::string missing) : name_(std::make_shared<const std::string>(std::move(missing))) {}
+  /// Of what is not there, for messages.
+  std::string_view name() const { return name_ ? std::string_view(*name_) : std::string_view(); }
+
+ private:
+  std::shared_ptr<const std::string> name_;  // small, as there are many values
 };
 struct None {};
 struct List;
@@ -82,6 +46,7 @@ class Value {
   Value(int64_t v) : data_(v) {}                                                      // NOLINT
   Value(double v) : data_(v) {}                                                       // NOLINT
   Value(std::string v) : data_(std::make_shared<const std::string>(std::move(v))) {}  // NOLINT
+  Value(Text v) : data_(std::move(v)) {}                                              // NOLINT
   Value(std::shared_ptr<const List> v) : data_(std::move(v)) {}                       // NOLINT
   Value(std::shared_ptr<const Dict> v) : data_(std::move(v)) {}                       // NOLINT
   Value(std::shared_ptr<const Function> v) : data_(std::move(v)) {}                   // NOLINT
@@ -127,25 +92,42 @@ class Value {
   Data data_;
 };
 
-/// A list, a tuple, or what a filter such as map yields, which is true even where it is empty.
+/// A list, a tuple, or what can only be gone through.
 struct List {
-  enum Kind { list, tuple, generator } kind = list;
+  enum Kind {
+    list,
+    tuple,
+    group,      ///< of groupby: a tuple whose parts are also `grouper` and `list`
+    generator,  ///< what a filter such as map yields: once, and true even where it is empty
+    dict_keys,
+    dict_values,
+    dict_items,
+  } kind = list;
   std::vector<Value> items;
-  int depth = 1;  ///< of lists and dicts in each other
+  int depth = 1;             ///< of lists and dicts in each other, when it was made
+  bool changed = false;      ///< the interpreter knows of it
+  mutable size_t taken = 0;  ///< generator: how many are gone
+
+  bool is_tuple() const { return kind == tuple || kind == group; }
+  /// Can its items be had by numbers?
+  bool has_numbers() const { return kind <= group; }
 };
-/// In order of insertion. Keys are texts.
+/// In order of insertion.
 struct Dict {
-  std::vector<std::pair<std::string, Value>> items;
+  Table<Value> table;
   int depth = 1;
-  const Value* find(std::string_view key) const;
+  const std::vector<std::pair<Value, Value>>& items() const { return table.items(); }
 };
 /// Throws Problem where values lie too deep in each other.
 Value make_list(std::vector<Value> items, Budget& budget, List::Kind kind = List::list);
-Value make_dict(std::vector<std::pair<std::string, Value>> items, Budget& budget);
+Value make_tuple(Value first, Value second, Budget& budget, List::Kind kind = List::tuple);
+Value make_dict(Table<Value> table, Budget& budget);
+/// Throws Problem where a list or dict is too deep in others.
+int depth_around(const Value& inner);
 
 /// What namespace() makes. The interpreter owns it.
 struct Namespace {
-  std::vector<std::pair<std::string, Value>> items;
+  Table<std::string> table;
 };
 
 class Interpreter;
@@ -157,7 +139,8 @@ struct Arguments {
 /// What can be called: a macro, a method of a value, a global function.
 struct Function {
   std::string name;
-  std::function<Value(Interpreter&, Arguments&)> call;
+  std::function<Value(Interpreter&, Arguments&)> call;  ///< missing: it cannot
+  std::function<Value(const std::string& name)> attribute = {};
 };
 
 /// @{
@@ -174,12 +157,12 @@ struct JsonStyle {
 };
 void append_json(const Value& v, const JsonStyle& style, TextBuilder& out, int depth = 0);
 /// @}
-/// str(), which costs nothing for a text.
-std::string str(const Value& v, Budget& budget);
+/// str(), which copies nothing that is a text.
+Value::Text str(const Value& v, Budget& budget);
 /// The items of a list, keys of a dict, characters of a text; none of what is undefined. Throws Problem for others.
 std::vector<Value> items_of(const Value& v, Budget& budget);
 /// Throws Problem for what has no length.
-int64_t length_of(const Value& v);
+int64_t length_of(const Value& v, Budget& budget);
 Value value_of(const nlohmann::ordered_json& json, Budget& budget);
 
 }  // namespace toy::chat

@@ -163,9 +163,9 @@ struct Chat : Command {
         "  toy chat --url http://127.0.0.1:8080");
   }
 
-  ChatTemplate the_template() const {
-    std::optional<ChatTemplate> found = chat_template.load(model_path);
-    check(found.has_value(), "{}: the model has no chat template; give one with --chat-template FILE, or use toy infer",
+  ChatTemplate the_template(const Model& model) const {
+    std::optional<ChatTemplate> found = chat_template.load(model, model_path);
+    check(found.has_value(), "{}: the model has no chat template; give one with --chat-template, or use toy infer",
           model_path);
     return *std::move(found);
   }
@@ -206,7 +206,7 @@ struct Chat : Command {
     Model model = load_model(model_path, *dev);
     adapters.apply(model);
     require_tokenizer(model, model_path);
-    const ChatTemplate chat = the_template();
+    const ChatTemplate chat = the_template(model);
     print_warnings(model_path, model.warnings);
     constexpr int64_t kRowsOfCall = 256;  // bounds how long Ctrl-C waits while a prompt is computed
     DecoderOptions options{.context = context,

@@ -6,16 +6,20 @@
 #include <string>
 
 #include "toy/chat/chat_template.h"
+#include "toy/models/model.h"
 
 namespace toy::cli {
 
+/// --chat-template NAME|FILE; `help` without the names and the default.
+CLI::Option* add_chat_template(CLI::App& app, std::string& value, const char* help);
+
 struct ChatTemplateOption {
-  std::string file;
+  std::string name;  ///< of a built-in one, or a file
 
   CLI::Option* add(CLI::App& app);
-  /// The template of the option, else that of the model's file; nullopt: neither has one. Throws Error{bad_input} for a
-  /// file that cannot be read or is no template.
-  std::optional<ChatTemplate> load(const std::string& model_path) const;
+  /// The template of the option, else that of the model's adapters, else that of its file; nullopt: none
+  /// has one. Throws Error{bad_input} for a name or a file that is none, or does not fit the vocabulary.
+  std::optional<ChatTemplate> load(const Model& model, const std::string& model_path) const;
 };
 
 }  // namespace toy::cli

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "cli/chat_template_option.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/interrupt.h"
@@ -14,6 +15,7 @@
 #include "toy/base/clock.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
+#include "toy/chat/builtin.h"
 #include "toy/hf/convert.h"
 
 namespace toy::cli {
@@ -31,6 +33,7 @@ std::optional<DType> float_type(const std::string& name) {
 struct Convert : Command {
   Rewrite rewrite;
   bool no_tokenizer = false;
+  std::string chat_template;
 
   void add(CLI::App& app) {
     rewrite.brief = true;
@@ -42,6 +45,7 @@ struct Convert : Command {
     add_option(app, "--type", rewrite.type, "Type of the matrices; default for a folder: as they are",
                one_of({"f32", "f16", "bf16"}));
     app.add_flag("--no-tokenizer", no_tokenizer, "Leave the tokenizer out");
+    add_chat_template(app, chat_template, "Chat template to write");
     begin_group(app, "Output");
     app.add_flag("--json", rewrite.json, "Print a JSON object");
     app.footer(
@@ -69,10 +73,19 @@ struct Convert : Command {
     check(!rewrite.type.empty(), "--type is missing; matrices of a GGUF become f32, f16 or bf16");
     check(!no_tokenizer, "--no-tokenizer: '{}' and '{}' are both GGUF files", rewrite.in, rewrite.out);
     rewrite.check_out();
-    rewrite.run(file, {.mix = rewrite.type, .types = {}});
+    gguf::RequantizeOptions o{.mix = rewrite.type, .types = {}};
+    if (!chat_template.empty()) {
+      const auto tokenizer = load_tokenizer(file);
+      check(tokenizer != nullptr, "{}: the file has no tokenizer; leave out --chat-template", rewrite.in);
+      o.metadata["tokenizer.chat_template"] = template_for(*tokenizer);
+    }
+    rewrite.run(file, o);
   }
 
  private:
+  std::string template_for(const Tokenizer& tokenizer) const {
+    return chat_template_named(chat_template, tokenizer).source();
+  }
   // From or to a Hugging Face folder.
   void convert(const std::function<hf::Converted(const hf::ConvertOptions&)>& work) const {
     std::optional<Progress> progress(std::in_place);
@@ -80,6 +93,7 @@ struct Convert : Command {
     Interrupt interrupt;
     const double begin = steady_seconds();
     hf::ConvertOptions options{.type = float_type(rewrite.type), .tokenizer = !no_tokenizer};
+    if (!chat_template.empty()) options.chat_template = [this](const Tokenizer& t) { return template_for(t); };
     options.progress = [&](size_t done, size_t total) {
       if (interrupt.signal()) throw Interrupted();
       progress->show({.label = "tensor",

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/chat_template_option.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/help.h"
@@ -11,6 +12,7 @@
 #include "cli/options.h"
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"
+#include "toy/chat/builtin.h"
 #include "toy/data/examples.h"
 
 namespace toy::cli {
@@ -51,22 +53,25 @@ ordered_json to_json(const Tokenizer& tokenizer, const Example& e) {
 }
 
 struct Show : Command {
-  std::string file, model, chat_template, train_on = "assistant", bad_rows = "fail";
+  std::string file, model, chat_template, train_on = "assistant", bad_rows = "fail", map;
   int64_t rows = 10;
   bool json = false;
 
   void add(CLI::App& app) {
-    add_option(app, "file", file, "JSON Lines file of examples; - reads standard input", file_name())->required();
+    add_option(app, "file", file, "File of examples: JSON Lines, a JSON list, .csv or .tsv; - reads standard input",
+               file_name())
+        ->required();
     begin_group(app, "Model");
     add_option(app, "--model", model, "GGUF file with the tokenizer and the chat template", file_name())->required();
-    add_option(app, "--chat-template", chat_template, "File with another chat template", file_name());
+    add_chat_template(app, chat_template, "Chat template");
     begin_group(app, "Data");
     add_option(app, "--train-on", train_on, "Targets that count in the loss", one_of({"assistant", "all"}));
     add_option(app, "--bad-rows", bad_rows, "What to do with a row that cannot be used", one_of({"fail", "skip"}));
+    add_option(app, "--map", map, "Fields of other names, such as prompt=question,completion=reply");
     begin_group(app, "Output");
     add_option(app, "--rows,-n", rows, "Rows to show; 0 shows all", at_least(0));
     app.add_flag("--json", json, "Print a JSON object per row");
-    show_in_help(app, {"--model", "--chat-template", "--train-on", "--bad-rows", "--rows", "--json"});
+    show_in_help(app, {"--model", "--chat-template", "--train-on", "--bad-rows", "--map", "--rows", "--json"});
     app.footer(
         "Prints each row as the model sees it. What counts in the loss is colored, or stands in [[ ]]. See "
         "docs/data.md.\n\n"
@@ -79,8 +84,9 @@ struct Show : Command {
     const auto tokenizer = load_tokenizer(source);
     check(tokenizer != nullptr, "{}: the file has no tokenizer; give a model that has one", source.path());
     std::optional<ChatTemplate> chat =
-        chat_template.empty() ? load_chat_template(source) : load_chat_template_file(chat_template);
-    const ExampleMaker maker(*tokenizer, chat ? &*chat : nullptr, parse_train_on(train_on));
+        chat_template.empty() ? load_chat_template(source) : chat_template_named(chat_template, *tokenizer);
+    const ExampleMaker maker(*tokenizer, chat ? &*chat : nullptr, parse_train_on(train_on),
+                             {.renamed = parse_field_map(map)});
     const Marks marks = has_color(STDOUT_FILENO) ? Marks{"\x1b[32m", "\x1b[0m"} : Marks{};
     const TextFiles files = list_text_files(std::span(&file, 1));
     int64_t done = 0;
@@ -120,7 +126,7 @@ struct Show : Command {
 
 void add_data(CLI::App& root) {
   CLI::App& app = add_command_group(root, "data", "Show examples for fine-tuning as a model sees them");
-  add_subcommand<Show>(app, "show", "Print rows of a JSON Lines file with their loss mask");
+  add_subcommand<Show>(app, "show", "Print rows of a file with their loss mask");
 }
 
 }  // namespace toy::cli

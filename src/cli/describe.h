@@ -30,6 +30,7 @@ struct Described {
   std::map<std::string, DType> stored = {};  ///< each tensor as loaded, where there is a file
   std::vector<std::string> warnings = {};    ///< about the file
   RunStep step = {};
+  std::string pooling = {};  ///< stated_pooling() of the file
 
   DType dtype_of(const std::string& name) const {
     const auto it = stored.find(name);

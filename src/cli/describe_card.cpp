@@ -141,7 +141,7 @@ void print_delta_net(const Layers& deltas) {
              conv == "0" ? "no convolution" : fmt::format("convolution of {} positions", conv));
 }
 
-void print_dimensions(const ModelSpec& spec) {
+void print_dimensions(const ModelSpec& spec, const std::string& pooling) {
   const Layers attention = layers_with(spec, MixerKind::attention), deltas = layers_with(spec, MixerKind::gated_delta);
   fmt::print("{}: {}, {} {}, {} output\n", spec.name, spec.architecture, mixers_of(spec), ffn_of(spec),
              spec.tied ? "tied" : "untied");
@@ -157,6 +157,7 @@ void print_dimensions(const ModelSpec& spec) {
   if (!attention.empty())
     fmt::print("{}{}{}", windows_of(attention), attention.front().qk_norm ? ", QK-norm" : "",
                biases_of(attention.front()));
+  if (!pooling.empty()) fmt::print("\n  embeddings by {} pooling", pooling);
   fmt::print("\n\n");
 }
 
@@ -260,11 +261,12 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
                      {"repacked_bytes", decode.repacked_bytes()},
                      {"weight_bytes_per_token", weight_bytes},
                      {"flops_per_token", token_flops}}}};
+    if (!m.pooling.empty()) j["pooling"] = m.pooling;
     if (state.layers > 0) j["decode"].update(to_json(state));
     if (ceilings) j["train"]["least_seconds"] = step_seconds, j["decode"]["least_seconds_per_token"] = token_seconds;
     return print_json(j, 2);
   }
-  print_dimensions(m.spec);
+  print_dimensions(m.spec, m.pooling);
   print_parts(m.spec, weight_bytes);
   fmt::print("training step, B={} T={} on {}\n  {} planned: {} weights and moments, {} arena; {} steps, {}\n",
              o.trainer.batch, o.trainer.tokens, dev.name(), format_bytes(held_bytes(train, dev)),

@@ -99,6 +99,7 @@ Described open_model(const std::string& what, int64_t vocab = 0, int64_t context
       if (const auto dtype = file.require(t.name).dtype; dtype && dtype != DType::f64 && part.shape.rank() >= 2)
         d.stored[part.name] = *dtype;
   d.warnings = warnings_of(file, d.spec);
+  d.pooling = stated_pooling(file.metadata());
   return d;
 }
 

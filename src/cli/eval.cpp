@@ -158,6 +158,7 @@ void EvalTextOptions::add(CLI::App& app) {
   add_option(app, "--file", file, "Text to score; - reads standard input", file_name());
   app.add_flag("--by-documents", by_documents, "Score documents, separated by blank lines, each from a fresh state");
   app.add_flag("--no-bos", no_bos, "Omit the beginning-of-sequence token");
+  add_parse_special(app, parse_special);
   begin_group(app, "Batch");
   add_context_option(app, score.context, "Tokens per window; 0 takes the model's context");
   add_option(app, "--stride", score.stride, "Tokens between windows, at most --ctx; 0 takes half of it", at_least(0));
@@ -172,7 +173,7 @@ EvalText EvalTextOptions::read(const Model& model, const std::string& path) {
   const std::vector<std::string> documents = by_documents ? split_documents(text) : std::vector<std::string>{text};
   check(!documents.empty(), "--by-documents: {} has only blank lines; give a text", file);
   documents_ = int64_t(documents.size());
-  return tokenize_for_eval(*model.tokenizer, documents, !no_bos);
+  return tokenize_for_eval(*model.tokenizer, documents, !no_bos, {.parse_special = parse_special});
 }
 
 std::string EvalTextOptions::blocks_name(bool are_documents) {

@@ -15,7 +15,7 @@ namespace toy::cli {
 struct EvalTextOptions {
   std::string file;
   ScoreOptions score;
-  bool by_documents = false, no_bos = false;
+  bool by_documents = false, no_bos = false, parse_special = true;
 
   void add(CLI::App& app);
   /// Reads the text in the tokens of a model that begins with `path` in messages.

@@ -37,7 +37,7 @@ void require_same_tokens(const Model& a, const Model& b) {
 }
 
 struct Kl : Command {
-  std::string base_path, model_path;
+  std::string base_path, model_path, reference_kv;
   EvalTextOptions text;
   DeviceOptions device;
   DecodingOptions decoding;
@@ -53,6 +53,8 @@ struct Kl : Command {
     begin_group(app, "Output");
     app.add_flag("--json", json, "Print a JSON object");
     decoding.add(app);
+    add_option(app, "--reference-kv", reference_kv, "Type of the base's keys and values (default: as --kv)",
+               one_of({"f32", "f16", "q8_0"}));
     device.add(app);
     show_in_help(app, {"--base", "--model", "--lora", "--file", "--ctx", "--json", "--threads"});
     app.footer(
@@ -65,8 +67,8 @@ struct Kl : Command {
 
   void run() {
     check(!text.file.empty(), "--file is missing; give a text to compare on");
-    check(!model_path.empty() || !adapters.lora.empty(),
-          "there is nothing to compare with --base; give --model or --lora");
+    check(!model_path.empty() || !adapters.lora.empty() || !reference_kv.empty(),
+          "there is nothing to compare with --base; give --model, --lora or --reference-kv");
     base_path = model_file(base_path);
     model_path = model_path.empty() ? base_path : model_file(model_path);
     ScoreOptions& o = text.score;
@@ -85,10 +87,13 @@ struct Kl : Command {
     double nats = 0;
     int64_t done = 0;
     const Divergence d = with_sound_weights({base_path, model_path}, [&] {
-      return compare_models(*dev, base, model, ids, o, [&](const DivergenceOfToken& t) {
-        nats += t.kl;
-        progress.next(nats / double(++done));
-      });
+      return compare_models(
+          *dev, base, model, ids, o,
+          [&](const DivergenceOfToken& t) {
+            nats += t.kl;
+            progress.next(nats / double(++done));
+          },
+          kv_type(reference_kv));
     });
     progress.end();
     print(d);
@@ -99,6 +104,7 @@ struct Kl : Command {
     const double base = std::exp(d.base.mean), model = std::exp(d.model.mean), ratio = d.perplexity_ratio();
     if (json) {
       ordered_json j{{"base", base_path}, {"model", model_path}, {"file", text.file}, {"tokens", d.tokens}};
+      j["equal"] = d.quantiles.back() == 0;
       put(j, "kl", d.kl);
       for (size_t i = 0; i < kDivergenceQuantiles.size(); ++i)
         j["kl_quantiles"][fmt::format("{}", kDivergenceQuantiles[i])] = d.quantiles[i];
@@ -121,6 +127,7 @@ struct Kl : Command {
     fmt::print("probability of the text's tokens {}{}, root mean square {:.3g}%\n", d.probability.mean >= 0 ? "+" : "",
                percent(d.probability), 100 * d.probability_rms);
     fmt::print("{} tokens; +- is the standard error over {} {}\n", d.tokens, d.blocks, over);
+    if (d.quantiles.back() == 0) fmt::print("the models are equal on this text: every prediction is the same\n");
   }
 };
 
@@ -240,6 +247,7 @@ struct Choices : Command {
     begin_group(app, "Data");
     add_option(app, "file", file, "Questions, one JSON object per line", file_name())->required();
     add_option(app, "--limit", limit, "Read only the first questions; 0 reads all", at_least(0));
+    add_parse_special(app, o.parse_special);
     begin_group(app, "Batch");
     add_context_option(app, o.context, "Tokens of a question at most; 0 takes the model's context");
     begin_group(app, "Output");

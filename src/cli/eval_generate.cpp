@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "cli/chat_template_option.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/eval.h"
@@ -22,6 +23,7 @@ struct EvalGenerate : Command {
   std::string model_path, file;
   OpenOptions o;
   AdapterOptions adapters;
+  ChatTemplateOption chat_template;
   DeviceOptions device;
   DecodingOptions decoding;
   int64_t limit = 0, parallel = 16;
@@ -35,6 +37,8 @@ struct EvalGenerate : Command {
     begin_group(app, "Data");
     add_option(app, "file", file, "Questions, one JSON object per line", file_name())->required();
     add_option(app, "--limit", limit, "Read only the first questions; 0 reads all", at_least(0));
+    add_parse_special(app, o.parse_special);
+    chat_template.add(app);
     begin_group(app, "Sampling");
     add_option(app, "--temperature,--temp", o.generate.sampler.temperature,
                "Sampling temperature; 0 always takes the likeliest token", at_least(0));
@@ -75,7 +79,7 @@ struct EvalGenerate : Command {
     Model model = load_model(model_path, *dev);
     adapters.apply(model);
     require_tokenizer(model, model_path);
-    const std::optional<ChatTemplate> chat = load_chat_template(gguf::File::open(model_path));
+    const std::optional<ChatTemplate> chat = chat_template.load(model, model_path);
     print_warnings(model_path, model.warnings);
     model.spec.require_positions(o.context, "ctx");
     warn_of_long_context(model_path, model.spec, o.context);

@@ -17,7 +17,8 @@ struct FullFineTune : Command {
 
   void add(CLI::App& app) {
     begin_group(app, "Model");
-    add_option(app, "--model", o.init, "GGUF file, or name in `toy list`, with a tokenizer", file_name())->required();
+    add_option(app, "--model", o.init, "GGUF file, name in `toy list`, or a run, with a tokenizer", file_name())
+        ->required();
     recipe.add(app, o, 0.1);
     begin_group(app, "Model");
     add_option(app, "--train", o.roles.train, "Train only matching tensors, such as 'blk.2[0-9].*' (default: all)")
@@ -36,7 +37,7 @@ struct FullFineTune : Command {
         "  toy train full-finetune --model base.gguf --corpus letters.txt --freeze 'token_embd.*' --out out/letters");
   }
   void run() {
-    if (const std::string listed = listed_model(o.init); !listed.empty()) o.init = listed;
+    o.init = model_file(o.init);
     recipe.run(*parser, o, train_fine_tune, estimate_fine_tune);
   }
 };
@@ -60,7 +61,8 @@ struct Lora : Command {
   // `lr_part`: see OptimizerChoice.
   void add_options(CLI::App& app, double lr_part) {
     begin_group(app, "Model");
-    add_option(app, "--model", o.init, "GGUF file, or name in `toy list`, with a tokenizer", file_name())->required();
+    add_option(app, "--model", o.init, "GGUF file, name in `toy list`, or a run, with a tokenizer", file_name())
+        ->required();
     recipe.adapts = true;
     recipe.add(app, o, lr_part, false);
     begin_group(app, "Adapter");
@@ -79,7 +81,7 @@ struct Lora : Command {
     add_option(app, "--seed", o.seed, "Seed of the adapter's weights and of shuffling");
   }
   void run() {
-    if (const std::string listed = listed_model(o.init); !listed.empty()) o.init = listed;
+    o.init = model_file(o.init);
     o.lora = lora;
     recipe.run(*parser, o, train_fine_tune, estimate_fine_tune);
     if (!recipe.dry_run && !recipe.explain) write_others();
@@ -104,7 +106,7 @@ struct Lora : Command {
     } catch (const Error& e) {
       if (e.code() != ErrorCode::bad_input) throw;
       std::error_code none;  // of an earlier adapter here
-      for (const char* name : {"adapter_config.json", "adapter_model.safetensors"})
+      for (const char* name : {"adapter_config.json", "adapter_model.safetensors", "chat_template.jinja"})
         std::filesystem::remove(std::filesystem::path(folder) / name, none);
       return to_stderr(fmt::format("toy: not written for PEFT: {}\n", e.what()));
     }

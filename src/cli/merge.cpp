@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "cli/chat_template_option.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/help.h"
@@ -22,6 +23,7 @@ namespace {
 struct Merge : Command {
   std::string model_path, out, type = "F32";
   AdapterOptions adapters;
+  ChatTemplateOption chat_template;
   int threads = 0;
   bool json = false;
 
@@ -29,6 +31,7 @@ struct Merge : Command {
     add_model_option(app, model_path)->required();
     adapters.add(app);
     begin_group(app, "Output");
+    add_chat_template(app, chat_template.name, "Chat template to write");
     add_option(app, "--type", type, "Type of the matrices: F32, F16, BF16, or one of `toy quantize`",
                suggested(stored_names()));
     add_option(app, "--out", out, "GGUF file to write", file_name())->required();
@@ -72,6 +75,9 @@ struct Merge : Command {
     print_warnings(model_path, model.warnings);
     adapters.apply(model);
     merge_adapters(model);
+    if (!chat_template.name.empty())
+      model.metadata.insert_or_assign("tokenizer.chat_template",
+                                      gguf::Value(chat_template.load(model, model_path)->source()));
     Interrupt interrupt;  // a file is written to its end, or removed
     if (stored.mix.empty()) {
       require_range(model, stored.plain);

@@ -66,6 +66,9 @@ std::string listed_model(const std::string& what, bool takes_folders) {
 }
 
 void refuse_hugging_face(const std::string& folder) {
+  if (hf::is_peft_folder(folder))
+    fail("{0}: an adapter of PEFT; give the model that it belongs to, and --lora {0} (toy merge makes one model)",
+         folder);
   for (const char* weights : {"model.safetensors", "model.safetensors.index.json"}) {
     if (!fs::exists(fs::path(folder) / weights)) continue;
     check(fs::exists(fs::path(folder) / "config.json"),

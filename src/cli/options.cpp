@@ -138,6 +138,11 @@ void refuse_replacing(const std::string& option, const std::string& out, const I
         option, out);
 }
 
+void add_parse_special(CLI::App& app, bool& value) {
+  app.add_flag("--parse-special,!--no-parse-special", value,
+               "Read names of control tokens in the text as tokens (default: on)");
+}
+
 void add_check_finite(CLI::App& app, bool& value) {
   begin_group(app, "Debugging");
   app.add_flag("--check-finite", value, "Stop at the first op with a result that is not finite, and name it (slower)");

@@ -83,6 +83,9 @@ using IsOwn = std::function<bool(std::string_view beginning)>;
 /// are soon mistaken.
 void refuse_replacing(const std::string& option, const std::string& out, const IsOwn& is_own);
 
+/// --parse-special, on unless --no-parse-special is given.
+void add_parse_special(CLI::App& app, bool& value);
+
 /// --check-finite.
 void add_check_finite(CLI::App& app, bool& value);
 

@@ -93,6 +93,7 @@ void PromptOptions::add(CLI::App& app) {
     for (CLI::Option* b : all)
       if (a != b) a->excludes(b);
   app.add_flag("--no-bos", no_bos, "Omit the beginning-of-sequence token");
+  add_parse_special(app, parse_special);
 }
 
 bool PromptOptions::any_lora(size_t adapters) const {
@@ -131,12 +132,13 @@ void PromptOptions::read() {
 std::vector<std::vector<int32_t>> PromptOptions::tokens(const Model& model, const std::string& model_path) const {
   std::vector<std::vector<int32_t>> result;
   const Tokenizer* t = model.tokenizer.get();
+  const EncodeOptions o{.parse_special = parse_special};
   for (const Prompt& p : prompts_) {
     std::vector<int32_t> ids = p.ids;
     if (p.text) {
       require_tokenizer(model, model_path, "give the prompt as --prompt-ids");
       try {
-        ids = no_bos ? t->encode(*p.text) : encode_prompt(*t, *p.text);
+        ids = no_bos ? t->encode(*p.text, o) : encode_prompt(*t, *p.text, o);
       } catch (const EncodeError& e) {
         fail("{}", e.at(fmt::format("byte {} of {}", e.offset(), p.where)));
       }

@@ -23,7 +23,7 @@ struct Prompt {
 
 /// --prompt, --prompt-file, --prompts, --prompt-ids: one of them, or none (an empty text).
 struct PromptOptions {
-  bool no_bos = false;
+  bool no_bos = false, parse_special = true;
 
   void add(CLI::App& app);
   /// Reads files and checks what needs no model.

@@ -35,6 +35,7 @@ std::string upper(std::string text) {
 struct Collect : Command {
   std::string model_path, file, out;
   int64_t chunk = 512;
+  bool parse_special = true;
   DeviceOptions device;
 
   void add(CLI::App& app) {
@@ -43,6 +44,7 @@ struct Collect : Command {
     add_option(app, "--file", file, "Text to read; - reads standard input", file_name())->required();
     add_option(app, "--ctx", chunk, "Tokens read together; the model's context if that is shorter",
                from_to(1, double(int64_t(1) << 24)));
+    add_parse_special(app, parse_special);
     begin_group(app, "Output");
     add_option(app, "--out", out, "GGUF file to write, as llama.cpp's tools read it", file_name())->required();
     device.add(app);
@@ -63,7 +65,7 @@ struct Collect : Command {
     const Model model = load_model(model_path, *dev);
     require_tokenizer(model, model_path);
     print_warnings(model_path, model.warnings);
-    const std::vector<int32_t> tokens = encode_prompt(*model.tokenizer, text);
+    const std::vector<int32_t> tokens = encode_prompt(*model.tokenizer, text, {.parse_special = parse_special});
     std::optional<Progress> progress(std::in_place);
     Interrupt interrupt;
     const double begin = steady_seconds();

@@ -49,6 +49,7 @@ struct Recipe {
   RunOptions run_options;
   MemoryOption memory;
   std::optional<int64_t> log_every;
+  std::optional<double> epochs;
   bool json = false, dry_run = false, explain = false;
   std::string stored = "f32", update = "gathered";
   OptimizerChoice optimizer;
@@ -61,10 +62,14 @@ struct Recipe {
     preferences ? add_preference_data_options(app, o.data) : add_data_options(app, o.data);
     begin_group(app, "Batch");
     add_option(app, "--batch", o.trainer.batch, "Sequences per step", at_least(1));
-    add_option(app, "--tokens", o.trainer.tokens, "Tokens per sequence", at_least(1));
+    add_option(app, "--tokens", o.trainer.tokens,
+               preferences ? "Tokens per sequence" : "Tokens per sequence; by default what rows of --data take",
+               at_least(1));
     add_option(app, "--accumulate", o.trainer.accumulate, "Batches per step whose gradients are summed", at_least(1));
     begin_group(app, "Schedule");
-    add_option(app, "--steps", o.steps, "Optimizer steps", at_least(1));
+    CLI::Option* steps =
+        add_option(app, "--steps", o.steps, "Optimizer steps; by default 3 epochs of --data", at_least(1));
+    add_option(app, "--epochs", epochs, "Instead of --steps: how often each row is learned", above(0))->excludes(steps);
     optimizer.add(app, o, lr_part, decays);
     add_option(app, "--eval-every", o.eval_every, "Steps between validations; 0 validates only at the end",
                at_least(0));
@@ -90,7 +95,7 @@ struct Recipe {
                "Steps between lines on stdout without --json; 0 prints none (default: 1, or 0 on a terminal)",
                at_least(0));
     begin_group(app, "Debugging");
-    app.add_flag("--dry-run", dry_run, "Print the time and memory that the run needs, without running it");
+    app.add_flag("--dry-run", dry_run, "Print time and memory of the run, from a few real steps that change nothing");
     app.add_flag("--explain", explain, "Print which tensors are trained, and what --dry-run prints, without training");
     run_options.add(app);
     compute.add(app);
@@ -102,14 +107,21 @@ struct Recipe {
   // --help shows these, and `own` of the recipe.
   static void show_common(CLI::App& app, std::vector<const char*> own) {
     if (app.get_option_no_throw("--corpus")) own.push_back("--corpus");
-    own.insert(own.end(), {"--config", "--data", "--val", "--batch", "--tokens", "--steps", "--optimizer", "--lr",
-                           "--schedule", "--eval-every", "--out", "--sample", "--checkpoint-every", "--resume",
-                           "--memory", "--threads", "--seed", "--time-limit", "--dry-run"});
+    own.insert(
+        own.end(),
+        {"--config",    "--data",   "--val",      "--batch",      "--tokens",     "--steps",  "--epochs",
+         "--optimizer", "--lr",     "--schedule", "--eval-every", "--out",        "--sample", "--checkpoint-every",
+         "--resume",    "--memory", "--threads",  "--seed",       "--time-limit", "--dry-run"});
     show_in_help(app, own);
   }
 
   template <class Options, class Train, class Estimate>
   void run(const CLI::App& app, Options& o, const Train& train, const Estimate& estimate) const {
+    if (epochs)
+      o.epochs = *epochs;
+    else if (!o.data.examples.empty() && app.count("--steps") == 0)
+      o.epochs = 3;
+    o.fit_tokens = !preferences && !o.data.examples.empty() && app.count("--tokens") == 0;
     optimizer.apply(app, o);
     const StoredAs as = parse_stored_as("--dtype", stored);
     o.stored = as.plain, o.mix = as.mix;
@@ -136,6 +148,8 @@ struct Recipe {
     const OutFolder folder(o.out, fields);
     o.out = folder.path();
     nlohmann::ordered_json config = options_json(app);
+    if (o.epochs > 0) config["steps"] = nullptr;  // the rows decide
+    if (o.fit_tokens) config["tokens"] = nullptr;
     for (const char* of_the_process : {"resume", "allow-changes"}) config.erase(of_the_process);
     const std::filesystem::path where = std::filesystem::weakly_canonical(o.out);
     o.record = {.run_id = (where.has_filename() ? where : where.parent_path()).filename().string(),
@@ -145,6 +159,7 @@ struct Recipe {
       return open_log(o.out, config, spec, o.trainer, run_options.tensorboard, json ? &results : nullptr, resumed);
     };
     Reporter reporter(results, json, log_every, open);
+    reporter.on_settled = [&](int64_t steps, int64_t tokens) { o.steps = steps, o.trainer.tokens = tokens; };
     const TrainResult result = train(o, *dev, reporter);
     if (result.was_complete) tell_of_no_effect(o.out, config);
     reporter.done(result, how_to_resume(app, o.out));
@@ -165,7 +180,7 @@ struct Recipe {
     const std::filesystem::path out(o.out);
     const auto there = [&](std::string_view name) { return std::filesystem::exists(out / name); };
     const bool of_a_run = is_of_a_run(out);
-    for (const char* name : {"adapter_config.json", "adapter_model.safetensors"})
+    for (const char* name : {"adapter_config.json", "adapter_model.safetensors", "chat_template.jinja"})
       check(of_a_run || !std::filesystem::exists(out / kPeft / name),
             "out: '{}' exists without a run ({}) that wrote it, and would be lost; choose another folder",
             (out / kPeft / name).string(), runs::kEventsFile);

@@ -32,11 +32,15 @@ class Reporter final : public TrainObserver {
   Reporter(Results& results, bool json, std::optional<int64_t> log_every, OpenLog open = {});
 
   void preparing(const std::string& what) override;
+  void settled(int64_t steps, int64_t tokens) override {
+    if (on_settled) on_settled(steps, tokens);
+  }
   void starting(const ModelSpec& spec, bool resumed) override { log_ = open_(spec, resumed); }
   void event(const runs::Event& event) override;
   void validating(int64_t batch, int64_t batches) override;
   bool stop() override;
 
+  std::function<void(int64_t steps, int64_t tokens)> on_settled;  ///< TrainObserver::settled()
   /// The output of a run that is only planned.
   void estimated(const RunEstimate& estimate, bool with_roles = false);
   /// The run has ended, or had before. `how_to_resume`: a command line. Ends the program by the signal that stopped the

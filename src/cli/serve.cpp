@@ -28,9 +28,9 @@ namespace toy::cli {
 namespace {
 
 struct Serve : Command {
-  std::string model_path, host = "127.0.0.1", alias, key_file, cache, state_folder, log = "text";
-  std::vector<std::string> cors;
-  bool share_prefixes = false;
+  std::string model_path, host = "127.0.0.1", key_file, cache, state_folder, log = "text";
+  std::vector<std::string> aliases, cors;
+  bool strict = false, share_prefixes = false;
   serve::TlsFiles tls;
   int port = 8080;
   int64_t context = 0, parallel = 8, queue = 1024;
@@ -45,8 +45,11 @@ struct Serve : Command {
     add_model_option(app, model_path)->required();
     adapters.add(app, true);
     chat_template.add(app);
-    add_option(app, "--alias", alias, "Name of the model for clients (default: that of its file or folder)",
-               not_empty());
+    add_option(app, "--alias", aliases,
+               "Names of the model for clients, separated by commas (default: its file or folder)", not_empty())
+        ->delimiter(',')
+        ->option_text("NAME");
+    app.add_flag("--strict", strict, "Refuse request fields without an effect, and unknown models");
     begin_group(app, "Network");
     add_option(app, "--host", host, "Address to listen on; 0.0.0.0 lets other machines connect", not_empty());
     add_option(app, "--port", port, "Port to listen on; 0 takes a free one", from_to(0, 65535));
@@ -85,7 +88,8 @@ struct Serve : Command {
                        "--parallel", "--ctx", "--cache", "--state", "--threads"});
     app.footer(
         "Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/embeddings, /v1/models, "
-        "/v1/state, /tokenize, /detokenize, /health, /metrics.\n\n"
+        "/v1/state, /tokenize, /detokenize, /health, /metrics; llama-server's /completion, /infill, /props, /slots; "
+        "Ollama's /api/chat and others.\n\n"
         "Examples:\n"
         "  toy serve chat.gguf\n"
         "  toy serve chat.gguf --lora out/letters --lora poems=poems.gguf:0.5\n"
@@ -114,7 +118,7 @@ struct Serve : Command {
 
   // What clients call the model: "out/book/model.gguf" is "book".
   std::string name_of_model(const std::string& file) const {
-    if (!alias.empty()) return alias;
+    if (!aliases.empty()) return aliases.front();
     const std::filesystem::path path = std::filesystem::absolute(file);
     return (path.filename() == "model.gguf" ? path.parent_path().filename() : path.stem()).string();
   }
@@ -149,8 +153,11 @@ struct Serve : Command {
   std::vector<std::string> adapter_names(const std::vector<AdapterOptions::Given>& given,
                                          const std::string& base) const {
     std::vector<std::string> names;
+    const auto among = [](const std::vector<std::string>& list, const std::string& name) {
+      return std::ranges::find(list, name) != list.end();
+    };
     for (const AdapterOptions::Given& g : given) {
-      check(g.name != base && std::ranges::find(names, g.name) == names.end(),
+      check(g.name != base && !among(aliases, g.name) && !among(names, g.name),
             "lora: two models are called '{}'; name this one with --lora NAME={}", g.name, g.path);
       names.push_back(g.name);
     }
@@ -172,7 +179,7 @@ struct Serve : Command {
     Model model = load_model(model_path, *dev);
     AdapterOptions::apply(model, given);
     require_tokenizer(model, model_path);
-    const std::optional<ChatTemplate> chat = chat_template.load(model_path);
+    const std::optional<ChatTemplate> chat = chat_template.load(model, model_path);
     print_warnings(model_path, model.warnings);
     constexpr int64_t kRowsOfCall = 256;  // bounds how long running texts wait for the prompts of others
     DecoderOptions options{.sequences = int(parallel),
@@ -188,6 +195,7 @@ struct Serve : Command {
     const Draft proposes = draft.make(*dev, model, decoder, decoding, INT32_MAX);
     warn_of_long_context(model_path, model.spec, decoder.context());
     const serve::ServerOptions o{.name = name,
+                                 .aliases = {aliases.begin() + !aliases.empty(), aliases.end()},
                                  .adapters = names,
                                  .api_keys = api_keys,
                                  .most_waiting = size_t(queue),
@@ -201,10 +209,12 @@ struct Serve : Command {
                                         : log == "text" ? serve::LogForm::text
                                                         : serve::LogForm::off,
                                  .share_prefixes = share_prefixes,
-                                 .stuck = [] {
-                                   to_stderr("toy: stopped; a request was given up\n");
-                                   std::_Exit(0);  // its thread uses what would be gone
-                                 }};
+                                 .stuck =
+                                     [] {
+                                       to_stderr("toy: stopped; a request was given up\n");
+                                       std::_Exit(0);  // its thread uses what would be gone
+                                     },
+                                 .strict = strict};
     to_stderr(cache_text(model.spec, decoder.state()));
     const bool v6 = host.find(':') != std::string::npos;
     to_stderr(fmt::format("toy: serving {} at {}://{}{}{}:{}; Ctrl-C stops\n", o.name,

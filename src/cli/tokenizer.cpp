@@ -62,21 +62,28 @@ struct Train : Command {
 
 struct Encode : Command {
   std::string model, text, file;
-  bool json = false, no_bos = false;
+  bool json = false, no_bos = false, parse_special = true;
   void add(CLI::App& app) {
     add_tokenizer_file(app, model);
     CLI::Option* text_option = add_text_option(app, "--text", text, "Text to encode");
     add_option(app, "--file", file, "File with the text; - reads standard input", file_name())->excludes(text_option);
     app.add_flag("--no-bos", no_bos, "Omit the beginning-of-sequence token");
+    add_parse_special(app, parse_special);
     app.add_flag("--json", json, "Print a JSON array");
   }
   void run() const {
     check(given("--text") || given("--file"), "tokenizer encode: give --text TEXT or --file FILE");
     const auto t = load_with_warning(model_file(model));
     const std::string content = given("--file") ? read_text(file, true) : text;
-    const std::vector<int32_t> ids = no_bos ? t->encode(content) : encode_prompt(*t, content);
+    const std::vector<int32_t> ids = ids_of(*t, content);
     if (json) return print_json(ids);
     fmt::print("{}\n", fmt::join(ids, " "));
+  }
+  std::vector<int32_t> ids_of(const Tokenizer& t, const std::string& content) const {
+    const EncodeOptions o{.parse_special = parse_special};
+    if (no_bos) return t.encode(content, o);
+    // WordPiece is a tokenizer of encoders, whose texts are complete.
+    return t.kind() == "wordpiece" ? encode_complete(t, content, o) : encode_prompt(t, content, o);
   }
 };
 

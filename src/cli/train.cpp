@@ -75,7 +75,7 @@ struct WarmStart : Command {
             "{} belongs to --donor, or to toy train from-scratch; with --init, leave it out", of_donor);
     o.copy_blocks = blocks == "copy";
     std::string& model = donor.empty() ? o.init : donor;
-    if (const std::string listed = listed_model(model); !listed.empty()) model = listed;
+    model = model_file(model);
     WarmStartOptions& further = o;
     if (donor.empty()) return recipe.run(*parser, further, train_warm_start, estimate_warm_start);
     o.init = donor;

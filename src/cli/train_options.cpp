@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <nlohmann/json.hpp>
 
+#include "cli/chat_template_option.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
 
@@ -77,8 +79,8 @@ namespace {
 void add_example_options(CLI::App& app, DataOptions& data) {
   add_option(app, "--bad-rows", data.bad_rows, "What to do with rows of --data that cannot be used",
              one_of({"fail", "skip"}));
-  add_option(app, "--chat-template", data.chat_template, "File with the chat template of --data (default: the model's)",
-             file_name());
+  add_option(app, "--map", data.map, "Fields of --data with other names, such as prompt=question,completion=reply");
+  add_chat_template(app, data.chat_template, "Chat template of --data");
 }
 
 }  // namespace
@@ -211,7 +213,9 @@ void OptimizerChoice::apply(const CLI::App& app, RecipeOptions& o) const {
 nlohmann::ordered_json OptimizerChoice::effective(const RecipeOptions& o) const {
   const OptimizerOptions& a = o.trainer.optimizer;
   const OptimizerInfo& mine = optimizer_of(optimizer_);
-  const Schedule rates = o.rates();
+  RecipeOptions known = o;
+  if (o.epochs > 0) known.steps = std::numeric_limits<int32_t>::max();  // until the rows say how many
+  const Schedule rates = known.rates();
   nlohmann::ordered_json j{{"lr", o.lr}, {"warmup", rates.warmup}, {"decay-steps", nullptr}, {"nesterov", nullptr}};
   for (const Number& n : numbers()) {
     nlohmann::ordered_json& value = j[std::string(n.name)];

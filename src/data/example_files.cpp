@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
+#include "data/row_files.h"
 #include "toy/base/error.h"
 #include "toy/data/examples.h"
 
@@ -27,38 +29,25 @@ void require_kind(const ExampleRow& row, Preferences wanted) {
 }  // namespace
 
 int64_t read_examples(const TextFile& file, const ExampleMaker& maker, const ExampleReading& reading) {
-  constexpr size_t kLongest = size_t(256) << 20;
-  int64_t line = 0, skipped = 0;
-  std::string pending;
-  const auto one = [&](std::string_view text) {
-    ++line;
-    if (text.find_first_not_of(" \t\r") == text.npos) return true;
+  int64_t skipped = 0;
+  std::set<std::string> noted;
+  for_each_row(file, [&](int64_t number, const std::string& where, const MakeRow& make) {
     ExampleRow row;
     try {
-      row = maker.make(text);
+      row = make(maker);
       if (reading.preferences) require_kind(row, *reading.preferences);
     } catch (const Error& e) {
       if (e.code() != ErrorCode::bad_input) throw;
-      const std::string what = fmt::format("{}:{}: {}", file.path, line, e.what());
+      const std::string what = fmt::format("{}: {}", where, e.what());
       check(reading.skip_bad_rows, "{}; --bad-rows skip passes over such rows", what);
       ++skipped;
       reading.warn(what + "; the row is skipped");
       return true;
     }
-    return reading.take(row, line);
-  };
-  bool wanted = true;
-  read_text(file, 0, file.bytes, [&](std::string_view part) {
-    for (size_t end; wanted && (end = part.find('\n')) != part.npos; part.remove_prefix(end + 1)) {
-      pending += part.substr(0, end);
-      wanted = one(pending);
-      pending.clear();
-    }
-    pending += part;
-    check(pending.size() <= kLongest, "{}:{}: the line is longer than {} bytes", file.path, line + 1, kLongest);
-    return wanted;
+    for (const std::string& note : row.notes)
+      if (noted.insert(note).second) reading.warn(fmt::format("{}: {} (said once for this file)", where, note));
+    return reading.take(row, number);
   });
-  if (wanted && !pending.empty()) one(pending);
   return skipped;
 }
 

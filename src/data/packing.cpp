@@ -100,6 +100,14 @@ PackedRows::PackedRows(TokenView ids, std::span<const uint64_t> begins, uint64_t
   for (size_t i = 0; i < pieces.size(); ++i) pieces_[size_t(next[size_t(row_of[i / together])]++)] = pieces[i];
 }
 
+void PackedRows::each_counted(const std::function<void(int64_t place)>& f) const {
+  for (const Piece& piece : pieces_) {
+    if (piece.id >= 0 && !piece.chosen) continue;
+    for (int64_t i = int64_t(piece.begin) + 1; i <= int64_t(piece.begin) + piece.inputs; ++i)
+      if (trained_.empty() || trained_[size_t(i)]) f(i);
+  }
+}
+
 void PackedRows::add_row(int64_t row, int64_t sequence, Windows& out) const {
   const size_t end = out.inputs.size() + size_t(tokens_);
   for (int64_t p = row_begins_[size_t(row)]; p < row_begins_[size_t(row) + 1]; ++p, ++sequence) {

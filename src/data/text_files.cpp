@@ -192,6 +192,9 @@ const char* why_not_text(std::string_view start) {
                                        "7zXZ\0"sv,
                                        "BZh"sv, "PK\x03\x04"sv})
     if (start.starts_with(magic)) return "it is compressed; decompress it first";
+  if (start.starts_with("PAR1"))
+    return "it is a Parquet file; write its rows as JSON Lines (pandas.read_parquet(PATH).to_json('rows.jsonl', "
+           "orient='records', lines=True))";
   return "not a text, for it has NUL bytes; convert it to UTF-8";
 }
 

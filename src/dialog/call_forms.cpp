@@ -12,6 +12,7 @@ constexpr std::string_view kMistral[] = {"[ARGS]", "[CALL_ID]"};
 constexpr std::string_view kKimi[] = {"<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"};
 constexpr std::string_view kDeepSeek[] = {"<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"};
 constexpr std::string_view kGemma[] = {kBareQuote};
+constexpr std::string_view kGlm[] = {"<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"};
 constexpr std::string_view kHarmony[] = {"<|start|>", "<|message|>", "<|constrain|>", "<|end|>"};
 
 constexpr CallForm lfm2(std::string_view in_template) {
@@ -21,6 +22,17 @@ constexpr CallForm lfm2(std::string_view in_template) {
           .open = "<|tool_call_start|>",
           .close = "<|tool_call_end|>",
           .list = true};
+}
+
+// GLM: a name without tags, and a pair of tags for each key and value.
+constexpr CallForm glm(std::string_view in_template, const CallTags& tags, std::string_view between) {
+  return {.in_template = in_template,
+          .kind = CallForm::parameters,
+          .open = "<tool_call>",
+          .close = "</tool_call>",
+          .between = between,
+          .tags = tags,
+          .inner_marks = kGlm};
 }
 
 // In the order in which templates are searched: what a form contains may be a part of another's. The marks of each are
@@ -72,6 +84,45 @@ constexpr CallForm kForms[] = {
     lfm2("<|tool_list_start|>"),
     lfm2("<|tool_call_start|>"),
     lfm2("List of tools: "),
+    // GLM 4.7, 5
+    glm("</arg_key><arg_value>",
+        {.name = "",
+         .after_name = "",
+         .key = "<arg_key>",
+         .after_key = "</arg_key><arg_value>",
+         .after_value = "</arg_value>",
+         .end = "",
+         .around = ""},
+        ""),
+    // GLM 4.5, 4.6
+    glm("</arg_key>\n<arg_value>",
+        {.name = "",
+         .after_name = "\n",
+         .key = "<arg_key>",
+         .after_key = "</arg_key>\n<arg_value>",
+         .after_value = "</arg_value>\n",
+         .end = "",
+         .around = ""},
+        "\n"),
+    // Seed-OSS
+    {.in_template = "<seed:tool_call>",
+     .kind = CallForm::parameters,
+     .open = "<seed:tool_call>",
+     .close = "</seed:tool_call>",
+     .between = "\n",
+     .tags = {.after_key = ">", .after_value = "</parameter>\n"}},
+    // MiniMax M2
+    {.in_template = "<invoke name=",
+     .kind = CallForm::parameters,
+     .open = "<minimax:tool_call>",
+     .close = "</minimax:tool_call>",
+     .list = true,
+     .tags = {.name = "<invoke name=\"",
+              .after_name = "\">\n",
+              .key = "<parameter name=\"",
+              .after_key = "\">",
+              .after_value = "</parameter>\n",
+              .end = "</invoke>"}},
     // Qwen3-Coder, Qwen 3.5, Nemotron 3
     {.in_template = "<parameter=",
      .kind = CallForm::parameters,
@@ -80,7 +131,7 @@ constexpr CallForm kForms[] = {
      .between = "\n"},
     // Hermes, Qwen 2.5 and 3, SmolLM3, Granite 4
     {.in_template = "<tool_call>",
-     .not_in_template = "<arg_key>",  // GLM
+     .not_in_template = "<arg_key>",
      .open = "<tool_call>",
      .close = "</tool_call>",
      .between = "\n"},

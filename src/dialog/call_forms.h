@@ -12,11 +12,24 @@
 
 namespace toy::dialog {
 
+/// What CallForm::parameters writes around the parts of a call, and a line break where there is one.
+struct CallTags {
+  std::string_view name = "<function=", after_name = ">\n";
+  std::string_view key = "<parameter=", after_key = ">\n";  ///< before each key, and up to its value
+  std::string_view after_value = "\n</parameter>\n";
+  std::string_view end = "</function>";  ///< may be missing
+  std::string_view around = "\n";        ///< between `open` and a call, calls, and a call and `close`
+
+  /// The part of after_value that ends a value, and the blanks after it.
+  std::string_view value_end() const { return after_value.substr(0, after_value.rfind('>') + 1); }
+  std::string_view value_blanks() const { return after_value.substr(value_end().size()); }
+};
+
 /// One such form.
 struct CallForm {
   enum Kind {
     json,        ///< {"name": NAME, "arguments": {...}}
-    parameters,  ///< <function=NAME> <parameter=KEY> VALUE </parameter> </function>
+    parameters,  ///< <function=NAME> <parameter=KEY> VALUE </parameter> </function>, with other tags in other families
     named,       ///< NAME[ARGS]{...}, with other marks in other families
     python,      ///< NAME(KEY=VALUE, ...), with the literals of Python
     bare,        ///< call:NAME{KEY:VALUE,...}, where keys have no quotes and strings have their own
@@ -35,6 +48,7 @@ struct CallForm {
   /// What separates two calls that follow each other.
   std::string_view between = {};
   std::string_view begin = {}, before_arguments = {}, end = {};  ///< named: around the name, after the arguments
+  CallTags tags = {};                                            ///< parameters
   bool numbered = false;         ///< named: the name is functions.NAME:NUMBER, and is the id of the call
   bool tools_in_system = false;  ///< a template that leaves out tools has them in the system message
   std::span<const std::string_view> inner_marks = {};  ///< texts besides `open` and `close` that may be control tokens

@@ -59,8 +59,12 @@ std::shared_ptr<const ordered_json> part_of(const ordered_json& schema, const or
 // The grammar of `parameters`: each property has a tag, and strings are written as they are.
 class ParameterRules {
  public:
-  ParameterRules(const Tool& tool, size_t index, std::vector<SchemaRule>& schemas)
-      : tool_(tool), index_(index), schemas_(schemas), schema_(std::make_shared<ordered_json>(tool.parameters)) {}
+  ParameterRules(const CallTags& tags, const Tool& tool, size_t index, std::vector<SchemaRule>& schemas)
+      : tags_(tags),
+        tool_(tool),
+        index_(index),
+        schemas_(schemas),
+        schema_(std::make_shared<ordered_json>(tool.parameters)) {}
 
   // The rules, of which the last is the tool's.
   std::string make() {
@@ -72,23 +76,27 @@ class ParameterRules {
     const bool open =
         s.contains("additionalProperties") ? s["additionalProperties"] != false : !s.contains("properties");
     rules += fmt::format("{} ::= {}\n", rule_name("after", index_, k),
-                         open ? R"(("<parameter=" [a-zA-Z0-9_.-]{1,64} ">\n" raw-0 "\n")*)" : R"("")");
+                         open ? fmt::format("({} [a-zA-Z0-9_.-]{{1,64}} {} raw-0 {})*", literal(tags_.key),
+                                            literal(tags_.after_key), literal(tags_.value_blanks()))
+                              : R"("")");
     for (auto it = properties.rbegin(); it != properties.rend(); ++it) {
       --k;
-      check(it.key().find_first_of(">\n") == std::string::npos,
+      check(!it.key().empty() && it.key().find_first_of({tags_.after_key.front(), '\n'}) == std::string::npos,
             "tools: {}: the model's form of calls cannot write the property '{}'; use letters, digits and _",
             tool_.name, it.key());
       if (it.value() == false) {  // it must not be there
         rules += fmt::format("{} ::= {}\n", rule_name("after", index_, k), rule_name("after", index_, k + 1));
         continue;
       }
-      rules += fmt::format("{0} ::= {1} {2} \"\\n\" {3}{4}\n", rule_name("after", index_, k),
-                           literal("<parameter=" + it.key() + ">\n"), value(it.key(), it.value(), k),
-                           rule_name("after", index_, k + 1),
-                           required.contains(it.key()) ? "" : " | " + rule_name("after", index_, k + 1));
+      rules +=
+          fmt::format("{0} ::= {1} {2} {3} {4}{5}\n", rule_name("after", index_, k),
+                      literal(std::string(tags_.key) + it.key() + std::string(tags_.after_key)),
+                      value(it.key(), it.value(), k), literal(tags_.value_blanks()), rule_name("after", index_, k + 1),
+                      required.contains(it.key()) ? "" : " | " + rule_name("after", index_, k + 1));
     }
-    return rules + fmt::format("{} ::= {} {} \"</function>\"\n", rule_name("call", index_),
-                               literal("<function=" + tool_.name + ">\n"), rule_name("after", index_));
+    return rules + fmt::format("{} ::= {} {} {}\n", rule_name("call", index_),
+                               literal(std::string(tags_.name) + tool_.name + std::string(tags_.after_name)),
+                               rule_name("after", index_), literal(tags_.end));
   }
 
  private:
@@ -101,15 +109,16 @@ class ParameterRules {
       std::string any;
       for (const auto& v : values)
         any += (any.empty() ? "" : " | ") + literal(v.is_string() ? v.get<std::string>() : json_text(v));
-      return fmt::format("({}) {}", any, literal("\n</parameter>"));
+      return fmt::format("({}) {}", any, literal(tags_.value_end()));
     }
     const std::vector<std::string> types = all_types_of(tool_.parameters, property);
     if (types.empty() || std::ranges::find(types, "string") != types.end()) return "raw-0";
     const std::string rule = rule_name("value", index_, k);
     schemas_.push_back({rule, schema_, fmt::format("tools: the parameters of {}", tool_.name), name});
-    return fmt::format("{} {}", rule, literal("\n</parameter>"));
+    return fmt::format("{} {}", rule, literal(tags_.value_end()));
   }
 
+  const CallTags& tags_;
   const Tool& tool_;
   size_t index_;
   std::vector<SchemaRule>& schemas_;
@@ -282,7 +291,7 @@ any-array ::= "[" (any-bare ("," any-bare)*)? "]"
 }  // namespace
 
 std::string CallForm::common_rules() const {
-  if (kind == parameters) return text_until("\n</parameter>");
+  if (kind == parameters) return text_until(tags.value_end());
   if (kind == bare) return text_until(kBareQuote) + kAnyBare;
   if (kind != channels) return "";
   return text_until("<|end|>") +
@@ -305,7 +314,7 @@ std::string CallForm::gbnf(std::span<const Tool> tools, bool parallel, std::vect
   for (size_t i = 0; i < tools.size(); ++i) {
     any += (i > 0 ? " | " : "") + rule_name("call", i);
     if (kind == parameters) {
-      text += ParameterRules(tools[i], i, rules).make();
+      text += ParameterRules(tags, tools[i], i, rules).make();
       continue;
     }
     if (kind == python || kind == bare) {
@@ -332,8 +341,13 @@ std::string CallForm::gbnf(std::span<const Tool> tools, bool parallel, std::vect
   }
   text += "call ::= " + any + "\n";
   const std::string last = close.empty() ? "" : " s " + literal(close);
-  if (kind == channels)
-    return text + "unit ::= call\ncalls ::= thought? unit\n";
+  if (kind == channels) return text + "unit ::= call\ncalls ::= thought? unit\n";
+  const std::string after_open = std::string(open) + std::string(tags.around),
+                    before_close = std::string(tags.around) + std::string(close);
+  if (kind == parameters)
+    text +=
+        fmt::format("unit ::= {} call{} {}\n", literal(after_open),
+                    list && parallel ? fmt::format(" ({} call)*", literal(tags.around)) : "", literal(before_close));
   else if (kind == named && list)
     text += fmt::format("unit ::= {} call{} {}\n", literal(open),
                         parallel ? fmt::format(" ({} call)*", literal(between)) : "", literal(close));
@@ -343,8 +357,6 @@ std::string CallForm::gbnf(std::span<const Tool> tools, bool parallel, std::vect
   else if (list)
     text += fmt::format("unit ::= {} s \"[\" s call{} s \"]\"{}\n", literal(open), parallel ? " (\",\" s call)*" : "",
                         last);
-  else if (kind == parameters)
-    text += fmt::format("unit ::= {} call {}\n", literal(std::string(open) + "\n"), literal("\n" + std::string(close)));
   else if (at_start)
     text += fmt::format("unit ::= {}? call\n", literal(open));
   else if (kind == named || kind == bare)

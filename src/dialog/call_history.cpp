@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <set>
 
 #include "dialog/call_text.h"
+#include "toy/base/philox.h"
 
 namespace toy::dialog {
 namespace {
@@ -95,6 +97,38 @@ ordered_json with_numbered_ids(ordered_json messages) {
   return messages;
 }
 
+// Other ids become nine letters and digits, which depend on nothing else in most conversations.
+ordered_json with_short_ids(ordered_json messages) {
+  const auto fits = [](const std::string& id) {
+    return id.size() == 9 && std::ranges::all_of(id, [](unsigned char c) { return std::isalnum(c) != 0; });
+  };
+  std::set<std::string> taken;
+  const auto each = [&](const auto& f) {
+    for (ordered_json& message : messages) {
+      if (has_calls(message))
+        for (ordered_json& call : message["tool_calls"])
+          if (call.contains("id") && call["id"].is_string()) f(call["id"]);
+      if (is_result(message) && message.contains("tool_call_id")) f(message["tool_call_id"]);
+    }
+  };
+  each([&](const ordered_json& id) {
+    if (fits(id)) taken.insert(id);
+  });
+  std::map<std::string, std::string> ids;
+  each([&](ordered_json& id) {
+    const std::string given = id;
+    if (fits(given)) return;
+    std::string& known = ids[given];
+    const Philox random(0, given);
+    for (uint64_t n = 0; known.empty(); ++n) {
+      for (uint64_t i = 0; i < 9; ++i) known += "abcdefghijklmnopqrstuvwxyz0123456789"[random.below(9 * n + i, 36)];
+      if (!taken.insert(known).second) known.clear();
+    }
+    id = known;
+  });
+  return messages;
+}
+
 // Results belong to the message with the calls, and so does the answer after them.
 ordered_json with_tool_responses(const ordered_json& messages) {
   ordered_json list = ordered_json::array();
@@ -136,7 +170,8 @@ std::string python_text(const ordered_json& v, bool is_json = false) {
   return v.is_object() ? "{" + text + "}" : "[" + text + "]";
 }
 
-// The calls of a message as LFM2 writes them.
+}  // namespace
+
 std::string python_calls(const CallForm& form, const ordered_json& calls) {
   std::string all;
   for (const ordered_json& call : calls) {
@@ -150,6 +185,8 @@ std::string python_calls(const CallForm& form, const ordered_json& calls) {
   }
   return fmt::format("{}[{}]{}", form.open, all, form.close);
 }
+
+namespace {
 
 ordered_json with_calls_as_content(const CallForm& form, ordered_json messages) {
   for (ordered_json& message : messages) {
@@ -199,6 +236,7 @@ TemplateInput input_for(const CallForm& form, const std::string& chat_template, 
   if (form.kind == CallForm::channels) return for_harmony(std::move(input));
   if (form.tools_in_system) return for_deepseek(form, chat_template, std::move(input));
   if (form.numbered) input.messages = with_numbered_ids(std::move(input.messages));
+  if (form.short_ids) input.messages = with_short_ids(std::move(input.messages));
   if (form.kind == CallForm::bare && contains("tool_responses") && !contains("tool_call_id"))
     input.messages = with_tool_responses(input.messages);
   if (form.kind == CallForm::python && !contains("tool_calls"))

@@ -18,9 +18,13 @@ struct TemplateInput {
 /// Changes what the templates of a form take in another way than others do:
 /// - gpt-oss: one call a message, and the thought in front of it is `thinking`. Functions have a description.
 /// - Kimi: ids are functions.NAME:NUMBER.
+/// - Mistral: ids are nine letters and digits.
 /// - Gemma 4, old templates: results are `tool_responses` of the message with the calls.
 /// - LFM2, templates that leave out calls: they are a part of the content.
 /// - DeepSeek, templates that leave out tools: the system message has them. Calls have no content.
 TemplateInput input_for(const CallForm& form, const std::string& chat_template, TemplateInput input);
+
+/// The calls of a message as LFM2 writes them.
+std::string python_calls(const CallForm& form, const nlohmann::ordered_json& calls);
 
 }  // namespace toy::dialog

@@ -23,6 +23,8 @@ constexpr std::string_view kStartOfMessage = "<|start|>", kStart = "<|start|>ass
                            kFunctions = "functions.";
 constexpr std::string_view kEndsOfMessage[] = {"<|end|>", "<|return|>", "<|call|>", kStartOfMessage, "<|channel|>"};
 constexpr size_t kMostHeader = 300;
+// Bytes of a tag.
+constexpr size_t kMostTag = 1000;
 
 }  // namespace
 
@@ -42,7 +44,9 @@ bool CallParser::is_header(std::string_view held) const {
 }
 
 Piece CallParser::finish() {
-  const bool is_later = raw_.starts_with(',') || (form_.kind == CallForm::named && form_.list && calls_ > 0);
+  const bool is_later =
+      raw_.starts_with(',') ||
+      ((form_.kind == CallForm::named || form_.kind == CallForm::parameters) && form_.list && calls_ > 0);
   if (state_ == text && !(calls_ > 0 && trimmed(held_).empty()))
     out_.text += held_;
   else if ((state_ == before_call || state_ == in_object || state_ == in_named || state_ == in_tags) &&
@@ -165,12 +169,12 @@ void CallParser::in_section(char c) {
   held_ += c;
   const std::string_view rest = left_trimmed(held_);
   if (rest.empty() && held_.size() < kMostSpaces) return;
-  const bool is_named = form_.kind == CallForm::named;
-  const std::string_view next = is_named ? left_trimmed(form_.begin) : ",";
+  const bool has_tags = form_.kind == CallForm::parameters, is_named = form_.kind == CallForm::named || has_tags;
+  const std::string_view next = has_tags ? form_.tags.name : is_named ? left_trimmed(form_.begin) : ",";
   if (rest == next) {
     raw_ = rest;
     if (!is_named) held_.clear();
-    state_ = is_named ? in_named : before_call;
+    state_ = has_tags ? in_tags : is_named ? in_named : before_call;
   } else if (!is_named && rest == "]" && !form_.close.empty()) {
     held_.clear();
     state_ = before_close;
@@ -386,29 +390,47 @@ void CallParser::message_arguments(char c) {
 
 // The tags in held_, of which the last is perhaps not complete. False: they are none.
 bool CallParser::tags() {
-  if (!parameter_.empty()) {
-    constexpr std::string_view kEnd = "</parameter>";
-    if (!held_.ends_with(kEnd)) return true;
-    std::string value = held_.substr(0, held_.size() - kEnd.size());
-    if (value.starts_with('\n')) value.erase(0, 1);
-    if (value.ends_with('\n')) value.pop_back();
-    end_parameter(std::exchange(parameter_, ""), value);
-    held_.clear();
-    return true;
-  }
-  const std::string_view rest = left_trimmed(held_), tag = tool_ == nullptr ? "<function=" : "<parameter=";
-  if (tool_ != nullptr && rest == "</function>") {
+  if (!parameter_.empty()) return value();
+  const CallTags& t = form_.tags;
+  const std::string_view rest = left_trimmed(held_), end = t.end.empty() ? form_.close : t.end;
+  if (tool_ != nullptr && rest == end) {
     if (parameters_) argue("}");
     end_call();
+    if (t.end.empty()) state_ = text;
     return true;
   }
-  if (!begins(tag, rest) && !begins(rest, tag)) return tool_ != nullptr && begins("</function>", rest);
-  if (rest.size() <= tag.size() || !rest.ends_with('>')) return rest.size() < 1000;
-  const std::string name(rest.substr(tag.size(), rest.size() - tag.size() - 1));
+  const std::string_view tag = tool_ == nullptr ? t.name : t.key;
+  if (!begins(tag, rest) && !begins(rest, tag)) return tool_ != nullptr && begins(end, rest);
+  if (rest.size() <= tag.size()) return true;
+  std::string_view after = trimmed(tool_ == nullptr ? t.after_name : t.after_key);
+  std::string_view name = rest.substr(tag.size());
+  if (after.empty()) {  // a name ends at a blank or at the next tag
+    const bool at_tag = name.back() == '<';
+    if (!at_tag && !is_space(name.back())) return rest.size() < kMostTag;
+    name.remove_suffix(1);
+    const std::string known(trimmed(name));
+    held_ = at_tag ? "<" : "";
+    return announce(known);
+  }
+  if (!name.ends_with(after.substr(after.rfind('<') == after.npos ? 0 : after.rfind('<'))))
+    return rest.size() < kMostTag;
+  const std::string key(name.substr(0, name.find(after.substr(0, after.find('>') + 1))));
   held_.clear();
-  if (tool_ == nullptr) return announce(name);
-  parameter_ = name;
-  return !name.empty();
+  if (tool_ == nullptr) return announce(key);
+  parameter_ = key;
+  return !key.empty();
+}
+
+// The value of a parameter in held_, perhaps with the tag after it.
+bool CallParser::value() {
+  const std::string_view end = trimmed(form_.tags.after_value);
+  if (!held_.ends_with(end)) return true;
+  std::string value = held_.substr(0, held_.size() - end.size());
+  if (form_.tags.after_key.ends_with('\n') && value.starts_with('\n')) value.erase(0, 1);
+  if (form_.tags.after_value.starts_with('\n') && value.ends_with('\n')) value.pop_back();
+  end_parameter(std::exchange(parameter_, ""), value);
+  held_.clear();
+  return true;
 }
 
 // Strings are written as they are, other values as JSON.
@@ -417,6 +439,10 @@ void CallParser::end_parameter(const std::string& name, const std::string& value
   const ordered_json property = properties.is_object() ? properties.value(name, ordered_json()) : ordered_json();
   const std::vector<std::string> types = all_types_of(tool_->parameters, property);
   std::optional<ordered_json> j = json_of(value);
+  for (const auto& [name_in_python, meant] :
+       {std::pair("True", ordered_json(true)), std::pair("False", ordered_json(false)),
+        std::pair("None", ordered_json())})
+    if (!types.empty() && value == name_in_python) j = meant;
   const auto is = [&](const char* type) { return std::ranges::find(types, type) != types.end(); };
   if (j && !types.empty() && !is(type_of(*j)) && !(j->is_number() && (is("number") || is("integer")))) j.reset();
   argue(fmt::format("{}{}: {}", parameters_ ? ", " : "{", json_text(ordered_json(name)),

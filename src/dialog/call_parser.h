@@ -67,6 +67,7 @@ class CallParser {
   void argue(std::string arguments);
   void end_call();
   bool tags();
+  bool value();
   void end_parameter(const std::string& name, const std::string& value);
 
   const CallForm& form_;

@@ -1,12 +1,15 @@
-// The fields of an object, one after the other: each is taken, or refused by its name.
+// The fields of an object, one after the other: each is taken, or refused by its name, or noted as one without an
+// effect.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -27,6 +30,28 @@ class FieldError : public Error {
 /// Refuses the value at a path of the request, such as input[2].content, with "'PATH' WHAT".
 [[noreturn]] void refuse_at(const std::string& path, const std::string& what, const char* code = "");
 
+/// While one lives, the Fields that its thread reads are tolerant: what nobody takes, and what hints.h says cannot
+/// change an answer, is noted here. Without one every such field is refused. The innermost one counts.
+class IgnoredFields {
+ public:
+  IgnoredFields();
+  ~IgnoredFields();
+  IgnoredFields(const IgnoredFields&) = delete;
+  IgnoredFields& operator=(const IgnoredFields&) = delete;
+  /// Paths without their indices: messages[].annotations. Each once, in the order in which they were found.
+  const std::vector<std::string>& names() const { return names_; }
+  void add(const std::string& path);
+  /// That of this thread; nullptr: there is none.
+  static IgnoredFields* current();
+
+ private:
+  IgnoredFields* outer_;
+  std::vector<std::string> names_;
+};
+
+/// Notes a part of a request that has no effect, or refuses it with "'PATH' WHAT" where nothing is ignored.
+void ignore_at(const std::string& path, const std::string& what);
+
 /// Reads the fields of an object one after the other; what is left at the end is unknown. null counts as absent. What
 /// it refuses is a FieldError that names the field by its path. The object must outlive it.
 class Fields {
@@ -37,6 +62,8 @@ class Fields {
   std::string path(const std::string& name) const { return path_.empty() ? name : path_ + "." + name; }
   /// nullptr: absent.
   const nlohmann::ordered_json* take(const std::string& name);
+  /// Refuses a field that is absent, and says which one it may have been meant to be.
+  const nlohmann::ordered_json& needed(const std::string& name);
   /// Leaves `value` where the field is absent.
   template <class T>
   void number(const std::string& name, T& value, T least, T most) {
@@ -55,13 +82,21 @@ class Fields {
   std::string text(const std::string& name);
   /// Refuses a text that is missing or empty.
   std::string needed_text(const std::string& name);
-  bool has(const std::string& name) const { return values_.contains(name); }
-  /// Refuses what was not taken.
-  void finish() const;
+  bool has(const std::string& name);
+  /// Notes a field that has no effect here, whatever it is.
+  void ignore(const std::string& name);
+  /// What was not taken is refused: all of it, or with an IgnoredFields what would change the answer and what looks
+  /// like a known name.
+  void finish();
 
  private:
+  [[noreturn]] void refuse_unknown(const std::string& name) const;
+  // A name of `known` that `name` may have been meant to be, or "".
+  static std::string meant(const std::string& name, const std::set<std::string>& known);
+
   std::string path_;
   std::map<std::string, const nlohmann::ordered_json*> values_;
+  std::set<std::string> known_;  // names that were asked for
 };
 
 }  // namespace toy::dialog

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
 
 #include "dialog/fields.h"
 #include "toy/base/utf8.h"
@@ -15,68 +16,97 @@ using nlohmann::ordered_json;
 
 std::string at(const std::string& path, size_t i) { return fmt::format("{}[{}]", path, i); }
 
-// A string, or parts of type text.
-std::string content_of(const ordered_json* j, const std::string& path) {
-  if (j == nullptr) refuse_at(path, "is missing");
-  if (j->is_string()) return j->get<std::string>();
-  if (!j->is_array()) refuse_at(path, "is not a string or an array of parts");
+// A string, or parts that are texts.
+std::string content_of(const ordered_json& j, const std::string& path) {
+  if (j.is_string()) return j.get<std::string>();
+  if (!j.is_array()) refuse_at(path, "is not a string or an array of parts");
   std::string text;
-  for (size_t i = 0; i < j->size(); ++i) {
-    const ordered_json& part = (*j)[i];
-    if (!part.is_object() || !part.contains("type") || part["type"] != "text" || part.size() != 2 ||
-        !part.contains("text") || !part["text"].is_string())
-      refuse_at(at(path, i), R"(is not {"type": "text", "text": "..."})");
-    text += part["text"].get<std::string>();
-  }
+  for (size_t i = 0; i < j.size(); ++i) text += text_part(j[i], at(path, i));
   return text;
+}
+
+// JSON as text, or the object itself.
+std::string arguments_of(Fields& f) {
+  const ordered_json* j = f.take("arguments");
+  if (j == nullptr) return "";
+  if (j->is_object()) return json_text(*j);
+  if (!j->is_string()) refuse_at(f.path("arguments"), "is not a string or an object");
+  return j->get<std::string>();
 }
 
 // Calls of an earlier turn.
 void add_calls(MessageList& list, const ordered_json& calls, const std::string& path) {
-  if (!calls.is_array() || calls.empty()) refuse_at(path, "is not an array of calls");
+  if (!calls.is_array()) refuse_at(path, "is not an array of calls");
   for (size_t i = 0; i < calls.size(); ++i) {
     Fields f(calls[i], at(path, i));
     const std::string id = f.text("id"), type = f.text("type");
-    const ordered_json* function = f.take("function");
+    const ordered_json& function = f.needed("function");
     f.finish();
     if (!type.empty() && type != "function")
       refuse_at(f.path("type"), fmt::format("is '{}', expected function", one_line(type)));
-    if (function == nullptr) refuse_at(f.path("function"), "is missing");
-    Fields g(*function, f.path("function"));
-    const std::string name = g.needed_text("name"), arguments = g.text("arguments");
+    Fields g(function, f.path("function"));
+    const std::string name = g.needed_text("name"), arguments = arguments_of(g);
     g.finish();
     list.add_call(id, name, arguments);
   }
 }
 
+// The thought of an earlier turn, under the names that servers have for it.
+std::string thought_of(Fields& f) {
+  const std::string thought = f.text("reasoning_content");
+  const ordered_json* other = f.take("reasoning");
+  if (!thought.empty() || other == nullptr || !other->is_string()) return thought;
+  return other->get<std::string>();
+}
+
 void add_message(MessageList& list, const ordered_json& message, const std::string& path) {
   Fields f(message, path);
-  std::string role = f.text("role");
+  std::string role = f.needed_text("role");
   if (role == "developer") role = "system";  // OpenAI's newer word for it
   if (role != "system" && role != "user" && role != "assistant" && role != "tool")
     refuse_at(f.path("role"),
               fmt::format("is '{}', expected system, developer, user, assistant or tool", one_line(role)));
-  const bool calls = role == "assistant" && f.has("tool_calls");
-  const std::string content = calls && !f.has("content") ? "" : content_of(f.take("content"), f.path("content"));
+  const std::string name = f.text("name");
+  // null is an answer without text, or a result that says nothing.
+  const bool may_be_null = role == "assistant" || role == "tool";
+  const std::string content =
+      may_be_null && !f.has("content") ? "" : content_of(f.needed("content"), f.path("content"));
   if (role == "tool") {
-    const std::string id = f.needed_text("tool_call_id");
-    list.add_result(id, content, f.text("name"));
+    list.add_result(f.text("tool_call_id"), content, name);
   } else {
-    list.add(role, content, role == "assistant" ? f.text("reasoning_content") : "");
-    if (calls) add_calls(list, *f.take("tool_calls"), f.path("tool_calls"));
+    list.add(role, content, role == "assistant" ? thought_of(f) : "", name);
+    if (const ordered_json* calls = role == "assistant" ? f.take("tool_calls") : nullptr)
+      add_calls(list, *calls, f.path("tool_calls"));
   }
   f.finish();
 }
 
 bool is_name(const std::string& name) {
   return !name.empty() && name.size() <= kMostNameBytes &&
-         std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-'; });
+         std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-' || c == '.'; });
 }
 
 }  // namespace
 
-void MessageList::add(const std::string& role, const std::string& content, const std::string& thought) {
+std::string text_part(const ordered_json& part, const std::string& path) {
+  Fields f(part, path);
+  const std::string type = f.text("type");
+  const bool refusal = type == "refusal";  // an earlier answer's
+  if (type != "text" && type != "input_text" && type != "output_text" && !refusal)
+    refuse_at(f.path("type"), fmt::format("is '{}', and only parts of type text are supported", one_line(type)));
+  const char* field = refusal ? "refusal" : "text";
+  const ordered_json& text = f.needed(field);
+  if (!text.is_string()) refuse_at(f.path(field), "is not a string");
+  for (const char* list : {"annotations", "logprobs"})  // earlier answers have them, mostly empty
+    if (part.contains(list) && part[list].empty()) f.take(list);
+  f.finish();
+  return text.get<std::string>();
+}
+
+void MessageList::add(const std::string& role, const std::string& content, const std::string& thought,
+                      const std::string& name) {
   messages_.push_back({{"role", role}, {"content", content}});
+  if (!name.empty()) messages_.back()["name"] = name;
   if (!thought.empty()) messages_.back()["reasoning_content"] = thought;
 }
 
@@ -88,17 +118,23 @@ void MessageList::add_call(const std::string& id, const std::string& name, const
   } catch (const Error&) {
     object = arguments;
   }
+  const std::string known = id.empty() ? fmt::format("call{:05}", calls_) : id;
+  ++calls_;
   messages_.back()["tool_calls"].push_back(
-      {{"id", id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", object}}}});
-  names_[id] = name;
+      {{"id", known}, {"type", "function"}, {"function", {{"name", name}, {"arguments", object}}}});
+  names_[known] = name;
+  open_.push_back(known);
 }
 
 void MessageList::add_result(const std::string& id, const std::string& content, const std::string& name) {
-  ordered_json message{{"role", "tool"}, {"content", content}, {"tool_call_id", id}};
+  // Without an id it is of the first call that has no result yet.
+  const std::string known = !id.empty() || open_.empty() ? id : open_.front();
+  std::erase(open_, known);
+  ordered_json message{{"role", "tool"}, {"content", content}, {"tool_call_id", known}};
   if (!name.empty())
     message["name"] = name;
-  else if (names_.contains(id))
-    message["name"] = names_[id];
+  else if (names_.contains(known))
+    message["name"] = names_[known];
   messages_.push_back(std::move(message));
 }
 
@@ -132,7 +168,7 @@ void add_tool(std::vector<Tool>& tools, Fields& f, const std::string& schema) {
   const bool strict = f.flag("strict", false);
   if (!is_name(name))
     refuse_at(f.path("name"),
-              fmt::format("is '{}', expected 1 to {} letters, digits, _ and -", one_line(name), kMostNameBytes));
+              fmt::format("is '{}', expected 1 to {} letters, digits, dots, _ and -", one_line(name), kMostNameBytes));
   if (std::ranges::find(tools, name, &Tool::name) != tools.end())
     refuse_at(f.path("name"), fmt::format("is '{}', the name of another tool; give each its own", name));
   if (given && !given->is_object()) refuse_at(field, "is not a JSON Schema, which is an object");
@@ -145,19 +181,24 @@ void add_tool(std::vector<Tool>& tools, Fields& f, const std::string& schema) {
 std::vector<Tool> tools_of(const ordered_json* j) {
   std::vector<Tool> tools;
   if (j == nullptr) return tools;
-  if (!j->is_array() || j->empty()) refuse_at("tools", "is not an array of tools; leave it out if there are none");
+  if (!j->is_array()) refuse_at("tools", "is not an array of tools");
   for (size_t i = 0; i < j->size(); ++i) {
     Fields item((*j)[i], at("tools", i));
-    if (const std::string type = item.text("type"); type != "function")
-      refuse_at(item.path("type"), fmt::format("is '{}', expected function", one_line(type)));
-    const ordered_json* function = item.take("function");
+    if (const std::string type = item.needed_text("type"); type != "function") {
+      ignore_tool(item, type);
+      continue;
+    }
+    Fields function(item.needed("function"), item.path("function"));
     item.finish();
-    if (function == nullptr) refuse_at(item.path("function"), "is missing");
-    Fields f(*function, item.path("function"));
-    add_tool(tools, f, "parameters");
-    f.finish();
+    add_tool(tools, function, "parameters");
+    function.finish();
   }
   return tools;
+}
+
+void ignore_tool(const Fields& tool, const std::string& type) {
+  ignore_at(tool.path("type"),
+            fmt::format("is '{}', a tool that this server does not have; expected function", one_line(type)));
 }
 
 void require_tool(const std::vector<Tool>& tools, const std::string& name, const std::string& path) {
@@ -165,20 +206,53 @@ void require_tool(const std::vector<Tool>& tools, const std::string& name, const
     refuse_at(path, fmt::format("is '{}', which is not among 'tools'", one_line(name)));
 }
 
-ToolChoice tool_choice_of(const ordered_json* j, const std::vector<Tool>& tools) {
-  if (j == nullptr) return {};
-  if (tools.empty()) refuse_at("tool_choice", "needs 'tools'");
-  if (*j == "auto") return {};
+void keep_tools(std::vector<Tool>& tools, const ordered_json& names, const std::string& path) {
+  if (!names.is_array() || names.empty()) refuse_at(path, "is not an array of one or more tools");
+  std::set<std::string> kept;
+  for (size_t i = 0; i < names.size(); ++i) {
+    Fields f(names[i], at(path, i));
+    const ordered_json* function = f.take("function");
+    f.text("type");
+    Fields g(function ? *function : names[i], function ? f.path("function") : at(path, i));
+    const std::string name = g.needed_text("name");
+    require_tool(tools, name, g.path("name"));
+    kept.insert(name);
+  }
+  std::erase_if(tools, [&](const Tool& t) { return !kept.contains(t.name); });
+}
+
+ToolChoice tool_choice_of(const ordered_json* j, std::vector<Tool>& tools) {
+  if (j == nullptr || *j == "auto" || *j == "") return {};
   if (*j == "none") return {ToolChoice::none, ""};
-  if (*j == "required") return {ToolChoice::required, ""};
-  const bool named = j->is_object() && j->value("type", ordered_json()) == "function" && j->size() == 2 &&
-                     j->contains("function") && (*j)["function"].is_object() && (*j)["function"].size() == 1 &&
-                     (*j)["function"].contains("name") && (*j)["function"]["name"].is_string();
-  if (!named)
-    refuse_at("tool_choice",
-              R"(is not "none", "auto", "required" or {"type": "function", "function": {"name": "..."}})");
-  const std::string name = (*j)["function"]["name"];
-  require_tool(tools, name, "tool_choice.function.name");
+  if (tools.empty()) refuse_at("tool_choice", "needs 'tools'");
+  if (*j == "required" || *j == "any") return {ToolChoice::required, ""};
+  constexpr const char* kForms =
+      R"(is not "none", "auto", "required" or {"type": "function", "function": {"name": "..."}})";
+  if (!j->is_object()) refuse_at("tool_choice", kForms);
+  Fields choice(*j, "tool_choice");
+  const std::string type = choice.text("type");
+  if (type == "auto" || type == "none" || type == "required" || type == "any") {
+    choice.finish();
+    const ordered_json word = type;
+    return tool_choice_of(&word, tools);
+  }
+  if (type == "allowed_tools") {
+    const ordered_json* inner = choice.take("allowed_tools");  // /v1/responses has its fields here
+    Fields allowed(inner ? *inner : *j, inner ? choice.path("allowed_tools") : "tool_choice");
+    const std::string mode = allowed.text("mode");
+    keep_tools(tools, allowed.needed("tools"), allowed.path("tools"));
+    if (mode == "required") return {ToolChoice::required, ""};
+    if (mode.empty() || mode == "auto") return {};
+    refuse_at(allowed.path("mode"), fmt::format("is '{}', expected auto or required", one_line(mode)));
+  }
+  if (type != "function") refuse_at("tool_choice", kForms);
+  const ordered_json* function = choice.take("function");  // in /v1/responses its fields stand here
+  Fields named(function ? *function : *j, function ? choice.path("function") : "tool_choice");
+  if (function == nullptr) named.text("type");
+  const std::string name = named.text("name");
+  if (name.empty()) refuse_at("tool_choice", kForms);
+  named.finish();
+  require_tool(tools, name, named.path("name"));
   return {ToolChoice::required, name};
 }
 

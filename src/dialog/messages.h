@@ -10,7 +10,7 @@ namespace toy::dialog {
 
 class Fields;
 
-inline constexpr size_t kMostTools = 128, kMostNameBytes = 64;  ///< tools of a request; bytes of a name
+inline constexpr size_t kMostTools = 128, kMostNameBytes = 128;  ///< tools of a request; bytes of a name
 
 /// A function that the model may call.
 struct Tool {
@@ -33,11 +33,14 @@ struct ToolChoice {
 class MessageList {
  public:
   /// `role`: system, user or assistant. `thought`: of the assistant.
-  void add(const std::string& role, const std::string& content, const std::string& thought = "");
+  /// `name`: of who speaks, for templates that show it.
+  void add(const std::string& role, const std::string& content, const std::string& thought = "",
+           const std::string& name = "");
   /// Adds a call to the assistant's message, which is the latest one or begins here. `arguments`: JSON; of a call that
-  /// was cut off, the text as the model wrote it.
+  /// was cut off, the text as the model wrote it. Without an id it gets one.
   void add_call(const std::string& id, const std::string& name, const std::string& arguments);
-  /// The result of a call. `name`: of the function; "": that of the call.
+  /// The result of a call. `name`: of the function; "": that of the call. Without an id it is the result of the first
+  /// call that has none.
   void add_result(const std::string& id, const std::string& content, const std::string& name = "");
   bool ends_with_assistant() const;
   const nlohmann::ordered_json& messages() const { return messages_; }
@@ -45,21 +48,29 @@ class MessageList {
  private:
   nlohmann::ordered_json messages_ = nlohmann::ordered_json::array();
   std::map<std::string, std::string> names_;  // of functions, by the ids of their calls
+  std::vector<std::string> open_;             // ids of calls without a result
+  size_t calls_ = 0;
 };
 
+/// The text of a part of a message: of type text, input_text or output_text, or a refusal of an earlier answer.
+std::string text_part(const nlohmann::ordered_json& part, const std::string& path);
 /// Messages in OpenAI's format: role system, developer (which becomes system), user, assistant or tool. Throws
 /// FieldError naming the field.
 nlohmann::ordered_json messages_of(const nlohmann::ordered_json* j);
-/// Tools in OpenAI's format: [{"type": "function", "function": {"name", "description", "parameters", "strict"}}].
+/// Tools in OpenAI's format: [{"type": "function", "function": {"name", "description", "parameters", "strict"}}]. Those
+/// of other types are noted as ignored, or refused.
 std::vector<Tool> tools_of(const nlohmann::ordered_json* j);
+/// Does so with a tool of another type.
+void ignore_tool(const Fields& tool, const std::string& type);
 /// A tool. Its schema is an object, or null for a function without arguments.
 Tool make_tool(const std::string& name, const std::string& description, nlohmann::ordered_json parameters, bool strict);
 /// Adds the tool with these fields: name, description, strict, and its schema, which is called `schema`. Throws
 /// FieldError for a name that is none or that another tool has.
 void add_tool(std::vector<Tool>& tools, Fields& f, const std::string& schema);
-/// "none", "auto", "required" or {"type": "function", "function": {"name": ...}}. Throws FieldError for a function that
-/// is no tool, and for a choice without tools.
-ToolChoice tool_choice_of(const nlohmann::ordered_json* j, const std::vector<Tool>& tools);
+/// "none", "auto", "required" (or "any"), {"type": "function", "function": {"name": ...}}, or {"type": "allowed_tools",
+/// "allowed_tools": {"mode", "tools"}}, which removes the other tools; the inner fields may stand in the object itself.
+/// Throws FieldError for a function that is no tool, and for a choice that has to call one without tools.
+ToolChoice tool_choice_of(const nlohmann::ordered_json* j, std::vector<Tool>& tools);
 /// Throws FieldError for a name, at `path`, that no tool has.
 void require_tool(const std::vector<Tool>& tools, const std::string& name, const std::string& path);
 

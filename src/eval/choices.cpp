@@ -144,11 +144,11 @@ struct Ids {
   size_t first = 0;
 };
 
-Ids ids_of(const Tokenizer& tokenizer, const Choice& c) {
+Ids ids_of(const Tokenizer& tokenizer, const Choice& c, EncodeOptions o) {
   // Spaces at the end of the prompt go with the answer, as words begin with them.
   const size_t end = c.prompt.find_last_not_of(kSpaces) + 1;
   const std::string prompt = c.prompt.substr(0, end), answer = c.prompt.substr(end) + c.answer;
-  Ids r{encode_prompt(tokenizer, prompt + answer), encode_prompt(tokenizer, prompt).size()};
+  Ids r{encode_prompt(tokenizer, prompt + answer, o), encode_prompt(tokenizer, prompt, o).size()};
   check(r.ids.size() >= 2, "prompt and choice are one token, and the first token is not predicted");
   r.first = std::clamp<size_t>(r.first, 1, r.ids.size() - 1);
   return r;
@@ -168,12 +168,13 @@ void of_question(int64_t number, const F& f) {
 class Answering {
  public:
   Answering(Device& device, const Model& model, const std::vector<Question>& questions, const ChoicesOptions& o)
-      : tokenizer_(*model.tokenizer), team_(device.threads()) {
+      : tokenizer_(*model.tokenizer), encoding_{.parse_special = o.parse_special}, team_(device.threads()) {
     size_t most = 1, longest = 1;
     for (size_t i = 0; i < questions.size(); ++i)
       of_question(int64_t(i) + 1, [&] {
         most = std::max(most, questions[i].choices.size());
-        for (const Choice& c : questions[i].choices) longest = std::max(longest, ids_of(tokenizer_, c).ids.size());
+        for (const Choice& c : questions[i].choices)
+          longest = std::max(longest, ids_of(tokenizer_, c, encoding_).ids.size());
       });
     context_ = std::min(o.context > 0 ? o.context : model.spec.context, int64_t(longest));
     decoder_ = std::make_unique<Decoder>(device, model,
@@ -187,7 +188,7 @@ class Answering {
 
   AnsweredQuestion operator()(const Question& q) {
     std::vector<Ids> choices;
-    for (const Choice& c : q.choices) choices.push_back(ids_of(tokenizer_, c));
+    for (const Choice& c : q.choices) choices.push_back(ids_of(tokenizer_, c, encoding_));
     AnsweredQuestion a{.logprobs = std::vector<double>(choices.size()), .cut = cut(choices)};
     read_shared(choices);
     read_answers(choices, a.logprobs);
@@ -258,6 +259,7 @@ class Answering {
   }
 
   const Tokenizer& tokenizer_;
+  EncodeOptions encoding_;
   int64_t context_ = 0;
   std::unique_ptr<Decoder> decoder_;
   ThreadPool team_;

@@ -43,12 +43,15 @@ double quantile(const std::vector<double>& sorted, double part) {
 double Divergence::perplexity_ratio() const { return std::exp(difference.mean); }
 
 Divergence compare_models(Device& device, const Model& base, const Model& model, const EvalText& text,
-                          const ScoreOptions& options, const std::function<void(const DivergenceOfToken&)>& on_token) {
+                          const ScoreOptions& options, const std::function<void(const DivergenceOfToken&)>& on_token,
+                          std::optional<DType> base_kv) {
   check(base.spec.vocab == model.spec.vocab, "the base has {} tokens, the model {}; compare models of one vocabulary",
         base.spec.vocab, model.spec.vocab);
   ScoreOptions o = options;
   if (o.context == 0) o.context = std::min(base.spec.context, model.spec.context);
-  TextReader p(device, base, text, o), q(device, model, text, o);
+  ScoreOptions of_base = o;
+  if (base_kv) of_base.kv = base_kv;
+  TextReader p(device, base, text, of_base), q(device, model, text, o);
   ThreadPool team(device.threads());
   BlockMean kl(text), same_top(text), nats_p(text), nats_q(text), difference(text), probability(text);
   std::vector<double> all;

@@ -7,13 +7,24 @@
 #include "toy/eval/score.h"
 
 namespace toy {
+namespace {
 
-EvalText tokenize_for_eval(const Tokenizer& tokenizer, std::span<const std::string> documents, bool with_bos) {
+// Of the text that begins with the token: decode(), unlike token_bytes(), leaves out a space that the tokenizer put in
+// front; a control token stands there with its name.
+size_t bytes_at_the_beginning(const Tokenizer& tokenizer, int32_t id) {
+  if (tokenizer.token_bytes(id).empty()) return tokenizer.written(id).size();
+  return tokenizer.decode(std::span(&id, 1)).size();
+}
+
+}  // namespace
+
+EvalText tokenize_for_eval(const Tokenizer& tokenizer, std::span<const std::string> documents, bool with_bos,
+                           EncodeOptions options) {
   EvalText text;
   if (with_bos && tokenizer.adds_bos()) text.bos = tokenizer.bos();
   const auto encode = [&](const std::string& document) {
     try {
-      return tokenizer.encode(document);
+      return tokenizer.encode(document, options);
     } catch (const EncodeError& e) {
       if (documents.size() == 1) throw;
       fail("{}",
@@ -21,10 +32,11 @@ EvalText tokenize_for_eval(const Tokenizer& tokenizer, std::span<const std::stri
     }
   };
   for (const std::string& document : documents) {
-    const std::vector<int32_t>& ids = text.documents.emplace_back(encode(document));
+    std::vector<int32_t>& ids = text.documents.emplace_back(encode(document));
     if (ids.empty()) continue;
-    // decode(), unlike token_bytes(), leaves out a space that the tokenizer put in front of the text.
-    const size_t unscored = text.bos ? 0 : tokenizer.decode(std::span(ids).first(1)).size();
+    const bool begins_with_bos = text.bos && ids[0] == *text.bos;
+    const size_t unscored = text.bos && !begins_with_bos ? 0 : bytes_at_the_beginning(tokenizer, ids[0]);
+    if (begins_with_bos) ids.erase(ids.begin());
     text.bytes += int64_t(document.size() - std::min(unscored, document.size()));
   }
   return text;

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "dialog/normalized.h"
 #include "eval/json_rows.h"
 #include "text/unicode.h"
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"
+#include "toy/dialog/dialog.h"
 
 namespace toy {
 namespace {
@@ -13,15 +15,6 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int64_t kRows = 512;  // computed together
-
-ordered_json messages_of(const ordered_json& list) {
-  check(list.is_array() && !list.empty(), "'messages' is not a list of messages");
-  for (const ordered_json& m : list) {
-    check(m.is_object(), "'messages' has something else than objects");
-    text_of(m, "role"), text_of(m, "content");
-  }
-  return list;
-}
 
 // Says in an error of the input where the question is.
 template <class F>
@@ -34,19 +27,14 @@ auto at(const OpenQuestion& q, const F& f) {
   }
 }
 
-std::vector<int32_t> ids_of(const OpenQuestion& q, const Tokenizer& tokenizer,
-                            const std::optional<ChatTemplate>& chat) {
+std::vector<int32_t> ids_of(const OpenQuestion& q, const Tokenizer& tokenizer, const std::optional<Dialog>& dialog,
+                            EncodeOptions options) {
   std::vector<int32_t> ids;
   if (q.messages.is_null()) {
-    ids = encode_prompt(tokenizer, q.prompt);
+    ids = encode_prompt(tokenizer, q.prompt, options);
   } else {
-    check(chat.has_value(), "the model has no chat template; use rows with a prompt, or a model with one");
-    ids = encode_chat(tokenizer, chat->render({.messages = q.messages,
-                                               .tools = {},
-                                               .documents = {},
-                                               .add_generation_prompt = true,
-                                               .variables = chat_variables(tokenizer)})
-                                     .text);
+    check(dialog.has_value(), "the model has no chat template; use rows with a prompt, or a model with one");
+    ids = dialog->render({.messages = q.messages, .tools = q.tools}).ids;
   }
   check(!ids.empty(), "the prompt is empty, and no beginning-of-sequence token is added");
   return ids;
@@ -65,7 +53,11 @@ OpenQuestion parse_open_question(std::string_view line) {
   if (one_of("prompt", "messages"))
     q.prompt = text_of(row, "prompt");
   else
-    q.messages = messages_of(row.at("messages"));
+    q.messages = dialog::normalized_messages(row.at("messages"));
+  if (row.contains("tools")) {
+    check(!q.messages.is_null(), "'tools' are for rows with messages");
+    q.tools = dialog::normalized_tools(row.at("tools"));
+  }
   if (one_of("answer", "answers"))
     q.answers = {text_of(row, "answer")};
   else
@@ -108,6 +100,8 @@ OpenScore score_open_questions(Device& device, const Model& model, const std::op
   const int64_t room = options.context > 0 ? options.context : model.spec.context, n = options.generate.max_tokens;
   check(n > 0 && n < room, "n is {}; use 1 to {}, which leaves room for a prompt in a context of {}", n, room - 1,
         room);
+  std::optional<Dialog> dialog;
+  if (chat) dialog.emplace(*model.tokenizer, *chat);
   OpenScore score;
   score.answers.resize(questions.size());
   std::vector<std::vector<int32_t>> prompts;
@@ -115,7 +109,8 @@ OpenScore score_open_questions(Device& device, const Model& model, const std::op
   size_t longest = 0;
   for (size_t i = 0; i < questions.size(); ++i)
     at(questions[i], [&] {
-      std::vector<int32_t>& ids = prompts.emplace_back(ids_of(questions[i], *model.tokenizer, chat));
+      std::vector<int32_t>& ids = prompts.emplace_back(
+          ids_of(questions[i], *model.tokenizer, dialog, {.parse_special = options.parse_special}));
       score.answers[i].cut = std::max<int64_t>(0, int64_t(ids.size()) - (room - n));
       score.cut += score.answers[i].cut > 0;
       ids.erase(ids.begin(), ids.begin() + score.answers[i].cut);

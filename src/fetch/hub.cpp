@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "toy/base/error.h"
+#include "toy/base/gguf_name.h"
 #include "toy/base/glob.h"
 #include "toy/base/json_text.h"
 #include "toy/base/memory.h"
@@ -52,6 +54,37 @@ std::string listed(const std::vector<RepoFile>& files) {
   return text;
 }
 
+// A file with the other parts of its model.
+std::vector<RepoFile> whole(const std::vector<RepoFile>& files, const RepoFile& file, const std::string& where) {
+  const auto split = split_name(file.path);
+  if (!split) return {file};
+  std::vector<RepoFile> parts;
+  for (int part = 1; part <= split->parts; ++part) {
+    const auto found = std::find_if(files.begin(), files.end(),
+                                    [name = split->of(part)](const RepoFile& f) { return f.path == name; });
+    check(found != files.end(), "{}: the repository has no file '{}', a part of the model of '{}'", where,
+          one_line(split->of(part)), one_line(file.path));
+    parts.push_back(*found);
+  }
+  return parts;
+}
+
+// What may be meant without a name: models, each once, with the bytes of all its parts.
+std::vector<RepoFile> models_of(const std::vector<RepoFile>& ggufs) {
+  std::vector<RepoFile> models;
+  std::map<std::string, size_t> of_name;  // of the first part
+  for (const RepoFile& f : ggufs) {
+    if (is_side_file_name(f.path)) continue;
+    const auto split = split_name(f.path);
+    const auto [at, is_new] = of_name.emplace(split ? split->of(1) : f.path, models.size());
+    if (is_new)
+      models.push_back(f);
+    else
+      models[at->second].bytes += f.bytes;
+  }
+  return models;
+}
+
 bool ends_with_any(const std::string& path, std::initializer_list<const char*> ends) {
   return std::any_of(ends.begin(), ends.end(), [&](const char* end) { return path.ends_with(end); });
 }
@@ -86,15 +119,17 @@ std::vector<RepoFile> choose_files(const Repo& repo, const std::string& file, co
     if (f.path.ends_with(".gguf")) ggufs.push_back(f);
   if (!file.empty()) {
     for (const RepoFile& f : repo.files)
-      if (f.path == file) return {f};
+      if (f.path == file) return whole(repo.files, f, where);
     for (const RepoFile& f : repo.files)
       if (matches(file, f.path)) chosen.push_back(f);
     check(!chosen.empty(), "{}: there is no file '{}'; there are {}", where, file,
           listed(ggufs.empty() ? repo.files : ggufs));
     return chosen;
   }
-  check(ggufs.size() <= 1, "{}: give one of the files {}", where, listed(ggufs));
-  if (!ggufs.empty()) return ggufs;
+  std::vector<RepoFile> models = models_of(ggufs);
+  if (models.empty()) models = ggufs;
+  check(models.size() <= 1, "{}: give one of the files {}", where, listed(models));
+  if (!models.empty()) return whole(repo.files, models.front(), where);
   bool weights = false;
   for (const RepoFile& f : repo.files) {
     if (f.path.find('/') != f.path.npos) continue;  // other formats of the same weights

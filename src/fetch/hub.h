@@ -26,8 +26,9 @@ struct Repo {
 /// `where`, for what is no such answer, and for names that would lead out of a folder.
 Repo parse_repo(std::string_view text, const std::string& where);
 
-/// The files that a name or a pattern (toy/base/glob.h) means. Without one: the only GGUF file, or in a repository
-/// without any the files that `toy convert` reads. Throws Error{bad_input} naming what there is.
+/// The files that a name or a pattern (toy/base/glob.h) means. Without one: the only model in GGUF (not its projector
+/// of images or importance matrix), or in a repository without any the files that `toy convert` reads. A model that is
+/// split over files is all of them. Throws Error{bad_input} naming what there is.
 std::vector<RepoFile> choose_files(const Repo& repo, const std::string& file, const std::string& where);
 
 }  // namespace toy::fetch

@@ -12,6 +12,7 @@
 
 #include "quant_mix.h"
 #include "toy/base/error.h"
+#include "toy/base/gguf_name.h"
 #include "toy/base/json_text.h"
 
 namespace toy::catalog {
@@ -59,6 +60,17 @@ std::vector<fs::path> files_below(const fs::path& folder, Wanted wanted) {
 }
 
 bool is_gguf(const fs::path& path) { return path.extension() == ".gguf"; }
+
+// Files that go with models and are none, and parts of one after its first.
+bool is_other_file(const fs::path& path) {
+  const auto split = split_name(path.string());
+  std::error_code error;
+  if (split && split->part > 1 && fs::exists(split->of(1), error)) return true;
+  const std::string type = gguf::type_of_file(path.string());
+  if (type == "mmproj" || type == "imatrix" || type == "adapter") return true;
+  return type.empty() && is_side_file_name(path.string());
+}
+
 bool is_safetensors(const fs::path& path) { return path.extension() == ".safetensors"; }
 
 class List {
@@ -66,9 +78,15 @@ class List {
   explicit List(std::string source) : source_(std::move(source)) {}
   void add(std::string name, const fs::path& path) {
     std::error_code error;
-    const uint64_t bytes = fs::file_size(path, error);
-    if (!error && fs::is_regular_file(path, error))
-      entries_.push_back({std::move(name), path.string(), source_, bytes});
+    uint64_t bytes = fs::file_size(path, error);
+    if (error || !fs::is_regular_file(path, error) || is_other_file(path)) return;
+    if (const auto split = split_name(path.string()))
+      for (int part = 1; part <= split->parts; ++part) {
+        const uint64_t more = part == split->part ? 0 : fs::file_size(split->of(part), error);
+        if (error) break;
+        bytes += more;
+      }
+    entries_.push_back({std::move(name), path.string(), source_, bytes});
   }
   // A folder of config.json and safetensors.
   void add_folder(std::string name, const fs::path& folder) {

@@ -5,6 +5,7 @@
 #include "gguf_parse.h"
 #include "gguf_types.h"
 #include "toy/base/error.h"
+#include "toy/base/gguf_name.h"
 #include "toy/formats/gguf.h"
 #include "toy/formats/mapped_file.h"
 
@@ -16,10 +17,20 @@ struct File::Impl {
   std::span<const std::byte> bytes;
   Contents contents;
   std::unordered_map<std::string_view, size_t> index;  ///< tensor by name; the names are those of `contents`
+  std::vector<std::shared_ptr<Impl>> others;           ///< the other parts of a split file
   std::optional<PagesAhead> ahead;                     ///< goes before the mapping
 
-  void parse() {
-    contents = parse_contents(bytes, path);
+  static std::shared_ptr<Impl> open(const std::string& path) {
+    auto impl = std::make_shared<Impl>();
+    impl->path = path;
+    impl->mapping = MappedFile::open(path);
+    impl->bytes = impl->mapping.bytes();
+    impl->contents = parse_contents(impl->bytes, path);
+    return impl;
+  }
+  void add_parts();
+  void make_index() {
+    index.clear();
     index.reserve(contents.tensors.size());
     for (size_t i = 0; i < contents.tensors.size(); ++i) index.emplace(contents.tensors[i].name, i);
   }
@@ -75,12 +86,57 @@ float File::Impl::to_f32(std::string_view key, const Value& value) const {
   return get<float>(key, value);
 }
 
+// The tensors of all parts, under the metadata of the first, as if the file had never been split.
+void File::Impl::add_parts() {
+  constexpr const char *kCount = "split.count", *kNumber = "split.no", *kTensors = "split.tensors.count";
+  const Value* value = find(kCount);
+  const uint32_t count = value ? to_u32(kCount, *value) : 1;
+  if (count <= 1) return;
+  const std::optional<SplitName> name = split_name(path);
+  check(name && uint32_t(name->parts) == count,
+        "{}: one of {} parts of a model, whose names end with -00001-of-{:05}.gguf; give it the name it had", path,
+        count, count);
+  Contents all;
+  for (int part = 1; part <= name->parts; ++part) {
+    const std::string file = name->of(part);
+    Contents* own = &contents;
+    if (part != name->part) {
+      std::shared_ptr<Impl> other;
+      try {
+        other = open(file);
+      } catch (const Error& e) {
+        fail("{}; it is part {} of the {} that the model is split over, which must lie in one folder", e.what(), part,
+             count);
+      }
+      own = &other->contents;
+      others.push_back(other);
+    }
+    const auto number = [&](const char* key) {
+      const auto found = own->metadata.find(key);
+      return found == own->metadata.end() ? 0 : to_u32(key, found->second);
+    };
+    check(number(kCount) == count && number(kNumber) + 1 == uint32_t(part),
+          "{}: by its metadata it is part {} of {}; download the parts again", file, number(kNumber) + 1,
+          number(kCount));
+    if (part == 1) all.metadata = own->metadata;
+    all.tensors.insert(all.tensors.end(), own->tensors.begin(), own->tensors.end());
+  }
+  contents = std::move(all);
+  const Value* tensors = find(kTensors);
+  check(!tensors || to_u32(kTensors, *tensors) == contents.tensors.size(),
+        "{}: its {} parts have {} tensors, and by the metadata they should have {}; download them again", path, count,
+        contents.tensors.size(), tensors ? to_u32(kTensors, *tensors) : 0);
+  for (const char* key : {kCount, kNumber, kTensors}) contents.metadata.erase(key);
+  make_index();
+  for (const TensorInfo& t : contents.tensors)
+    check(&contents.tensors[index.at(t.name)] == &t, "{}: the tensor {} is in two of its {} parts", path,
+          in_quotes(t.name), count);
+}
+
 File File::open(const std::string& path) {
-  auto impl = std::make_shared<Impl>();
-  impl->path = path;
-  impl->mapping = MappedFile::open(path);
-  impl->bytes = impl->mapping.bytes();
-  impl->parse();
+  auto impl = Impl::open(path);
+  impl->add_parts();
+  impl->make_index();
   File file;
   file.impl_ = std::move(impl);
   return file;
@@ -92,17 +148,25 @@ File File::parse(std::span<const std::byte> bytes, const std::string& name) {
   auto impl = std::make_shared<Impl>();
   impl->path = name;
   impl->bytes = bytes;
-  impl->parse();
+  impl->contents = parse_contents(bytes, name);
+  impl->make_index();
   File file;
   file.impl_ = std::move(impl);
   return file;
 }
 
 const std::string& File::path() const { return impl_->path; }
-size_t File::file_bytes() const { return impl_->bytes.size(); }
+size_t File::file_bytes() const {
+  size_t bytes = impl_->bytes.size();
+  for (const auto& other : impl_->others) bytes += other->bytes.size();
+  return bytes;
+}
 const std::map<std::string, Value, std::less<>>& File::metadata() const { return impl_->contents.metadata; }
 const std::vector<TensorInfo>& File::tensors() const { return impl_->contents.tensors; }
-void File::map_ahead() const { impl_->ahead.emplace(impl_->mapping); }
+void File::map_ahead() const {
+  impl_->ahead.emplace(impl_->mapping);
+  for (const auto& other : impl_->others) other->ahead.emplace(other->mapping);
+}
 std::shared_ptr<const void> File::keep_alive() const { return impl_; }
 
 const TensorInfo* File::find(std::string_view name) const {

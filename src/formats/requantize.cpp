@@ -154,7 +154,6 @@ std::pair<std::string, DType> parse_type_rule(const std::string& text) {
 
 std::vector<RequantizedTensor> plan_requantize(const File& from, const RequantizeOptions& options) {
   const Mix& mix = find_mix(options.mix);
-  check(from.get_u32("split.count", 1) <= 1, "{}: a part of a file that was split; merge the parts first", from.path());
   const std::vector<DType> types = types_in_mix(from, mix, options.pure, options.imatrix != nullptr);
   std::vector<RequantizedTensor> plan;
   for (const TensorInfo& t : from.tensors()) {
@@ -181,6 +180,7 @@ void requantize(const File& from, const std::string& path, const RequantizeOptio
   Writer writer(from.get_string(kArchitectureKey));
   writer.set("general.file_type", find_mix(options.mix).file_type);
   writer.set("general.quantization_version", uint32_t(2));
+  for (const auto& [key, value] : options.metadata) writer.set(key, value);
   for (const auto& [key, value] : from.metadata())
     if (!writer.has(key) && key != kAlignmentKey && !key.starts_with("split.")) writer.set(key, value);
   ThreadPool threads(options.threads);

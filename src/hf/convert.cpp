@@ -4,15 +4,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <filesystem>
 #include <map>
 
 #include "hf/plan.h"
 #include "hf/tokenizer_files.h"
+#include "models/families.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/models/model.h"
+#include "toy/tensor/convert.h"
 
 namespace toy::hf {
 namespace {
@@ -108,6 +111,45 @@ void refuse_packed_weights(const Config& config) {
         config.path(), method.empty() ? "an unnamed method" : method);
 }
 
+bool same_values(const View& a, const View& b) {
+  if (a.shape != b.shape) return false;
+  const int64_t columns = a.shape.back();
+  std::vector<float> x(static_cast<size_t>(columns)), y(x.size());
+  const auto row_of = [columns](const View& v, int64_t i, std::vector<float>& row) {
+    View one(static_cast<std::byte*>(v.data) + bytes_of(v.dtype, i * columns), v.dtype, {columns});
+    convert(one, View(row.data(), DType::f32, {columns}));
+  };
+  for (int64_t i = 0; i < a.shape.count() / columns; ++i) {
+    row_of(a, i, x), row_of(b, i, y);
+    if (std::memcmp(x.data(), y.data(), x.size() * sizeof(float)) != 0) return false;
+  }
+  return true;
+}
+
+// Files may have an output of their own although config.json says that it is the embedding: transformers loads both.
+// And they may lack the one that it asks for.
+void settle_output(const std::string& folder, const HfModel& model, Shards& shards, Reading& r) {
+  const std::string name = hf_name(model, "output.weight"), embedding = hf_name(model, "token_embd.weight");
+  const View* head = shards.find(name);
+  if (!head) {
+    check(r.ties || r.spec.tied,
+          "{}: the tensor '{}' is missing, and config.json says that it is not the embedding (tie_word_embeddings); "
+          "download the complete folder, or set it to true if the model was trained so",
+          folder, name);
+    return;
+  }
+  if (!r.spec.tied) return;
+  const View* rows = shards.find(embedding);
+  if (!model.never_ties && (!rows || same_values(*head, *rows))) return;
+  r.spec.tied = false;
+  if (model.never_ties) return;
+  check(holds(r.spec, "tied"),
+        "{}: '{}' differs from the embedding, although config.json ties them; files of {} have one tensor for both",
+        folder, name, model.architecture);
+  r.warnings.push_back(
+      fmt::format("'{}' differs from the embedding, although config.json ties them; both are converted", name));
+}
+
 }  // namespace
 
 bool is_model_folder(const std::string& path) { return std::filesystem::is_regular_file(path + "/config.json"); }
@@ -119,7 +161,7 @@ Converted convert_folder(const std::string& folder, const std::string& gguf, con
   Reading reading = read_config(model, config);
   reading.spec.name = last_part(folder);
   Shards shards = Shards::open(folder, model);
-  if (model.never_ties && shards.find("lm_head.weight")) reading.spec.tied = false;
+  settle_output(folder, model, shards, reading);
   std::vector<Output> outputs;
   try {
     outputs = plan_gguf(model, reading, shards, options.type);
@@ -134,10 +176,15 @@ Converted convert_folder(const std::string& folder, const std::string& gguf, con
     done.warnings.push_back(fmt::format("{} tensors that predict further tokens (mtp) are left out", left));
   gguf::Writer writer(reading.spec.architecture);
   write_dimensions(reading.spec, writer, main_type(outputs));
+  std::shared_ptr<const Tokenizer> tokenizer;
   if (options.tokenizer)
-    write_tokenizer_keys(TokenizerFiles::open(folder, config), reading.spec.vocab, writer, done.warnings);
+    tokenizer = write_tokenizer_keys(TokenizerFiles::open(folder, config), reading.spec.vocab, writer, done.warnings);
   else
     writer.set("tokenizer.ggml.model", std::string("none"));
+  if (options.chat_template) {
+    check(tokenizer != nullptr, "chat-template: without a tokenizer it cannot be used; leave it out");
+    writer.set("tokenizer.chat_template", options.chat_template(*tokenizer));
+  }
   size_t written = 0;
   for (const Output& out : outputs)
     writer.add(out.name, out.shape, out.stored, [&](const gguf::Writer::Sink& sink) {
@@ -164,6 +211,13 @@ Converted convert_gguf(const gguf::File& file, const std::string& folder, const 
   write_json(out.file("config.json"), config);
   write_json(out.file("generation_config.json"), generation);
   if (options.tokenizer) write_tokenizer_files(file, out.file(""), done.warnings);
+  if (options.chat_template) {
+    const auto tokenizer = try_load_tokenizer(file).tokenizer;
+    check(tokenizer && options.tokenizer, "chat-template: without a tokenizer it cannot be used; leave it out");
+    AtomicFile text(out.file("chat_template.jinja"));
+    text.write(options.chat_template(*tokenizer));
+    text.commit();
+  }
   safetensors::Writer writer;
   size_t written = 0;
   for (const Output& o : outputs)

@@ -86,6 +86,7 @@ Reading read_config(const HfModel& model, const Config& config) {
   model.read(config, r);
   ModelSpec& m = r.spec;
   m.name = model.type;
+  r.ties = m.tied;
   // Families whose files always hold the output.
   if (m.tied && !holds(m, "tied") && !family_of(m).defaults.tied) m.tied = false;
   try {

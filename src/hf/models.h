@@ -30,6 +30,7 @@ struct Reading {
   ModelSpec spec;
   float q_scale = 1;                       ///< of attn_q, or of attn_q_norm where there is one
   std::vector<std::string> warnings = {};  ///< about what a GGUF cannot say, and hardly matters
+  bool ties = false;                       ///< config.json says that the output is the embedding
 };
 
 /// One class of transformers.

@@ -16,6 +16,7 @@
 #include "hf/plan.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/json_text.h"
+#include "toy/formats/mapped_file.h"
 #include "toy/formats/safetensors.h"
 #include "toy/models/adapter.h"
 #include "toy/tensor/convert.h"
@@ -26,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr const char* kTensors = "adapter_model.safetensors";
+constexpr const char *kTensors = "adapter_model.safetensors", *kChatTemplate = "chat_template.jinja";
 constexpr std::string_view kPrefix = "base_model.model.";
 
 ModelSpec without_adapters(ModelSpec spec) {
@@ -285,6 +286,10 @@ void load_peft(Model& model, const std::string& folder, double scale) {
   }
   file.refuse_unused();
   check(!adapter.maps.empty(), "{}: there is no tensor in it", file.path());
+  if (const std::string path = folder + "/" + kChatTemplate; fs::is_regular_file(path)) {
+    const MappedFile text = MappedFile::open(path);
+    adapter.chat_template.assign(reinterpret_cast<const char*>(text.bytes().data()), text.bytes().size());
+  }
   model.spec.adapters.push_back(std::move(adapter));
   for (const TensorSpec& t : tensors_of(model.spec))
     if (t.adapter == int(number)) model.params->add(t.name, {DType::f32, t.shape, 0});
@@ -423,6 +428,14 @@ void save_peft(const Model& model, size_t number, const std::string& folder, con
                       {"fan_in_fan_out", false},
                       {"inference_mode", true}};
   if (!parameters.empty()) config["target_parameters"] = parameters;
+  const std::string chat = folder + "/" + kChatTemplate;
+  if (adapter.chat_template.empty()) {
+    fs::remove(chat, error);  // of an earlier adapter
+  } else {
+    AtomicFile text(chat);
+    text.write(adapter.chat_template);
+    text.commit();
+  }
   AtomicFile json(folder + "/" + kPeftConfig);
   json.write(json_text(config, 2) + "\n");
   json.commit();

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "hf/chat_templates.h"
 #include "hf/tokenizer_json.h"
 #include "text/bpe.h"
 #include "text/special_tokens.h"
@@ -22,25 +23,62 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Added tokens that tokenizer.json does not have.
-std::vector<AddedToken> added_tokens(const TokenizerFiles& files) {
-  std::vector<AddedToken> list;
+// Special tokens that the files name by what they are for, once each, in the order in which transformers adds them.
+std::vector<std::string> special_texts(const TokenizerFiles& files) {
+  std::vector<std::string> texts;
+  const auto add = [&](const std::string& text) {
+    if (!text.empty() && std::ranges::find(texts, text) == texts.end()) texts.push_back(text);
+  };
+  for (const char* name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"})
+    add(files.special(name));
+  for (const Config* file : {&files.tokenizer_config, &files.special_tokens_map})
+    for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
+      const json* list = file->find(key);
+      if (!list) continue;
+      check(list->is_array() || list->is_object(), "{}: '{}' is neither a list nor an object", file->path(), key);
+      for (const json& entry : *list) {
+        const json& text = entry.is_object() && entry.contains("content") ? entry.at("content") : entry;
+        check(text.is_string(), "{}: '{}' has {}, which is not a token", file->path(), key, json_text(entry));
+        add(text);
+      }
+    }
+  return texts;
+}
+
+// Added tokens, of all files that have some; where two name an id, the first file says what it is.
+std::vector<AddedToken> added_tokens(const TokenizerFiles& files, std::vector<AddedToken> list) {
+  std::unordered_set<int32_t> known;
+  for (const AddedToken& token : list) known.insert(token.id);
   const Config decoder = files.tokenizer_config.object("added_tokens_decoder");
   for (const auto& [id, value] : decoder.values().items()) {
     const Config token(value, decoder.path());
     check(
         !id.empty() && id.size() < 9 && std::all_of(id.begin(), id.end(), [](char c) { return c >= '0' && c <= '9'; }),
         "{}: '{}' is not the id of a token", decoder.path(), id);
-    list.push_back(added_token(int32_t(std::stol(id)), token));
+    if (const auto number = int32_t(std::stol(id)); known.insert(number).second)
+      list.push_back(added_token(number, token));
   }
-  std::unordered_set<int32_t> known;
-  for (const AddedToken& token : list) known.insert(token.id);
   for (const auto& [text, id] : files.added_tokens.values().items()) {
     const int64_t number = json_number<int64_t>(id, fmt::format("{}: '{}'", files.added_tokens.path(), text), 0,
                                                 std::numeric_limits<int32_t>::max());
-    if (!known.contains(int32_t(number))) list.push_back({.id = int32_t(number), .text = text});
+    if (known.insert(int32_t(number)).second) list.push_back({.id = int32_t(number), .text = text});
   }
+  const std::vector<std::string> special = special_texts(files);
+  for (AddedToken& token : list) token.special |= std::ranges::find(special, token.text) != special.end();
   return list;
+}
+
+// Those of other files become tokens of tokenizer.json, unless it has another one of that id.
+void take_added(const std::vector<AddedToken>& added, TokenizerJson& t, std::vector<std::string>& warnings) {
+  t.added.clear();
+  for (const AddedToken& token : added) {
+    const std::string there = size_t(token.id) < t.tokens.size() ? t.tokens[size_t(token.id)] : "";
+    if (there.empty() || there == token.text)
+      t.added.push_back(token);
+    else
+      warnings.push_back(fmt::format("token {} is '{}' in tokenizer.json, which counts, and '{}' in another file",
+                                     token.id, there, token.text));
+  }
 }
 
 // What a GGUF cannot say of added tokens, and llama.cpp does not do.
@@ -67,6 +105,27 @@ void add(const std::vector<AddedToken>& added, int64_t vocab, bool spaces_are_ma
     if (TokenType(v.types[at]) == TokenType::unknown || TokenType(v.types[at]) == TokenType::byte) continue;
     v.tokens[at] = spaces_are_marked && !token.special ? with_spaces(token.text) : token.text;
     v.types[at] = int32_t(token.special ? TokenType::control : TokenType::user_defined);
+  }
+}
+
+// Special tokens that are named without an id have that of their text, or the next one, as in transformers.
+void add_special_tokens(const TokenizerFiles& files, int64_t vocab, Vocabulary& v, std::vector<std::string>& warnings) {
+  for (const std::string& text : special_texts(files)) {
+    const auto found = std::ranges::find(v.tokens, text);
+    const auto at = size_t(found - v.tokens.begin());
+    if (found != v.tokens.end()) {
+      if (v.type(int32_t(at)) == TokenType::normal) v.types[at] = int32_t(TokenType::control);
+      continue;
+    }
+    if (int64_t(at) >= vocab) {
+      warnings.push_back(
+          fmt::format("the special token '{}' has no id: no file states one, and the embedding's {} rows have tokens",
+                      text, vocab));
+      continue;
+    }
+    v.tokens.push_back(text), v.types.push_back(int32_t(TokenType::control));
+    warnings.push_back(
+        fmt::format("no file states the id of the special token '{}'; it is {}, the next one", text, at));
   }
 }
 
@@ -126,6 +185,7 @@ void find_prefix(const TokenizerFiles& files, const TokenizerJson* file, bool ot
 
 void complete(const TokenizerFiles& files, const TokenizerJson* file, int64_t vocab, Vocabulary& v,
               std::vector<std::string>& warnings) {
+  add_special_tokens(files, vocab, v, warnings);
   fill_up(vocab, v);
   find_ids(files, file ? file->unknown : "", v);
   find_prefix(files, file, true, v);
@@ -209,27 +269,6 @@ std::string bytes_of(const std::string& path) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
-void write_chat_template(const TokenizerFiles& files, gguf::Writer& writer) {
-  constexpr const char* kKey = "tokenizer.chat_template";
-  const Config& config = files.tokenizer_config;
-  if (const json* value = config.find("chat_template"); value && value->is_string()) {
-    writer.set(kKey, value->get<std::string>());
-  } else if (value) {
-    check(value->is_array(), "{}: 'chat_template' is neither a string nor a list", config.path());
-    std::vector<std::string> names;
-    for (const json& entry : *value) {
-      const Config one(entry, config.path() + ": 'chat_template'");
-      const std::string name = one.text("name", "default");
-      if (name != "default") names.push_back(name);
-      writer.set(name == "default" ? kKey : fmt::format("{}.{}", kKey, name), one.text("template", ""));
-    }
-    if (!names.empty()) writer.set("tokenizer.chat_templates", gguf::Array(names));
-  }
-  if (files.chat_template.empty()) return;
-  check(is_utf8(files.chat_template), "{}/chat_template.jinja: not UTF-8", files.folder);
-  writer.set(kKey, files.chat_template);
-}
-
 }  // namespace
 
 TokenizerFiles TokenizerFiles::open(const std::string& folder, const Config& config) {
@@ -242,7 +281,6 @@ TokenizerFiles TokenizerFiles::open(const std::string& folder, const Config& con
   files.generation_config = file("generation_config.json");
   if (const std::string path = folder + "/tokenizer.json"; fs::exists(path)) files.tokenizer_json = Config::open(path);
   files.tokenizer_model = bytes_of(folder + "/tokenizer.model");
-  files.chat_template = bytes_of(folder + "/chat_template.jinja");
   return files;
 }
 
@@ -264,8 +302,9 @@ std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerFiles& files, int
     } catch (const Error&) {
       if (!has_model) throw;  // else it says the same
     }
-  const std::vector<AddedToken> added = file && !has_model ? file->added : added_tokens(files);
-  warn_of_flags(file ? file->added : added, warnings);
+  const std::vector<AddedToken> added = added_tokens(files, file ? file->added : std::vector<AddedToken>());
+  warn_of_flags(added, warnings);
+  if (file) take_added(added, *file, warnings);
   if (file && file->byte_level) {
     BpeVocabulary v = byte_level_vocabulary(*file, vocab);
     complete(files, &*file, vocab, v, warnings);
@@ -289,12 +328,16 @@ std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerFiles& files, int
   return std::make_shared<const SpmTokenizer>(std::move(v));
 }
 
-void write_tokenizer_keys(const TokenizerFiles& files, int64_t vocab, gguf::Writer& writer,
-                          std::vector<std::string>& warnings) {
-  const auto tokenizer = read_tokenizer(files, vocab, warnings);
-  if (!tokenizer) return writer.set("tokenizer.ggml.model", std::string("none"));
+std::shared_ptr<const Tokenizer> write_tokenizer_keys(const TokenizerFiles& files, int64_t vocab, gguf::Writer& writer,
+                                                      std::vector<std::string>& warnings) {
+  auto tokenizer = read_tokenizer(files, vocab, warnings);
+  if (!tokenizer) {
+    writer.set("tokenizer.ggml.model", std::string("none"));
+    return nullptr;
+  }
   tokenizer->save(writer);
-  write_chat_template(files, writer);
+  write_chat_templates(read_chat_templates(files.folder, files.tokenizer_config), writer);
+  return tokenizer;
 }
 
 }  // namespace toy::hf

@@ -20,7 +20,7 @@ struct TokenizerFiles {
   std::string folder;  ///< for messages
   Config config, tokenizer_config, special_tokens_map, added_tokens, generation_config;
   std::optional<Config> tokenizer_json;
-  std::string tokenizer_model, chat_template;  ///< the bytes of tokenizer.model and chat_template.jinja
+  std::string tokenizer_model;  ///< the bytes of tokenizer.model
 
   /// The text of "bos_token" and so on; "": there is none.
   std::string special(const std::string& name) const;
@@ -30,11 +30,11 @@ struct TokenizerFiles {
 /// warns if the folder has none. Throws for one that is not supported.
 std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerFiles& files, int64_t vocab,
                                                 std::vector<std::string>& warnings);
-/// Sets tokenizer.* of a GGUF, "none" without a tokenizer.
-void write_tokenizer_keys(const TokenizerFiles& files, int64_t vocab, gguf::Writer& writer,
-                          std::vector<std::string>& warnings);
+/// Sets tokenizer.* of a GGUF, "none" without a tokenizer, which is returned.
+std::shared_ptr<const Tokenizer> write_tokenizer_keys(const TokenizerFiles& files, int64_t vocab, gguf::Writer& writer,
+                                                      std::vector<std::string>& warnings);
 
-/// Writes tokenizer.json, tokenizer_config.json and chat_template.jinja from tokenizer.* of a GGUF. What they cannot
+/// Writes tokenizer.json, tokenizer_config.json and the chat templates from tokenizer.* of a GGUF. What they cannot
 /// say becomes a warning. Returns false, with a warning, where there is no tokenizer that they can hold.
 bool write_tokenizer_files(const gguf::File& file, const std::string& folder, std::vector<std::string>& warnings);
 

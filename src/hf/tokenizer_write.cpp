@@ -4,6 +4,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "hf/chat_templates.h"
 #include "hf/tokenizer_files.h"
 #include "hf/tokenizer_json.h"
 #include "text/bpe.h"
@@ -246,8 +247,7 @@ bool write_tokenizer_files(const gguf::File& file, const std::string& folder, st
   t["post_processor"] = post_processor(file, *tokenizer, tokens);
   write_text(folder + "tokenizer.json", json_text(t) + "\n");
   write_text(folder + "tokenizer_config.json", json_text(tokenizer_config(file, *tokenizer, tokens), 2) + "\n");
-  if (file.has("tokenizer.chat_template"))
-    write_text(folder + "chat_template.jinja", file.get_string("tokenizer.chat_template"));
+  save_chat_templates(file, folder);
   return true;
 } catch (const Unsupported& u) {
   warnings.push_back("without its tokenizer: " + u.why);

@@ -121,7 +121,7 @@ AdapterSpec lora_adapter(const ModelSpec& spec, const LoraOptions& o) {
   check(!o.dora || !o.pissa, "pissa: there is none with dora; use one of them");
   check(!o.dora || o.dropout == 0, "lora-dropout is {}; DoRA is trained without, use 0", o.dropout);
   check(o.dropout >= 0 && o.dropout < 1, "lora-dropout is {}, expected 0 to below 1", o.dropout);
-  AdapterSpec adapter{.maps = {}, .dropout = o.dropout};
+  AdapterSpec adapter{.maps = {}, .dropout = o.dropout, .chat_template = {}};
   const std::vector<Target> targets = parse_targets(o.targets);
   for (const TensorSpec& t : lora_targets(spec, o.targets)) {
     const Target& target = *target_of(targets, t);

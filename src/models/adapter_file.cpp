@@ -45,6 +45,7 @@ class AdapterFile {
   };
   const std::map<std::string, Pair>& pairs() const { return pairs_; }
   const std::string& path() const { return file_.path(); }
+  std::string chat_template() const { return file_.get_string(kChatTemplate, ""); }
 
   void require_architecture(const ModelSpec& spec) const {
     const std::string there = file_.get_string("general.architecture");
@@ -134,6 +135,7 @@ void load_adapter(Model& model, const std::string& path, double scale) {
   });
   for (const auto& [name, map] : adapter.maps)
     check(std::isfinite(map.scale), "{}: its scale of '{}' is {}; give a smaller one", path, name, map.scale);
+  adapter.chat_template = file.chat_template();
   model.spec.adapters.push_back(std::move(adapter));
   for (const TensorSpec& t : tensors_of(model.spec))
     if (t.adapter == int(number)) model.params->add(t.name, {DType::f32, t.shape, 0});
@@ -173,6 +175,7 @@ void save_adapter(const Model& model, size_t number, const std::string& path, DT
                                           [](const auto& map) { return map.second.magnitude != Magnitude::none; });
   w.set("adapter.type", std::string(has_magnitudes ? "dora" : "lora"));
   w.set("adapter.lora.alpha", alpha);
+  if (!adapter.chat_template.empty()) w.set(kChatTemplate, adapter.chat_template);
   std::deque<std::vector<float>> kept;  // until they are written
   std::vector<FileTensor> tensors = file_tensors(model.spec);
   if (model.spec.tied) tensors.push_back({kOutput, tied_output(model.spec).shape, {tied_output(model.spec)}});

@@ -9,6 +9,7 @@
 namespace toy {
 
 inline constexpr std::string_view kWeight = ".weight";
+inline constexpr const char* kChatTemplate = "tokenizer.chat_template";
 inline constexpr const char *kEmbedding = "token_embd.weight", *kOutput = "output.weight";
 
 /// The output of a tied model, which has no tensor of its own; only its adapter does.

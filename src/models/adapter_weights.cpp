@@ -155,16 +155,18 @@ AdapterFactors as_of_a_map(const Model& model, const std::string& weight, size_t
   return f;
 }
 
-// Row by row, v = w + s b a becomes w + (m v / |v| - w).
-void apply_magnitudes(std::span<double> change, std::span<const float> weight, std::span<const float> magnitude) {
+// Row by row, what earlier adapters left of w and this one's change s b a, times m / |w + s b a|.
+void apply_magnitudes(std::span<double> sums, std::span<const double> change, std::span<const float> weight,
+                      std::span<const float> magnitude) {
   const size_t columns = weight.size() / magnitude.size();
   for (size_t o = 0; o < magnitude.size(); ++o) {
     const auto w = weight.subspan(o * columns, columns);
     const auto d = change.subspan(o * columns, columns);
+    const auto sum = sums.subspan(o * columns, columns);
     double norm = 0;
     for (size_t i = 0; i < columns; ++i) norm += (double(w[i]) + d[i]) * (double(w[i]) + d[i]);
     const double gain = double(magnitude[o]) / std::sqrt(norm);
-    for (size_t i = 0; i < columns; ++i) d[i] = gain * (double(w[i]) + d[i]) - double(w[i]);
+    for (size_t i = 0; i < columns; ++i) sum[i] = gain * (sum[i] + d[i]);
   }
 }
 
@@ -202,14 +204,14 @@ void merge_adapters(Model& model) {
             for (int64_t i = 0; i < columns; ++i) to[i] += factor * double(from[i]);
           }
       });
-      if (!has_magnitudes) continue;
-      apply_magnitudes(change, values, model.params->read(AdapterNames(t.name, number).m));
-      for (size_t i = 0; i < sums.size(); ++i) sums[i] += change[i];
+      if (has_magnitudes) apply_magnitudes(sums, change, values, model.params->read(AdapterNames(t.name, number).m));
     }
     for (const double v : sums)
       check(std::isfinite(float(v)), "merge: '{}' would hold {}; give the adapter a smaller scale", t.name, v);
     if (!sums.empty()) model.params->write(t.name, View(sums.data(), DType::f64, t.shape));
   }
+  for (const AdapterSpec& a : model.spec.adapters)
+    if (!a.chat_template.empty()) model.metadata.insert_or_assign(kChatTemplate, gguf::Value(a.chat_template));
   model.spec.adapters.clear();
 }
 

@@ -168,8 +168,6 @@ void warn_of_types(const gguf::File& f, const ModelSpec& spec, std::vector<std::
 
 // Files with a vocabulary alone are made to test tokenizers; what they say of an architecture has no weights to it.
 void check_holds_weights(const gguf::File& f) {
-  if (const uint32_t parts = f.get_u32("split.count", 1); parts > 1)
-    fail("{}: part {} of {} of a split model; merge the parts first", f.path(), f.get_u32("split.no", 0) + 1, parts);
   if (!f.tensors().empty()) return;
   check(
       !f.has("tokenizer.ggml.tokens"),
@@ -179,11 +177,14 @@ void check_holds_weights(const gguf::File& f) {
   fail("{}: it holds metadata and no weights, so it cannot be run or trained", f.path());
 }
 
-// Metadata that nothing here depends on, and that stay true whatever the weights are trained to or stored as.
+constexpr std::string_view kPooling = ".pooling_type";
+constexpr std::array<std::string_view, 5> kPoolings{"", "mean", "cls", "last", "rank"};  // as llama.cpp numbers them
+
+// Metadata that no weight here depends on, and that stay true whatever the weights are trained to or stored as.
 bool is_for_others(std::string_view key) {
   constexpr std::array kOfTheFile{"general.alignment", "general.file_type", "general.quantization_version"};
   if (key.starts_with("general.")) return std::find(kOfTheFile.begin(), kOfTheFile.end(), key) == kOfTheFile.end();
-  return key.starts_with("tokenizer.chat_template") ||
+  return key.starts_with("tokenizer.chat_template") || key.ends_with(kPooling) ||
          (key.starts_with("tokenizer.ggml.") && key.ends_with("_token_id"));
 }
 
@@ -206,6 +207,12 @@ ModelSpec read_spec(Metadata& metadata, ModelSpec m) {
     metadata.warn(fmt::format("{} is {}, token_embd.weight has {} rows, which are used", metadata.key("vocab_size"),
                               vocab, m.vocab));
   metadata.ignore("tensor_data_layout");
+  const int64_t pooling = metadata.u32("pooling_type", 0);
+  check(pooling < int64_t(kPoolings.size()), "{}: {} is {}, expected 0 to {}", f.path(), metadata.key("pooling_type"),
+        pooling, kPoolings.size() - 1);
+  check(metadata.flag("attention.causal", true),
+        "{}: {} is false: a token sees those after it, too, which toy does not compute", f.path(),
+        metadata.key("attention.causal"));
   m.layers = repeated(m.layers, size_t(blocks));
   family_of(m).read(metadata, m);
   return m;
@@ -225,6 +232,19 @@ ModelSpec spec_from_gguf(const gguf::File& f, const Families& more) {
   }
   check_against_tensors(f, m);
   return m;
+}
+
+std::string stated_pooling(const std::map<std::string, gguf::Value, std::less<>>& metadata) {
+  for (const auto& [key, value] : metadata)
+    if (key.ends_with(kPooling))
+      return std::visit(
+          [](const auto& v) {
+            if constexpr (std::is_integral_v<std::decay_t<decltype(v)>>)
+              if (size_t(v) < kPoolings.size()) return std::string(kPoolings[size_t(v)]);
+            return std::string();
+          },
+          value);
+  return "";
 }
 
 std::vector<std::string> warnings_of(const gguf::File& f, const ModelSpec& m) {

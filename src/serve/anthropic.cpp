@@ -5,6 +5,7 @@
 #include "dialog/fields.h"
 #include "dialog/messages.h"
 #include "serve/request_body.h"
+#include "serve/sampler_fields.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
 
@@ -15,26 +16,35 @@ using nlohmann::ordered_json;
 
 // ---- Requests.
 
-// Prefixes are kept without being asked; the only kind says so.
-void take_cache_control(Fields& f) {
-  const ordered_json* j = f.take("cache_control");
-  if (j != nullptr && *j != ordered_json{{"type", "ephemeral"}})
-    refuse_at(f.path("cache_control"), R"(is not {"type": "ephemeral"}; prefixes are kept while the cache has room)");
-}
-
 std::string at(const std::string& path, size_t i) { return fmt::format("{}[{}]", path, i); }
+
+// A document that is a text; its title and what surrounds it come first.
+std::string document_text(Fields& f) {
+  const std::string title = f.text("title"), context = f.text("context");
+  Fields source(f.needed("source"), f.path("source"));
+  if (const std::string type = source.text("type"); type != "text")
+    refuse_at(source.path("type"),
+              fmt::format("is '{}', and only documents of type text are supported", one_line(type)));
+  source.ignore("media_type");
+  const std::string data = source.needed_text("data");
+  source.finish(), f.finish();
+  std::string text = title;
+  for (const std::string& part : {context, data}) text += (text.empty() || part.empty() ? "" : "\n") + part;
+  return text;
+}
 
 // A block of type text, as text. `expected`: the types of blocks that may stand here.
 std::string text_block(const ordered_json& block, const std::string& path, const char* expected = "text") {
   Fields f(block, path);
-  if (const std::string type = f.text("type"); type != "text")
+  const std::string type = f.text("type");
+  if (type == "document") return document_text(f);
+  if (type != "text")
     refuse_at(f.path("type"),
               fmt::format("is '{}', which is not supported here; expected {}", one_line(type), expected));
-  if (!f.has("text")) refuse_at(f.path("text"), "is missing");
-  std::string text = f.text("text");
-  take_cache_control(f);
+  const ordered_json& text = f.needed("text");
+  if (!text.is_string()) refuse_at(f.path("text"), "is not a string");
   f.finish();
-  return text;
+  return text.get<std::string>();
 }
 
 void add_line(std::string& text, const std::string& line) {
@@ -58,7 +68,6 @@ void add_tool_result(MessageList& list, const ordered_json& block, const std::st
   const ordered_json* content = f.take("content");
   std::string text = content ? texts_of(*content, f.path("content")) : "";
   if (f.flag("is_error", false)) text = "Error: " + text;
-  take_cache_control(f);
   f.finish();
   list.add_result(id, text);
 }
@@ -67,10 +76,10 @@ std::string thinking(const ordered_json& block, const std::string& path) {
   Fields f(block, path);
   f.take("type");
   f.text("signature");  // of ours it is empty
-  if (!f.has("thinking")) refuse_at(f.path("thinking"), "is missing");
-  std::string text = f.text("thinking");
+  const ordered_json& text = f.needed("thinking");
+  if (!text.is_string()) refuse_at(f.path("thinking"), "is not a string");
   f.finish();
-  return text;
+  return text.get<std::string>();
 }
 
 // Id, name and arguments.
@@ -78,37 +87,42 @@ ToolCall tool_use(const ordered_json& block, const std::string& path) {
   Fields f(block, path);
   f.take("type");
   const std::string id = f.needed_text("id"), name = f.needed_text("name");
-  const ordered_json* input = f.take("input");
-  if (input == nullptr || !input->is_object()) refuse_at(f.path("input"), input ? "is not an object" : "is missing");
-  take_cache_control(f);
+  const ordered_json& input = f.needed("input");
+  if (!input.is_object()) refuse_at(f.path("input"), "is not an object");
   f.finish();
-  return {id, name, json_text(*input)};
+  return {id, name, json_text(input)};
 }
 
-// Results of tools become messages of their own.
+// A block that only the server which wrote it can use.
+bool is_of_a_provider(const std::string& type) {
+  return type == "redacted_thinking" || type == "server_tool_use" || type.starts_with("mcp_tool_") ||
+         type.ends_with("_tool_result");  // such as web_search_tool_result
+}
+
+// Results of tools become messages of their own, in front of the text.
 void add_message(MessageList& list, const ordered_json& message, const std::string& path) {
   Fields f(message, path);
-  const std::string role = f.text("role");
-  if (role != "user" && role != "assistant")
-    refuse_at(
-        f.path("role"),
-        fmt::format("is '{}', expected user or assistant; the field 'system' has the system's text", one_line(role)));
-  const ordered_json* content = f.take("content");
+  const std::string role = f.needed_text("role");
+  if (role != "user" && role != "assistant" && role != "system")
+    refuse_at(f.path("role"), fmt::format("is '{}', expected user or assistant", one_line(role)));
+  const ordered_json& content = f.needed("content");
   const std::string where = f.path("content");
   f.finish();
-  if (content == nullptr) refuse_at(where, "is missing");
-  if (!content->is_array()) return list.add(role, texts_of(*content, where));
+  if (!content.is_array()) return list.add(role, texts_of(content, where));
   std::string text, thought;
   bool has_text = false;
   std::vector<ToolCall> calls;
-  for (size_t i = 0; i < content->size(); ++i) {
-    const ordered_json& block = (*content)[i];
-    const ordered_json type = block.is_object() ? block.value("type", ordered_json()) : ordered_json();
+  for (size_t i = 0; i < content.size(); ++i) {
+    const ordered_json& block = content[i];
+    const std::string type = block.is_object() && block.contains("type") && block["type"].is_string()
+                                 ? block["type"].get<std::string>()
+                                 : "";
     if (type == "tool_result" && role == "user") {
-      if (has_text) refuse_at(at(where, i), "is a tool_result after a text; put it before");
       add_tool_result(list, block, at(where, i));
     } else if (type == "thinking" && role == "assistant") {
       add_line(thought, thinking(block, at(where, i)));
+    } else if (is_of_a_provider(type)) {
+      ignore_at(at(where, i) + ".type", fmt::format("is '{}', which only its provider can read", one_line(type)));
     } else if (type == "tool_use" && role == "assistant") {
       calls.push_back(tool_use(block, at(where, i)));
     } else {
@@ -117,21 +131,18 @@ void add_message(MessageList& list, const ordered_json& message, const std::stri
       has_text = true;
     }
   }
-  if (!has_text && role == "user" && !content->empty()) return;  // only results
+  if (!has_text && role == "user" && !content.empty()) return;  // only results
   list.add(role, text, thought);
   for (const ToolCall& call : calls) list.add_call(call.id, call.name, call.arguments);
 }
 
 ordered_json conversation(Fields& f) {
   MessageList list;
-  if (const ordered_json* system = f.take("system")) list.add("system", texts_of(*system, "system"));
-  const ordered_json* messages = f.take("messages");
-  if (messages == nullptr) refuse_at("messages", "is missing");
-  if (!messages->is_array() || messages->empty()) refuse_at("messages", "is not an array of one or more messages");
-  for (size_t i = 0; i < messages->size(); ++i) add_message(list, (*messages)[i], at("messages", i));
-  if (list.ends_with_assistant())
-    refuse("the last message is of the assistant; continuing it is not supported, so end with one of the user",
-           "messages");
+  if (const ordered_json* system = f.take("system"))
+    if (const std::string text = texts_of(*system, "system"); !text.empty()) list.add("system", text);
+  const ordered_json& messages = f.needed("messages");
+  if (!messages.is_array() || messages.empty()) refuse_at("messages", "is not an array of one or more messages");
+  for (size_t i = 0; i < messages.size(); ++i) add_message(list, messages[i], at("messages", i));
   return list.messages();
 }
 
@@ -141,11 +152,12 @@ std::vector<Tool> read_tools(const ordered_json* j) {
   if (!j->is_array()) refuse_at("tools", "is not an array of tools");
   for (size_t i = 0; i < j->size(); ++i) {
     Fields f((*j)[i], at("tools", i));
-    if (const std::string type = f.text("type"); !type.empty() && type != "custom")
-      refuse_at(f.path("type"), fmt::format("is '{}'; only custom tools are supported", one_line(type)));
-    if (!f.has("input_schema")) refuse_at(f.path("input_schema"), "is missing");
+    if (const std::string type = f.text("type"); !type.empty() && type != "custom") {
+      ignore_tool(f, type);
+      continue;
+    }
+    if (!f.has("input_schema")) f.needed("input_schema");
     add_tool(tools, f, "input_schema");
-    take_cache_control(f);
     f.finish();
   }
   return tools;
@@ -157,7 +169,7 @@ void read_tool_choice(const ordered_json* j, CompletionRequest& r) {
   const std::string type = f.text("type");
   if (type != "auto" && type != "any" && type != "tool" && type != "none")
     refuse_at(f.path("type"), fmt::format("is '{}', expected auto, any, tool or none", one_line(type)));
-  if (r.tools.empty()) refuse_at("tool_choice", "needs 'tools'");
+  if (r.tools.empty() && (type == "any" || type == "tool")) refuse_at("tool_choice", "needs 'tools'");
   if (type == "none") r.tool_choice = {ToolChoice::none, ""};
   if (type == "any") r.tool_choice = {ToolChoice::required, ""};
   if (type == "tool") {
@@ -168,19 +180,19 @@ void read_tool_choice(const ordered_json* j, CompletionRequest& r) {
   f.finish();
 }
 
-// {"format": {"type": "json_schema", "schema": {...}}}
-TextForm output_config_of(const ordered_json& config) {
+// {"format": {"type": "json_schema", "schema": {...}}, "effort": "low"}
+TextForm read_output_config(const ordered_json& config, CompletionRequest& r) {
   Fields f(config, "output_config");
   const ordered_json* format = f.take("format");
+  if (const std::string effort = f.text("effort"); !effort.empty()) set_effort(r, effort, f.path("effort"));
   f.finish();
   if (format == nullptr) return {};
   Fields g(*format, f.path("format"));
   const std::string type = g.text("type");
-  const ordered_json* schema = g.take("schema");
-  g.finish();
   if (type != "json_schema") refuse_at(g.path("type"), fmt::format("is '{}', expected json_schema", one_line(type)));
-  if (schema == nullptr) refuse_at(g.path("schema"), "is missing");
-  return {TextForm::json_schema, *schema, "", g.path("schema")};
+  const ordered_json& schema = g.needed("schema");
+  g.finish();
+  return {TextForm::json_schema, schema, "", g.path("schema")};
 }
 
 // ---- Replies.
@@ -213,8 +225,13 @@ ordered_json stop_of(const Choice& c) {
   return {{"stop_reason", name}, {"stop_sequence", c.end.stop.empty() ? ordered_json() : ordered_json(c.end.stop)}};
 }
 
+// Tokens of the prompt that were not computed again are counted apart, as Anthropic does.
 ordered_json usage_json(const Reply& reply) {
-  ordered_json j{{"input_tokens", reply.prompt_tokens}, {"output_tokens", reply.tokens()}};
+  const int64_t cached = reply.cached_tokens();
+  ordered_json j{{"input_tokens", reply.prompt_tokens - cached},
+                 {"cache_creation_input_tokens", 0},
+                 {"cache_read_input_tokens", cached},
+                 {"output_tokens", reply.tokens()}};
   if (const int64_t thoughts = reply.thought_tokens(); thoughts > 0)
     j["output_tokens_details"] = {{"thinking_tokens", thoughts}};
   return j;
@@ -247,27 +264,24 @@ CompletionRequest parse_messages(const std::string& body, bool counts) {
   r.chat = true, r.source = "messages";
   r.model = f.text("model");
   r.messages = conversation(f);
+  r.continues = is_answer(r.messages.back());
   r.tools = read_tools(f.take("tools"));
   read_tool_choice(f.take("tool_choice"), r);
-  if (const ordered_json* thinking = f.take("thinking")) {
-    if (*thinking == ordered_json{{"type", "disabled"}})
-      r.variables["enable_thinking"] = false;
-    else if (*thinking != ordered_json{{"type", "adaptive"}})
-      refuse_at("thinking", R"(is not {"type": "disabled"} or {"type": "adaptive"}; thoughts have no budget here)");
-  }
-  take_cache_control(f);
+  if (const ordered_json* thinking = f.take("thinking")) read_thinking(*thinking, "thinking", r);
+  if (const ordered_json* config = f.take("output_config")) r.form = read_output_config(*config, r);
+  for (const char* name : {"max_tokens", "stop_sequences", "temperature", "top_p", "top_k", "stream"})
+    if (counts) f.ignore(name);
   if (!counts) {
-    if (const ordered_json* config = f.take("output_config")) r.form = output_config_of(*config);
     int64_t n = 0;
-    if (!f.has("max_tokens")) refuse("'max_tokens' is missing", "max_tokens");
-    f.number<int64_t>("max_tokens", n, 1, int64_t(1) << 31);
-    r.max_tokens = n;
+    if (!f.has("max_tokens")) f.needed("max_tokens");
+    f.number<int64_t>("max_tokens", n, -1, kMostTokens);
+    if (n == 0) refuse("'max_tokens' is 0, expected 1 or more, or -1 for all that fits", "max_tokens");
+    r.max_tokens = n == -1 ? kMostTokens : n;
     r.stops = stops_of(f.take("stop_sequences"), "stop_sequences");
     r.sampler.temperature = 1;
     f.number<double>("temperature", r.sampler.temperature, 0, 1);
-    f.number<double>("top_p", r.sampler.top_p, 0, 1);
-    if (r.sampler.top_p == 0) refuse("'top_p' is 0, expected above 0 and at most 1", "top_p");
-    f.number<int>("top_k", r.sampler.top_k, 0, INT32_MAX);
+    read_top_p(f, r.sampler);
+    read_top_k(f, r.sampler);
     r.stream = f.flag("stream", false);
   }
   f.finish();
@@ -355,9 +369,7 @@ std::string MessagesFormat::choice_end(const Choice& choice, const Piece& rest) 
 }
 
 std::string MessagesFormat::end(const Reply& reply) {
-  ordered_json usage = usage_json(reply);
-  usage.erase("input_tokens");  // as in message_start
-  return event("message_delta", {{"delta", stop_of(reply.choices.front())}, {"usage", std::move(usage)}}) +
+  return event("message_delta", {{"delta", stop_of(reply.choices.front())}, {"usage", usage_json(reply)}}) +
          event("message_stop", ordered_json::object());
 }
 

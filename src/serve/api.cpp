@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <map>
 #include <set>
@@ -11,6 +10,7 @@
 #include "dialog/fields.h"
 #include "dialog/messages.h"
 #include "serve/request_body.h"
+#include "serve/sampler_fields.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
@@ -30,100 +30,21 @@ std::vector<int32_t> ids_of(const ordered_json& j, const std::string& name) {
   return ids;
 }
 
-void read_sampler(Fields& f, SamplerOptions& s) {
-  s.temperature = 1;
-  s.penalty_last_n = -1;
-  f.number<double>("temperature", s.temperature, 0, 100);
-  f.number<double>("top_p", s.top_p, 0, 1);
-  if (s.top_p == 0) refuse("'top_p' is 0, expected above 0 and at most 1", "top_p");
-  f.number<int>("top_k", s.top_k, 0, INT32_MAX);
-  f.number<double>("min_p", s.min_p, 0, 1);
-  f.number<double>("frequency_penalty", s.frequency_penalty, -2, 2);
-  f.number<double>("presence_penalty", s.presence_penalty, -2, 2);
-  f.number<double>("repeat_penalty", s.repeat_penalty, 0.01, 100);
-  f.number<int64_t>("repeat_last_n", s.penalty_last_n, -1, int64_t(1) << 31);
-}
-
-std::vector<SamplerStep> sampler_steps_of(const ordered_json& names) {
-  std::string all;
-  if (!names.is_array()) refuse(R"('samplers' is not an array of names, such as ["top_k", "temperature"])", "samplers");
-  for (const ordered_json& name : names) {
-    if (!name.is_string()) refuse(R"('samplers' has an item that is not a name, such as "top_k")", "samplers");
-    all += (all.empty() ? "" : ";") + name.get<std::string>();
-  }
-  try {
-    return parse_sampler_steps(all);
-  } catch (const Error& e) {
-    refuse(one_line(e.what()), "samplers");
-  }
-}
-
-// Names and values of llama-server.
-void read_sampler_chain(Fields& f, CompletionRequest& r) {
-  SamplerOptions& s = r.sampler;
-  constexpr double kMost = 1e6;
-  constexpr int64_t kMostTokens = int64_t(1) << 31;
-  const auto above_0 = [&](const char* name, double& value, double most) {
-    f.number<double>(name, value, 0, most);
-    if (value == 0) refuse(fmt::format("'{}' is 0, expected above 0 and at most {:g}", name, most), name);
-  };
-  f.number<double>("dynatemp_range", s.dynatemp_range, 0, 100);
-  above_0("dynatemp_exponent", s.dynatemp_exponent, kMost);
-  above_0("typical_p", s.typical_p, 1);
-  f.number<double>("top_n_sigma", s.top_n_sigma, 0, kMost);
-  f.number<double>("xtc_probability", s.xtc_probability, 0, 1);
-  above_0("xtc_threshold", s.xtc_threshold, 1);
-  f.number<double>("dry_multiplier", s.dry_multiplier, 0, kMost);
-  f.number<double>("dry_base", s.dry_base, 1, kMost);
-  f.number<int64_t>("dry_allowed_length", s.dry_allowed_length, 0, kMostTokens);
-  f.number<int64_t>("dry_penalty_last_n", s.dry_penalty_last_n, -1, kMostTokens);
-  if (f.has("dry_sequence_breakers"))
-    r.dry_breakers = stops_of(f.take("dry_sequence_breakers"), "dry_sequence_breakers");
-  int mirostat = 0;
-  f.number<int>("mirostat", mirostat, 0, 2);
-  if (mirostat == 1) refuse("'mirostat' is 1, expected 2, or 0 to turn it off", "mirostat");
-  s.mirostat = mirostat == 2;
-  above_0("mirostat_tau", s.mirostat_tau, kMost);
-  above_0("mirostat_eta", s.mirostat_eta, kMost);
-  if (const ordered_json* names = f.take("samplers")) s.steps = sampler_steps_of(*names);
-  try {
-    const Sampler options_go_together(s);
-  } catch (const Error& e) {
-    refuse(e.what(), s.mirostat ? "mirostat" : "samplers");
-  }
-}
-
-// {"ID": number to add to the logit, ...}
-void read_logit_bias(Fields& f, SamplerOptions& s) {
-  const ordered_json* bias = f.take("logit_bias");
-  if (bias == nullptr) return;
-  if (!bias->is_object()) refuse("'logit_bias' is not an object of token ids and numbers", "logit_bias");
-  if (int64_t(bias->size()) > kMostBiases)
-    refuse(fmt::format("'logit_bias' has {} tokens; use at most {}", bias->size(), kMostBiases), "logit_bias");
-  for (const auto& [key, value] : bias->items()) {
-    int32_t id = -1;
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (error != std::errc() || end != key.data() + key.size() || id < 0)
-      refuse(fmt::format("'logit_bias' has the key '{}', which is not a token id", one_line(key)), "logit_bias");
-    try {
-      s.logit_bias.emplace_back(id, json_number<double>(value, fmt::format("logit_bias of {}", id), -100, 100));
-    } catch (const Error& e) {
-      refuse(e.what(), "logit_bias");
-    }
-  }
-}
-
 void read_logprobs(Fields& f, CompletionRequest& r) {
   int64_t top = 0;
   if (!r.chat) {
-    if (!f.has("logprobs")) return;
-    f.number<int64_t>("logprobs", top, 0, kMostTopLogprobs);
-    r.logprobs = int(top);
+    const ordered_json* wanted = f.take("logprobs");
+    if (wanted == nullptr || *wanted == false) return;
+    try {
+      r.logprobs = int(json_number<int64_t>(*wanted, "logprobs", 0, kMostTopLogprobs));
+    } catch (const Error& e) {
+      refuse(e.what(), "logprobs");
+    }
     return;
   }
   const bool wanted = f.flag("logprobs", false);
-  if (f.has("top_logprobs") && !wanted) refuse("'top_logprobs' needs 'logprobs': true", "top_logprobs");
   f.number<int64_t>("top_logprobs", top, 0, kMostTopLogprobs);
+  if (top > 0 && !wanted) refuse("'top_logprobs' needs 'logprobs': true", "top_logprobs");
   if (wanted) r.logprobs = int(top);
 }
 
@@ -131,10 +52,18 @@ void read_stream(Fields& f, CompletionRequest& r) {
   r.stream = f.flag("stream", false);
   const ordered_json* options = f.take("stream_options");
   if (options == nullptr) return;
-  if (!r.stream) refuse("'stream_options' needs 'stream': true", "stream_options");
-  Fields o(*options, "stream_options");
+  Fields o(*options, "stream_options");  // without a stream there is nothing to change
   r.include_usage = o.flag("include_usage", false);
   o.finish();
+}
+
+// None, and -1: any.
+std::optional<uint64_t> seed_of(Fields& f) {
+  if (!f.has("seed")) return std::nullopt;
+  int64_t seed = 0;
+  f.number<int64_t>("seed", seed, INT64_MIN, INT64_MAX);
+  if (seed == -1) return std::nullopt;  // any
+  return uint64_t(seed);
 }
 
 // {"type": "text"}, {"type": "json_object"} or {"type": "json_schema", "json_schema": {"name", "schema", ...}}
@@ -143,17 +72,19 @@ TextForm response_format_of(const ordered_json& format) {
   Fields f(format, kField);
   const std::string type = f.text("type");
   if (type == "json_schema") {
-    const ordered_json* j = f.take("json_schema");
-    if (j == nullptr) refuse_at(f.path("json_schema"), "is missing");
-    Fields s(*j, f.path("json_schema"));
+    Fields s(f.needed("json_schema"), f.path("json_schema"));
     s.text("name"), s.text("description"), s.flag("strict", false);  // the text always follows the schema
-    const ordered_json* schema = s.take("schema");
-    if (schema == nullptr) refuse_at(s.path("schema"), "is missing");
+    const ordered_json& schema = s.needed("schema");
     s.finish(), f.finish();
-    return {TextForm::json_schema, *schema, "", s.path("schema")};
+    return {TextForm::json_schema, schema, "", s.path("schema")};
+  }
+  if (type == "json_object") {
+    const ordered_json* schema = f.take("schema");  // as in llama-server
+    f.finish();
+    if (schema) return {TextForm::json_schema, *schema, "", f.path("schema")};
+    return {.kind = TextForm::json_object, .schema = {}, .grammar = "", .field = kField};
   }
   f.finish();
-  if (type == "json_object") return {.kind = TextForm::json_object, .schema = {}, .grammar = "", .field = kField};
   if (type != "text")
     refuse_at(f.path("type"), fmt::format("is '{}', expected text, json_object or json_schema", one_line(type)));
   return {};
@@ -168,8 +99,10 @@ void read_form(Fields& f, CompletionRequest& r) {
     r.form = std::move(form);
   };
   if (const ordered_json* format = r.chat ? f.take("response_format") : nullptr) set(response_format_of(*format));
-  if (const ordered_json* schema = f.take("json_schema")) set({TextForm::json_schema, *schema, "", "json_schema"});
-  if (f.has("grammar")) set({TextForm::gbnf, {}, f.text("grammar"), "grammar"});
+  for (const char* name : {"json_schema", "guided_json"})  // the second one is vLLM's
+    if (const ordered_json* schema = f.take(name)) set({TextForm::json_schema, *schema, "", name});
+  for (const char* name : {"grammar", "guided_grammar"})
+    if (const std::string grammar = f.text(name); !grammar.empty()) set({TextForm::gbnf, {}, grammar, name});
 }
 
 void read_order(Fields& f, CompletionRequest& r) {
@@ -184,9 +117,40 @@ void read_order(Fields& f, CompletionRequest& r) {
 void read_tools(Fields& f, CompletionRequest& r) {
   r.tools = tools_of(f.take("tools"));
   r.tool_choice = tool_choice_of(f.take("tool_choice"), r.tools);
-  if (f.has("parallel_tool_calls") && r.tools.empty())
-    refuse("'parallel_tool_calls' needs 'tools'", "parallel_tool_calls");
   r.parallel_tool_calls = f.flag("parallel_tool_calls", true);
+}
+
+// Variables of the chat template, under the names that clients have for them.
+void read_variables(Fields& f, CompletionRequest& r) {
+  if (f.has("enable_thinking")) r.variables["enable_thinking"] = f.flag("enable_thinking", true);
+  if (const ordered_json* thinking = f.take("thinking")) read_thinking(*thinking, "thinking", r);
+  std::string effort;
+  if (const ordered_json* reasoning = f.take("reasoning")) {
+    Fields o(*reasoning, "reasoning");
+    effort = o.text("effort");
+    if (o.has("enabled") && !o.flag("enabled", true)) r.variables["enable_thinking"] = false;
+    o.ignore("exclude"), o.ignore("max_tokens");
+    o.finish();
+    if (!effort.empty()) set_effort(r, effort, "reasoning.effort");
+  }
+  effort = f.text("reasoning_effort");
+  if (!effort.empty()) set_effort(r, effort, "reasoning_effort");
+  if (const ordered_json* variables = f.take("chat_template_kwargs"))
+    for (const auto& [name, value] : template_variables(*variables).items()) {
+      r.variables[name] = value;
+      r.hints.erase(name);
+    }
+}
+
+// An answer at the end is continued, as vLLM's continue_final_message does.
+void read_continuation(Fields& f, CompletionRequest& r) {
+  const bool answered = is_answer(r.messages.back());
+  r.continues = f.flag("continue_final_message", answered);
+  if (r.continues && !answered)
+    refuse("'continue_final_message' needs an answer of the assistant at the end of 'messages'",
+           "continue_final_message");
+  if (!f.flag("add_generation_prompt", !r.continues) && !r.continues)
+    refuse("'add_generation_prompt' is false, but an answer begins after these messages", "add_generation_prompt");
 }
 
 }  // namespace
@@ -214,8 +178,8 @@ std::vector<std::string> stops_of(const ordered_json* j, const std::string& name
   std::vector<std::string> stops;
   if (j == nullptr) return stops;
   const auto add = [&](const ordered_json& item) {
-    if (!item.is_string() || item.get_ref<const std::string&>().empty())
-      refuse(fmt::format("'{}' is not a string, or an array of strings that are not empty", name), name);
+    if (!item.is_string()) refuse(fmt::format("'{}' is not a string, or an array of strings", name), name);
+    if (item.get_ref<const std::string&>().empty()) return;  // it ends no text
     stops.push_back(item.get<std::string>());
     if (stops.back().size() > kMostStopBytes)
       refuse(fmt::format("'{}' has a string of {} bytes; use at most {}", name, stops.back().size(), kMostStopBytes),
@@ -250,57 +214,90 @@ std::string error_body(const ApiError& e) {
       {"error", {{"message", e.what()}, {"type", type}, {"param", or_null(e.param)}, {"code", or_null(e.code)}}}});
 }
 
+void set_effort(CompletionRequest& r, const std::string& effort, const std::string& field) {
+  if (effort == "none") return set_hint(r, "enable_thinking", false, field);
+  set_hint(r, "reasoning_effort", effort, field);
+}
+
+bool is_answer(const ordered_json& message) {
+  return message.value("role", "") == "assistant" && !message.contains("tool_calls");
+}
+
+void set_hint(CompletionRequest& r, const std::string& variable, ordered_json value, const std::string& field) {
+  r.variables[variable] = std::move(value);
+  r.hints[variable] = field;
+}
+
+void read_thinking(const ordered_json& thinking, const std::string& path, CompletionRequest& r) {
+  if (thinking.is_boolean()) return set_hint(r, "enable_thinking", thinking, path);
+  Fields f(thinking, path);
+  const std::string type = f.needed_text("type");
+  if (type != "disabled" && type != "adaptive" && type != "enabled" && type != "auto")
+    refuse_at(f.path("type"), fmt::format("is '{}', expected disabled, enabled or adaptive", one_line(type)));
+  if (type == "disabled") r.variables["enable_thinking"] = false;
+  if (type == "enabled") set_hint(r, "enable_thinking", true, f.path("type"));
+  f.finish();
+}
+
+ordered_json template_variables(const ordered_json& variables) {
+  if (!variables.is_object()) refuse_at("chat_template_kwargs", "is not an object of variables");
+  for (const char* own : {"messages", "tools", "documents", "add_generation_prompt"})
+    if (variables.contains(own))
+      refuse_at(fmt::format("chat_template_kwargs.{}", own), "is set by the server; remove it");
+  return variables;
+}
+
+void read_max_tokens(Fields& f, CompletionRequest& r) {
+  for (const char* name : {"max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict"}) {
+    if (!f.has(name)) continue;
+    int64_t n = 0;
+    f.number<int64_t>(name, n, -1, kMostTokens);
+    if (n == 0 && r.chat) refuse(fmt::format("'{}' is 0, expected 1 or more, or -1 for all that fits", name), name);
+    if (n == -1) n = kMostTokens;
+    r.max_tokens = std::min(r.max_tokens.value_or(n), n);
+  }
+}
+
+void read_common_fields(Fields& f, CompletionRequest& r) {
+  read_form(f, r);
+  r.seed = seed_of(f);
+  read_order(f, r);
+  read_sampler_fields(f, r);
+  r.lora = lora_of(f.take("lora"));
+  r.stops = stops_of(f.take("stop"), "stop");
+  r.ignore_eos = f.flag("ignore_eos", false);
+}
+
 CompletionRequest parse_completion(const std::string& body, bool chat) {
   const ordered_json j = parse_body(body);
   Fields f(j);
   CompletionRequest r;
   r.chat = chat;
   r.model = f.text("model");
-  const auto tokens = [&](const char* name) {
-    int64_t n = 0;
-    if (!f.has(name)) return;
-    if (r.max_tokens) refuse("'max_tokens' and 'max_completion_tokens' are the same; give one of them", name);
-    f.number<int64_t>(name, n, chat ? 1 : 0, int64_t(1) << 31);
-    r.max_tokens = n;
-  };
-  tokens("max_tokens");
+  read_max_tokens(f, r);
   if (chat) {
-    tokens("max_completion_tokens");
     r.source = "messages";
-    r.messages = messages_of(f.take("messages"));
+    r.messages = messages_of(&f.needed("messages"));
     read_tools(f, r);
-    if (const ordered_json* variables = f.take("chat_template_kwargs")) {
-      if (!variables->is_object()) refuse_at("chat_template_kwargs", "is not an object of variables");
-      for (const char* own : {"messages", "tools", "documents", "add_generation_prompt"})
-        if (variables->contains(own))
-          refuse_at(fmt::format("chat_template_kwargs.{}", own), "is set by the server; remove it");
-      r.variables = *variables;
-    }
+    read_variables(f, r);
+    read_continuation(f, r);
   } else {
-    r.prompts = sources_of(f.take("prompt"), "prompt");
+    r.prompts = sources_of(&f.needed("prompt"), "prompt");
+    r.suffix = f.text("suffix");
+    r.hole = !r.suffix.empty();
+    r.parse_special = f.flag("parse_special", true);
     r.echo = f.flag("echo", false);
   }
-  read_form(f, r);
+  read_common_fields(f, r);
   f.number<int64_t>("n", r.n, 1, kMostChoices);
   if (int64_t(r.prompts.size()) > kMostChoices / r.n)
     refuse(fmt::format("{} prompts with n = {} are more than {} choices", r.prompts.size(), r.n, kMostChoices), "n");
-  if (f.has("seed")) {
-    int64_t seed = 0;
-    f.number<int64_t>("seed", seed, INT64_MIN, INT64_MAX);
-    r.seed = uint64_t(seed);
-  }
-  read_order(f, r);
-  read_sampler(f, r.sampler);
-  read_logit_bias(f, r.sampler);
-  read_sampler_chain(f, r);
-  r.lora = lora_of(f.take("lora"));
-  r.stops = stops_of(f.take("stop"), "stop");
-  r.ignore_eos = f.flag("ignore_eos", false);
   read_stream(f, r);
   read_logprobs(f, r);
   r.token_ids = f.flag("return_token_ids", false);
   if (r.token_ids && !r.logprobs) refuse("'return_token_ids' needs 'logprobs'", "return_token_ids");
   if (r.echo && r.stream) refuse("'echo' with 'stream' is not supported; use one of them", "echo");
+  if (r.echo && r.hole) refuse("'echo' with 'suffix' is not supported; use one of them", "echo");
   f.finish();
   return r;
 }
@@ -328,8 +325,10 @@ TokenizeRequest parse_tokenize(const std::string& body) {
   const ordered_json j = parse_body(body);
   Fields f(j);
   TokenizeRequest r;
-  if (!f.has("content")) refuse("'content' is missing", "content", "missing_required_parameter");
-  r.content = f.text("content");
+  const ordered_json& content = f.needed("content");
+  if (!content.is_string()) refuse_at("content", "is not a string");
+  r.content = content.get<std::string>();
+  r.with_pieces = f.flag("with_pieces", false);
   r.add_special = f.flag("add_special", false);
   r.parse_special = f.flag("parse_special", true);
   f.finish();
@@ -339,7 +338,9 @@ TokenizeRequest parse_tokenize(const std::string& body) {
 TemplateRequest parse_apply_template(const std::string& body) {
   const ordered_json j = parse_body(body);
   Fields f(j);
-  TemplateRequest r{messages_of(f.take("messages")), tools_of(f.take("tools"))};
+  TemplateRequest r{messages_of(&f.needed("messages")), tools_of(f.take("tools"))};
+  if (const ordered_json* variables = f.take("chat_template_kwargs")) r.variables = template_variables(*variables);
+  r.add_generation_prompt = f.flag("add_generation_prompt", true);
   f.finish();
   return r;
 }
@@ -347,11 +348,10 @@ TemplateRequest parse_apply_template(const std::string& body) {
 std::vector<int32_t> parse_detokenize(const std::string& body) {
   const ordered_json j = parse_body(body);
   Fields f(j);
-  const ordered_json* tokens = f.take("tokens");
-  if (tokens == nullptr) refuse("'tokens' is missing", "tokens", "missing_required_parameter");
-  if (!tokens->is_array()) refuse("'tokens' is not an array of token ids", "tokens");
+  const ordered_json& tokens = f.needed("tokens");
+  if (!tokens.is_array()) refuse("'tokens' is not an array of token ids", "tokens");
   f.finish();
-  return ids_of(*tokens, "tokens");
+  return ids_of(tokens, "tokens");
 }
 
 std::string token_text(const std::string& bytes) {

@@ -109,8 +109,8 @@ void Connection::note_header() {
   HttpRequest& r = request_;
   r = {};
   r.method = std::string(fields.method_string());
-  r.target = std::string(fields.target());
-  r.target = percent_decoded(r.target.substr(0, r.target.find('?')));
+  r.target = plain_target(std::string(fields.target()));
+  r.content_encoding = text(http::field::content_encoding);
   r.authorization = text(http::field::authorization);
   r.api_key = text("x-api-key");
   r.anthropic_version = text("anthropic-version");

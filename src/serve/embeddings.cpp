@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "dialog/fields.h"
+#include "serve/ollama.h"
 #include "serve/reply_format.h"
 #include "serve/request_body.h"
 #include "toy/base/json_text.h"
@@ -27,7 +28,7 @@ std::string base64_of(const std::vector<float>& v) {
 }
 
 Pooling pooling_of(const std::string& name) {
-  if (name.empty() || name == "mean") return Pooling::mean;
+  if (name == "mean") return Pooling::mean;
   if (name == "last") return Pooling::last;
   if (name == "cls") return Pooling::first;
   refuse(fmt::format("'pooling' is '{}', expected mean, last or cls", one_line(name)), "pooling");
@@ -35,15 +36,19 @@ Pooling pooling_of(const std::string& name) {
 
 }  // namespace
 
+void append_numbers(std::string& text, const std::vector<float>& numbers) {
+  fmt::format_to(std::back_inserter(text), "[{}]", fmt::join(numbers, ","));
+}
+
 EmbeddingsRequest parse_embeddings(const std::string& body) {
   const nlohmann::ordered_json j = parse_body(body);
   Fields f(j);
   EmbeddingsRequest r;
   r.model = f.text("model");
-  r.inputs = sources_of(f.take("input"), "input");
+  r.inputs = sources_of(&f.needed("input"), "input");
   if (int64_t(r.inputs.size()) > kMostInputs)
     refuse(fmt::format("'input' has {} texts; use at most {}", r.inputs.size(), kMostInputs), "input");
-  r.pooling = pooling_of(f.text("pooling"));
+  if (const std::string pooling = f.text("pooling"); !pooling.empty()) r.pooling = pooling_of(pooling);
   const std::string encoding = f.text("encoding_format");
   if (!encoding.empty() && encoding != "float" && encoding != "base64")
     refuse(fmt::format("'encoding_format' is '{}', expected float or base64", one_line(encoding)), "encoding_format");
@@ -57,6 +62,12 @@ EmbeddingsRequest parse_embeddings(const std::string& body) {
   return r;
 }
 
+Pooling pooling_of(const EmbeddingsRequest& request, const std::string& states) {
+  if (request.pooling) return *request.pooling;
+  if (states == "rank") refuse("the model ranks texts and has no pooling of its own; give one in 'pooling'", "pooling");
+  return states.empty() ? Pooling::mean : pooling_of(states);
+}
+
 std::string embeddings_body(const std::vector<std::vector<float>>& embeddings, const std::string& model, bool base64,
                             int64_t prompt_tokens) {
   std::string text = R"({"object":"list","data":[)";
@@ -64,8 +75,8 @@ std::string embeddings_body(const std::vector<std::vector<float>>& embeddings, c
     text += fmt::format(R"({}{{"object":"embedding","index":{},"embedding":)", i > 0 ? "," : "", i);
     if (base64)
       text += '"' + base64_of(embeddings[i]) + '"';
-    else  // the shortest digits that are this number
-      fmt::format_to(std::back_inserter(text), "[{}]", fmt::join(embeddings[i], ","));
+    else
+      append_numbers(text, embeddings[i]);
     text += '}';
   }
   return text + fmt::format(R"(],"model":{},"usage":{{"prompt_tokens":{},"total_tokens":{}}}}})",
@@ -95,13 +106,15 @@ void EmbeddingsJob::finish(size_t i, const TextEnd& end) {
   embeddings_[i] = end.embedding;
   if (done_ < embeddings_.size()) return;
   exchange_->note([this](RequestNotes& n) { n.prompt = prompt_tokens_; });
-  exchange_->send({.body = embeddings_body(embeddings_, model_, base64_, prompt_tokens_)});
+  exchange_->send({.body = form_ == EmbeddingsRequest::openai
+                               ? embeddings_body(embeddings_, model_, base64_, prompt_tokens_)
+                               : ollama_embeddings_body(embeddings_, model_, form_, prompt_tokens_)});
 }
 
 void EmbeddingsJob::fail(const std::exception_ptr& error) noexcept {
   failed_ = true;
   try {
-    exchange_->send(error_reply(api_error(error)));
+    exchange_->send(error_reply(api_error(error), form_ == EmbeddingsRequest::openai ? error_body : ollama_error));
   } catch (...) {  // not even memory for that: the connection ends with the exchange
   }
 }

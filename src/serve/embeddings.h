@@ -20,12 +20,19 @@ inline constexpr int64_t kMostInputs = 2048, kMostNumbers = int64_t(1) << 22;
 struct EmbeddingsRequest {
   std::string model;  ///< "": not said
   std::vector<PromptSource> inputs;
-  Pooling pooling = Pooling::mean;
-  bool base64 = false;                ///< little-endian f32 instead of numbers
-  std::optional<int64_t> dimensions;  ///< has to be the model's width
+  std::optional<Pooling> pooling = {};                     ///< none: that of the model
+  bool base64 = false;                                     ///< little-endian f32 instead of numbers
+  enum Form { openai, ollama, ollama_one } form = openai;  ///< of the reply
+  std::optional<int64_t> dimensions;                       ///< has to be the model's width
 };
 /// From the body of a request. Throws ApiError as parse_completion().
 EmbeddingsRequest parse_embeddings(const std::string& body);
+
+/// Appends numbers as a list of JSON, with the shortest digits that are the same f32.
+void append_numbers(std::string& text, const std::vector<float>& numbers);
+/// What the request says, else what the model's file `states` (stated_pooling()), else mean. Throws ApiError for a
+/// model that ranks texts.
+Pooling pooling_of(const EmbeddingsRequest& request, const std::string& states);
 
 /// OpenAI's list of embeddings, each in `numbers` or base64.
 std::string embeddings_body(const std::vector<std::vector<float>>& embeddings, const std::string& model, bool base64,
@@ -35,8 +42,13 @@ std::string embeddings_body(const std::vector<std::vector<float>>& embeddings, c
 /// changes it.
 class EmbeddingsJob : public std::enable_shared_from_this<EmbeddingsJob> {
  public:
-  EmbeddingsJob(std::shared_ptr<Exchange> exchange, const EmbeddingsRequest& request, std::string model)
-      : exchange_(std::move(exchange)), model_(std::move(model)), pooling_(request.pooling), base64_(request.base64) {}
+  EmbeddingsJob(std::shared_ptr<Exchange> exchange, const EmbeddingsRequest& request, Pooling pooling,
+                std::string model)
+      : exchange_(std::move(exchange)),
+        model_(std::move(model)),
+        pooling_(pooling),
+        base64_(request.base64),
+        form_(request.form) {}
   /// One more text, to be submitted.
   TextRequest add(std::vector<int32_t> ids);
 
@@ -49,6 +61,7 @@ class EmbeddingsJob : public std::enable_shared_from_this<EmbeddingsJob> {
   const std::string model_;
   const Pooling pooling_;
   const bool base64_;
+  const EmbeddingsRequest::Form form_;
   std::vector<std::vector<float>> embeddings_;
   int64_t prompt_tokens_ = 0;
   size_t done_ = 0;

@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "serve/anthropic.h"
+#include "serve/ollama.h"
 #include "serve/page.h"
+#include "serve/replies.h"
 #include "toy/base/utf8.h"
 
 namespace toy::serve {
@@ -30,9 +32,24 @@ const Server::Route* Server::route_of(const std::string& target, const std::stri
       {"POST", "/v1/chat/completions", &Server::chat_completions},
       {"POST", "/v1/state", &Server::state},
       {"GET", "/v1/state", &Server::list_states},
+      {"GET", "/props", &Server::props},
+      {"GET", "/slots", &Server::slots},
+      {"POST", "/completion", &Server::completion},
+      {"POST", "/infill", &Server::infill},
+      {"GET", "/api/version", &Server::ollama_version, ollama_error},
+      {"GET", "/api/tags", &Server::ollama_tags, ollama_error},
+      {"GET", "/api/ps", &Server::ollama_running, ollama_error},
+      {"POST", "/api/show", &Server::ollama_show, ollama_error},
+      {"POST", "/api/chat", &Server::ollama_chat, ollama_error},
+      {"POST", "/api/generate", &Server::ollama_generate, ollama_error},
+      {"POST", "/api/embed", &Server::ollama_embed, ollama_error},
+      {"POST", "/api/embeddings", &Server::ollama_embeddings, ollama_error},
   };
   const auto* r = std::ranges::find(kRoutes, target, &Route::target);
-  if (r == std::end(kRoutes)) return nullptr;
+  if (r == std::end(kRoutes)) {  // without /v1, or with two
+    const bool twice = target.starts_with("/v1/v1/");
+    return target.starts_with("/v1/") && !twice ? nullptr : route_of(twice ? target.substr(3) : "/v1" + target, method);
+  }
   for (const auto* other = r; other != std::end(kRoutes); ++other)  // few have several methods
     if (target == other->target && method == other->method) return other;
   return r;
@@ -46,20 +63,22 @@ ErrorBody Server::errors_of(const std::string& target) {
 void Server::route(const std::shared_ptr<Exchange>& exchange) {
   const std::string& target = exchange->request.target;
   const std::string method = exchange->request.method == "HEAD" ? "GET" : exchange->request.method;
-  if (const std::string prefix = "/v1/models/"; target.starts_with(prefix)) {
+  const std::string prefix = target.starts_with("/models/") ? "/models/" : "/v1/models/";
+  if (target.starts_with(prefix)) {
     if (exchange->request.method != "GET" && exchange->request.method != "HEAD")
       throw ApiError(405,
                      fmt::format("{} does not take {}; use GET", one_line(target), one_line(exchange->request.method)));
     const std::string name = target.substr(prefix.size());
-    if (name.empty()) throw ApiError(404, "there is no model without a name; GET /v1/models lists them");
-    require_model(name);
+    const std::string served = served_name(name);
+    if (served != options_.name && std::ranges::find(options_.adapters, served) == options_.adapters.end())
+      throw unknown_model(name);
     return send_json(*exchange, model_json(name));
   }
   const Route* r = route_of(target, method);
   if (r == nullptr)
     throw ApiError(404, fmt::format("there is no {}; docs/serving.md lists the endpoints", one_line(target)));
   if (method != r->method)
-    throw ApiError(405, fmt::format("{} does not take {}; use {}", target, one_line(method), r->method));
+    throw ApiError(405, fmt::format("{} does not take {}; use {}", one_line(target), one_line(method), r->method));
   (this->*r->handler)(exchange);
 }
 
@@ -78,32 +97,42 @@ void Server::health(const std::shared_ptr<Exchange>& exchange) {
 
 ordered_json Server::model_json(const std::string& name) const {
   ordered_json j{{"id", name}, {"object", "model"}, {"created", started_}, {"owned_by", "toy"}, {"meta", meta_}};
-  if (name != options_.name) j["parent"] = options_.name;
+  if (!is_base(name)) j["parent"] = options_.name;
   return j;
 }
 
 void Server::models(const std::shared_ptr<Exchange>& exchange) {
   ordered_json list = ordered_json::array({model_json(options_.name)});
-  for (const std::string& name : options_.adapters) list.push_back(model_json(name));
+  for (const auto* names : {&options_.aliases, &options_.adapters})
+    for (const std::string& name : *names) list.push_back(model_json(name));
   send_json(*exchange, {{"object", "list"}, {"data", list}});
 }
 
 void Server::apply_template(const std::shared_ptr<Exchange>& exchange) {
-  const TemplateRequest r = parse_apply_template(exchange->request.body);
-  const ChatPrompt prompt = prompts_.chat(r.messages, r.tools);
+  const TemplateRequest r = read(exchange, parse_apply_template);
+  const DialogText prompt =
+      prompts_.chat(r.messages, r.tools, {.variables = r.variables, .answered = !r.add_generation_prompt});
   send_json(*exchange, {{"prompt", prompt.text}, {"tokens", prompt.ids}});
 }
 
 void Server::tokenize(const std::shared_ptr<Exchange>& exchange) {
-  const TokenizeRequest r = parse_tokenize(exchange->request.body);
+  const TokenizeRequest r = read(exchange, parse_tokenize);
   const EncodeOptions o{.parse_special = r.parse_special};
   const std::vector<int32_t> ids =
       r.add_special ? encode_prompt(tokenizer_, r.content, o) : tokenizer_.encode(r.content, o);
-  send_json(*exchange, {{"tokens", ids}, {"count", ids.size()}});
+  ordered_json tokens = ids;
+  if (r.with_pieces) {
+    tokens = ordered_json::array();
+    for (const int32_t id : ids) {
+      const std::string piece = tokenizer_.written(id);
+      tokens.push_back({{"id", id}, {"piece", is_utf8(piece) ? ordered_json(piece) : bytes_json(piece)}});
+    }
+  }
+  send_json(*exchange, {{"tokens", tokens}, {"count", ids.size()}});
 }
 
 void Server::detokenize(const std::shared_ptr<Exchange>& exchange) {
-  const std::vector<int32_t> ids = parse_detokenize(exchange->request.body);
+  const std::vector<int32_t> ids = read(exchange, parse_detokenize);
   prompts_.require_ids(ids, "tokens");
   send_json(*exchange, {{"content", tokenizer_.decode(ids)}});
 }

@@ -15,8 +15,12 @@
 #include "dialog/thoughts.h"
 #include "serve/access_log.h"
 #include "serve/api.h"
+#include "serve/embeddings.h"
 #include "serve/http_server.h"
+#include "serve/ignored.h"
+#include "serve/keep_alive.h"
 #include "serve/metrics.h"
+#include "serve/ollama.h"
 #include "serve/origin.h"
 #include "serve/prompts.h"
 #include "serve/reply_format.h"
@@ -56,6 +60,18 @@ class Server {
   }
   void send_error(Exchange& exchange, const std::exception_ptr& error) noexcept;
   void send_json(Exchange& exchange, const nlohmann::ordered_json& j);
+  // What a request says, read by `parse` from its body. Fields without an effect are noted, unless all have to have
+  // one.
+  template <class Parse>
+  auto read(ExchangePointer exchange, Parse&& parse) const {
+    if (options_.strict) return parse(exchange->request.body);
+    IgnoredFields ignored;
+    auto r = parse(exchange->request.body);
+    exchange->note([&](RequestNotes& n) { n.ignored = ignored_text(ignored.names()); });
+    return r;
+  }
+  // Notes more of them, or refuses them.
+  void ignore(ExchangePointer exchange, const std::string& field, const std::string& what) const;
 
   // ---- What is asked for (endpoints.cpp).
   struct Route {
@@ -88,7 +104,15 @@ class Server {
   std::vector<float> adapters_of(const std::string& model) const;
   std::vector<float> adapters_of(const CompletionRequest& r) const;
   void require_model(const std::string& name) const { adapters_of(name); }
-  const std::string& name_of(const std::string& model) const { return model.empty() ? options_.name : model; }
+  // Does a client mean the model itself?
+  bool is_base(const std::string& model) const;
+  // The name of an adapter or of the model, as it is served.
+  std::string served_name(const std::string& model) const;
+  // What a reply calls the model: as the request does, if it is known.
+  std::string name_of(const std::string& model) const;
+  ApiError unknown_model(const std::string& model) const;
+  // Notes an unknown name for the only model.
+  void note_model(ExchangePointer exchange, const std::string& model) const;
   ReplyHead head(const char* prefix, const CompletionRequest& r);
   // Whose texts' prefixes those of a request may take over.
   int64_t prefix_owner(const Exchange& exchange) const;
@@ -98,6 +122,25 @@ class Server {
   void submit(Exchange& exchange, std::vector<TextRequest> texts);
   TextRequest text_request(const CompletionRequest& r, const std::vector<int32_t>& prompt, int64_t n,
                            uint64_t seed) const;
+
+  // ---- llama-server's own endpoints (llama_endpoints.cpp).
+  void props(ExchangePointer exchange);
+  void slots(ExchangePointer exchange);
+  void completion(ExchangePointer exchange);
+  void infill(ExchangePointer exchange);
+
+  // ---- Ollama's (ollama_endpoints.cpp).
+  void ollama_version(ExchangePointer exchange);
+  void ollama_tags(ExchangePointer exchange);
+  void ollama_running(ExchangePointer exchange);
+  void ollama_show(ExchangePointer exchange);
+  void ollama_chat(ExchangePointer exchange);
+  void ollama_generate(ExchangePointer exchange);
+  void ollama_embed(ExchangePointer exchange);
+  void ollama_embeddings(ExchangePointer exchange);
+  void ollama_answer(ExchangePointer exchange, const OllamaRequest& r);
+  nlohmann::ordered_json ollama_model(const std::string& name) const;
+  void embed(ExchangePointer exchange, const EmbeddingsRequest& r);
 
   // ---- Saved conversations (state_endpoints.cpp).
   States& states();
@@ -113,9 +156,11 @@ class Server {
   Timings timings_;
   const Tokenizer& tokenizer_;
   GenerationService service_;
-  const CallForm* const form_;  // of calls; nullptr: none is known
+  const std::unique_ptr<const Dialog> dialog_;  // nullptr: no chat template
+  const CallForm* const form_;                  // of calls; nullptr: none is known
   const Prompts prompts_;
-  const int64_t width_, cache_bytes_;
+  const int64_t width_, cache_bytes_, parallel_;
+  const std::string pooling_;   // stated_pooling() of the model
   const std::string template_;  // of chats
   const ThoughtMarks thoughts_;
   Constraints constraints_;
@@ -128,6 +173,7 @@ class Server {
   std::map<int, int64_t> replies_;  // by status
   std::vector<StateOwner> owners_;  // of each key; the first is of none
   std::unique_ptr<States> states_;  // nullptr: none are kept. Its thread ends before the rest is gone
+  KeepAlive keep_alive_;            // so does its thread
 };
 
 /// Of the system.

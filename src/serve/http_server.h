@@ -33,7 +33,8 @@ struct HttpLimits {
 
 /// What a client asks for. What its header says is known before its body is read.
 struct HttpRequest {
-  std::string method, target;  ///< "POST", "/v1/completions" decoded, without what follows '?'
+  std::string method, target;                             ///< "POST", "/v1/completions": as plain_target()
+  std::string content_encoding;                           ///< Content-Encoding, or ""
   std::string authorization, api_key, anthropic_version;  ///< headers (the second is X-Api-Key), or ""
   std::string host, origin, fetch_site, fetch_mode;       ///< Host, Origin, Sec-Fetch-Site, Sec-Fetch-Mode, or ""
   std::string content_type;                               ///< Content-Type, or ""
@@ -100,6 +101,7 @@ class Exchange {
   void note(Change&& change) {
     notes_->change(change);
   }
+  RequestNotes notes() const { return notes_->notes(); }
 
  protected:
   explicit Exchange(HttpRequest r, std::shared_ptr<Notepad> notes = std::make_shared<Notepad>())

@@ -20,4 +20,18 @@ std::string percent_decoded(std::string_view path) {
   return text;
 }
 
+std::string plain_target(std::string_view target) {
+  target = target.substr(0, target.find_first_of("?#"));
+  if (const size_t scheme = target.find("://"); scheme != target.npos && target.front() != '/') {
+    target.remove_prefix(scheme + 3);
+    const size_t path = target.find('/');
+    target = path == target.npos ? "/" : target.substr(path);
+  }
+  std::string plain;
+  for (const char c : target)
+    if (c != '/' || !plain.ends_with('/')) plain += c;
+  if (plain.size() > 1 && plain.ends_with('/')) plain.pop_back();
+  return percent_decoded(plain);
+}
+
 }  // namespace toy::serve

@@ -4,77 +4,64 @@
 
 #include <algorithm>
 
-#include "dialog/call_history.h"
 #include "dialog/constraints.h"
+#include "dialog/fields.h"
+#include "serve/fill.h"
 #include "toy/base/error.h"
-#include "toy/base/json_text.h"
 
 namespace toy::serve {
-namespace {
 
 using nlohmann::ordered_json;
 
-ordered_json with_text_arguments(ordered_json messages) {
-  for (ordered_json& message : messages)
-    if (message.contains("tool_calls"))
-      for (ordered_json& call : message["tool_calls"]) {
-        ordered_json& arguments = call["function"]["arguments"];
-        if (!arguments.is_string()) arguments = json_text(arguments);
-      }
-  return messages;
-}
-
-}  // namespace
-
-std::string Prompts::rendered(const ordered_json& messages, const std::vector<Tool>& tools,
-                              const ChatContext& context) const {
-  TemplateInput input{messages, {}};
-  for (const Tool& tool : tools) input.tools.push_back(tool.json);
-  if (form_) input = input_for(*form_, chat_->source(), std::move(input));
-  ordered_json variables = chat_variables(tokenizer_);
-  variables.update(context.variables);
-  return chat_
-      ->render({.messages = std::move(input.messages),
-                .tools = std::move(input.tools),
-                .documents = {},
-                .add_generation_prompt = !context.answered,
-                .variables = std::move(variables)})
-      .text;
-}
-
-ChatPrompt Prompts::chat(const ordered_json& messages, const std::vector<Tool>& tools,
+DialogText Prompts::chat(const ordered_json& messages, const std::vector<Tool>& tools,
                          const ChatContext& context) const {
-  if (!chat_)
+  if (dialog_ == nullptr)
     throw ApiError(400, "the model has no chat template; use /v1/completions, or a model with one", context.field);
-  std::string text;
+  DialogInput input{.messages = messages,
+                    .variables = context.variables,
+                    .answered = context.answered,
+                    .continues = context.continues};
+  for (const Tool& tool : tools) input.tools.push_back(tool.json);
   try {
-    text = rendered(messages, tools, context);
+    return dialog_->render(input);
+  } catch (const FieldError&) {
+    throw;
   } catch (const Error& e) {
-    // Few templates want the arguments of earlier calls as text.
-    try {
-      text = rendered(with_text_arguments(messages), tools, context);
-    } catch (const Error&) {
-      throw ApiError(400, e.what(), context.field);
-    }
+    if (e.code() != ErrorCode::bad_input) throw;
+    throw ApiError(400, e.what(), context.field);
   }
-  std::vector<int32_t> ids = encode_chat(tokenizer_, text);
-  return {std::move(text), std::move(ids)};
 }
 
 std::vector<std::vector<int32_t>> Prompts::of(const CompletionRequest& r) const {
   if (r.chat)
-    return {
-        chat(r.messages, calls_tools(r) ? r.tools : std::vector<Tool>(), {.field = r.source, .variables = r.variables})
-            .ids};
-  return of(r.prompts, "prompt");
+    return {chat(r.messages, calls_tools(r) ? r.tools : std::vector<Tool>(),
+                 {.field = r.source, .variables = r.variables, .continues = r.continues})
+                .ids};
+  return r.hole ? filled(r) : of(r.prompts, "prompt", encode_prompt, {.parse_special = r.parse_special});
 }
 
-std::vector<std::vector<int32_t>> Prompts::of(const std::vector<PromptSource>& sources, const char* name) const {
+std::vector<std::vector<int32_t>> Prompts::filled(const CompletionRequest& r) const {
+  std::vector<std::vector<int32_t>> result;
+  for (const PromptSource& p : r.prompts) {
+    const auto* text = std::get_if<std::string>(&p);
+    if (text == nullptr)
+      throw ApiError(400, "'suffix' goes with a prompt that is a text, not with token ids", "suffix");
+    result.push_back(fill_prompt(tokenizer_, *text, r.suffix, "suffix", r.files));
+  }
+  return result;
+}
+
+std::vector<std::vector<int32_t>> Prompts::complete(const std::vector<PromptSource>& sources) const {
+  return of(sources, "input", encode_complete, {.parse_special = true});
+}
+
+std::vector<std::vector<int32_t>> Prompts::of(const std::vector<PromptSource>& sources, const char* name, Encode encode,
+                                              EncodeOptions options) const {
   std::vector<std::vector<int32_t>> result;
   for (const PromptSource& p : sources) {
     const auto* ids = std::get_if<std::vector<int32_t>>(&p);
     if (ids) require_ids(*ids, name);
-    result.push_back(ids ? *ids : encode_prompt(tokenizer_, std::get<std::string>(p)));
+    result.push_back(ids ? *ids : encode(tokenizer_, std::get<std::string>(p), options));
     if (result.back().empty())
       throw ApiError(400, fmt::format("the {} is empty, and no beginning-of-sequence token is added", name), name);
   }
@@ -93,16 +80,14 @@ void Prompts::require_fits(int64_t tokens, const char* name) const {
 // How many tokens follow a prompt.
 int64_t Prompts::length(const CompletionRequest& r, int64_t prompt) const {
   constexpr int64_t kUnsaid = 16;  // as OpenAI's
-  const int64_t room = context_ - prompt, unsaid = r.chat ? room : std::min(room, kUnsaid);
-  const int64_t wanted = r.max_tokens ? *r.max_tokens : std::max<int64_t>(unsaid, 1);
-  if (wanted > room)
-    throw ApiError(
-        400,
-        fmt::format("This model's maximum context length is {} tokens. However, you requested {} tokens ({} in the {}, "
-                    "{} in the completion). Please reduce the length of the {} or completion.",
-                    context_, prompt + wanted, prompt, r.source, wanted, r.source),
-        r.source, "context_length_exceeded");
-  return wanted;
+  const int64_t room = context_ - prompt, wanted = r.max_tokens ? *r.max_tokens : r.chat ? kMostTokens : kUnsaid;
+  if (room < std::min<int64_t>(wanted, 1))
+    throw ApiError(400,
+                   fmt::format("This model's maximum context length is {} tokens. However, there are {} in the {}, and "
+                               "no room for an answer. Please reduce the length of the {}.",
+                               context_, prompt, r.source, r.source),
+                   r.source, "context_length_exceeded");
+  return std::min(wanted, room);
 }
 
 void Prompts::require_ids(const std::vector<int32_t>& ids, const char* param) const {

@@ -11,12 +11,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-ordered_json bytes_json(const std::string& bytes) {
-  ordered_json list = ordered_json::array();
-  for (const char c : bytes) list.push_back(int(static_cast<unsigned char>(c)));
-  return list;
-}
-
 // Code points; bytes that are no UTF-8 count as one each.
 int64_t characters(const std::string& text) {
   const std::string valid = valid_utf8(text);
@@ -40,9 +34,18 @@ ordered_json call_json(const ToolCall& call) {
 
 }  // namespace
 
+ordered_json bytes_json(const std::string& bytes) {
+  ordered_json list = ordered_json::array();
+  for (const char c : bytes) list.push_back(int(static_cast<unsigned char>(c)));
+  return list;
+}
+
 ordered_json usage(const Reply& reply) {
   const int64_t prompt = reply.prompt_tokens, tokens = reply.tokens();
-  ordered_json j{{"prompt_tokens", prompt}, {"completion_tokens", tokens}, {"total_tokens", prompt + tokens}};
+  ordered_json j{{"prompt_tokens", prompt},
+                 {"completion_tokens", tokens},
+                 {"total_tokens", prompt + tokens},
+                 {"prompt_tokens_details", {{"cached_tokens", reply.cached_tokens()}}}};
   if (const int64_t thoughts = reply.thought_tokens(); thoughts > 0)
     j["completion_tokens_details"] = {{"reasoning_tokens", thoughts}};
   return j;
@@ -82,6 +85,7 @@ ordered_json completion_logprobs(const Tokenizer& tokenizer, const std::vector<G
   for (const GeneratedToken& t : tokens) {
     ordered_json top = ordered_json::object();
     for (const TokenLogprob& b : t.best) top[token_text(tokenizer.written(b.id))] = b.logprob;
+    if (!t.best.empty()) top[token_text(tokenizer.written(t.chosen.id))] = t.chosen.logprob;
     add(t.chosen.id, t.chosen.logprob, std::move(top));
   }
   return {{"tokens", names}, {"token_logprobs", logprobs}, {"top_logprobs", best}, {"text_offset", offsets}};
@@ -170,14 +174,14 @@ std::string ChatFormat::begin(const Reply& reply) {
   std::string events;
   for (const Choice& c : reply.choices)
     events += choice_event({{"index", c.index},
-                            {"delta", {{"role", "assistant"}, {"content", ""}}},
+                            {"delta", {{"role", "assistant"}, {"content", ""}, {"refusal", nullptr}}},
                             {"logprobs", nullptr},
                             {"finish_reason", nullptr}});
   return events;
 }
 
 void ChatFormat::fill(ordered_json& j, const Choice& choice) const {
-  ordered_json message{{"role", "assistant"}, {"content", choice.text}};
+  ordered_json message{{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}};
   if (!choice.thought.empty()) message["reasoning_content"] = choice.thought;
   if (!choice.calls.empty()) {
     if (choice.text.empty()) message["content"] = nullptr;

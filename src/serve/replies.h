@@ -13,6 +13,8 @@
 
 namespace toy::serve {
 
+/// Bytes as numbers.
+nlohmann::ordered_json bytes_json(const std::string& bytes);
 /// {"prompt_tokens": ..., "completion_tokens": ..., "total_tokens": ...}
 nlohmann::ordered_json usage(const Reply& reply);
 /// The "logprobs" of chat: an item for each token but those that end a text. With `ids` each says its id, and whether

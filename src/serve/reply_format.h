@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dialog/output.h"
@@ -30,9 +31,16 @@ struct Choice {
 struct Reply {
   std::vector<Choice> choices;
   int64_t prompt_tokens = 0;  ///< of each prompt once
+  int64_t prompts = 0;        ///< the choices of a prompt follow each other
   int64_t thought_tokens() const {
     int64_t n = 0;
     for (const Choice& c : choices) n += c.thought_tokens;
+    return n;
+  }
+  int64_t cached_tokens() const {  ///< of the prompts, that were not computed again; known at the end
+    int64_t n = 0;
+    for (int64_t i = 0; i < prompts; ++i)
+      n += choices[size_t(i) * choices.size() / size_t(prompts)].end.generated.shared;
     return n;
   }
   int64_t tokens() const {  ///< generated, of the choices that have ended
@@ -56,10 +64,14 @@ ApiError api_error(const std::exception_ptr& error);
 HttpReply error_reply(const ApiError& e, ErrorBody body = error_body);
 
 /// The form of one reply. It is made for its request and may keep what it has to know between the parts. The parts of a
-/// stream are complete server-sent events, any number of them; "" sends nothing.
+/// stream are complete events, or lines, any number of them; "" sends nothing.
 class ReplyFormat {
  public:
   virtual ~ReplyFormat() = default;
+  /// Of a stream.
+  virtual const char* type() const { return "text/event-stream"; }
+  /// What clients of a stream skip; "": there is no such thing.
+  virtual std::string comment() const { return ": keep-alive\n\n"; }
   /// The reply where it is not streamed.
   virtual std::string body(const Reply& reply) = 0;
 

@@ -7,6 +7,7 @@
 #include "dialog/fields.h"
 #include "dialog/messages.h"
 #include "serve/request_body.h"
+#include "serve/sampler_fields.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
 
@@ -17,24 +18,12 @@ using nlohmann::ordered_json;
 
 // ---- Requests.
 
-// A string, or parts whose type is one of the texts. Parts of earlier replies have empty lists as well.
-std::string content_of(const ordered_json* j, const std::string& path) {
-  if (j == nullptr) refuse_at(path, "is missing");
-  if (j->is_string()) return j->get<std::string>();
-  if (!j->is_array()) refuse_at(path, "is not a string or an array of parts");
+// A string, or parts that are texts.
+std::string content_of(const ordered_json& j, const std::string& path) {
+  if (j.is_string()) return j.get<std::string>();
+  if (!j.is_array()) refuse_at(path, "is not a string or an array of parts");
   std::string text;
-  for (size_t i = 0; i < j->size(); ++i) {
-    Fields f((*j)[i], fmt::format("{}[{}]", path, i));
-    const std::string type = f.text("type");
-    if (type != "input_text" && type != "output_text")
-      refuse_at(f.path("type"), fmt::format("is '{}', expected input_text or output_text", one_line(type)));
-    if (!f.has("text")) refuse_at(f.path("text"), "is missing");
-    text += f.text("text");
-    for (const char* list : {"annotations", "logprobs"})
-      if (const ordered_json* empty = f.take(list); empty && !(empty->is_array() && empty->empty()))
-        refuse_at(f.path(list), "is not an empty array");
-    f.finish();
-  }
+  for (size_t i = 0; i < j.size(); ++i) text += text_part(j[i], fmt::format("{}[{}]", path, i));
   return text;
 }
 
@@ -82,13 +71,18 @@ void ItemReader::add_message(Fields& f) {
   if (role != "system" && role != "user" && role != "assistant")
     refuse_at(f.path("role"), fmt::format("is '{}', expected system, developer, user or assistant", one_line(role)));
   if (role != "assistant") end_thought();
-  list_.add(role, content_of(f.take("content"), f.path("content")), std::exchange(thought_, ""));
+  list_.add(role, content_of(f.needed("content"), f.path("content")), std::exchange(thought_, ""));
+}
+
+// Such as web_search_call or custom_tool_call_output.
+bool is_of_a_tool(const std::string& type) {
+  return type.ends_with("_call") || type.ends_with("_call_output") || type.starts_with("mcp_");
 }
 
 void ItemReader::add(const ordered_json& item, const std::string& path) {
   Fields f(item, path);
   const std::string type = f.has("type") ? f.text("type") : "message";
-  f.text("id"), f.text("status");  // of items of earlier replies
+  f.take("id"), f.take("status");  // of items of earlier replies
   if (type == "message") {
     add_message(f);
   } else if (type == "reasoning") {
@@ -101,7 +95,10 @@ void ItemReader::add(const ordered_json& item, const std::string& path) {
   } else if (type == "function_call_output") {
     const std::string id = f.needed_text("call_id");
     end_thought();
-    list_.add_result(id, content_of(f.take("output"), f.path("output")));
+    list_.add_result(id, content_of(f.needed("output"), f.path("output")));
+  } else if (is_of_a_tool(type)) {
+    return ignore_at(f.path("type"),
+                     fmt::format("is '{}', which belongs to a tool that this server does not have", one_line(type)));
   } else {
     refuse_at(f.path("type"), fmt::format("is '{}', expected message, reasoning, function_call or function_call_output",
                                           one_line(type)));
@@ -112,16 +109,16 @@ void ItemReader::add(const ordered_json& item, const std::string& path) {
 ordered_json conversation(Fields& f, const std::string& instructions) {
   MessageList list;
   if (!instructions.empty()) list.add("system", instructions);
-  const ordered_json* input = f.take("input");
-  if (input == nullptr) refuse_at("input", "is missing", "missing_required_parameter");
-  if (input->is_string()) {
-    list.add("user", *input);
+  const ordered_json& input = f.needed("input");
+  if (input.is_string()) {
+    list.add("user", input);
   } else {
-    if (!input->is_array() || input->empty()) refuse_at("input", "is not a string or an array of items");
+    if (!input.is_array()) refuse_at("input", "is not a string or an array of items");
     ItemReader items(list);
-    for (size_t i = 0; i < input->size(); ++i) items.add((*input)[i], fmt::format("input[{}]", i));
+    for (size_t i = 0; i < input.size(); ++i) items.add(input[i], fmt::format("input[{}]", i));
     items.end_thought();
   }
+  if (list.messages().empty()) refuse_at("input", "has no message");
   return list.messages();
 }
 
@@ -137,9 +134,7 @@ void read_text(const ordered_json& text, ResponsesRequest& r) {
   TextForm form{.kind = TextForm::any, .schema = {}, .grammar = "", .field = f.path("format")};
   if (type == "json_schema") {
     g.text("name"), g.text("description"), g.flag("strict", false);  // the text always follows the schema
-    const ordered_json* schema = g.take("schema");
-    if (schema == nullptr) refuse_at(g.path("schema"), "is missing");
-    form.kind = TextForm::json_schema, form.schema = *schema, form.field = g.path("schema");
+    form.kind = TextForm::json_schema, form.schema = g.needed("schema"), form.field = g.path("schema");
   } else if (type == "json_object") {
     form.kind = TextForm::json_object;
   } else if (type != "text") {
@@ -149,46 +144,41 @@ void read_text(const ordered_json& text, ResponsesRequest& r) {
   if (form.kind != TextForm::any) r.completion.form = std::move(form);
 }
 
-// "none", "auto", "required", or {"type": "function", "name": ...}
-ToolChoice tool_choice_of(const ordered_json& choice, const std::vector<Tool>& tools) {
-  if (choice == "auto") return {};
-  if (choice == "none") return {ToolChoice::none, ""};
-  if (tools.empty()) refuse_at("tool_choice", "needs 'tools'");
-  if (choice == "required") return {ToolChoice::required, ""};
-  if (!choice.is_object() || choice.value("type", ordered_json()) != "function")
-    refuse_at("tool_choice", R"(is not "none", "auto", "required" or {"type": "function", "name": "..."})");
-  Fields f(choice, "tool_choice");
-  f.take("type");
-  const std::string name = f.needed_text("name");
-  f.finish();
-  require_tool(tools, name, f.path("name"));
-  return {ToolChoice::required, name};
-}
-
 void read_tools(Fields& f, ResponsesRequest& r) {
   if (const ordered_json* tools = f.take("tools")) {
     if (!tools->is_array()) refuse_at("tools", "is not an array of tools");
     for (size_t i = 0; i < tools->size(); ++i) {
       Fields tool((*tools)[i], fmt::format("tools[{}]", i));
-      if (const std::string type = tool.text("type"); type != "function")
-        refuse_at(tool.path("type"), fmt::format("is '{}'; only tools of type function are supported", one_line(type)));
+      if (const std::string type = tool.needed_text("type"); type != "function") {
+        ignore_tool(tool, type);
+        continue;
+      }
       add_tool(r.completion.tools, tool, "parameters");
       tool.finish();
     }
     r.settings["tools"] = *tools;
   }
   if (const ordered_json* choice = f.take("tool_choice")) {
-    r.completion.tool_choice = tool_choice_of(*choice, r.completion.tools);
+    r.completion.tool_choice = tool_choice_of(choice, r.completion.tools);
     r.settings["tool_choice"] = *choice;
   }
   r.completion.parallel_tool_calls = f.flag("parallel_tool_calls", true);
   r.settings["parallel_tool_calls"] = r.completion.parallel_tool_calls;
 }
 
+void read_reasoning(const ordered_json& reasoning, ResponsesRequest& r) {
+  Fields f(reasoning, "reasoning");
+  const std::string effort = f.text("effort");
+  f.finish();
+  if (!effort.empty()) set_effort(r.completion, effort, f.path("effort"));
+  r.settings["reasoning"] = {{"effort", effort.empty() ? ordered_json() : ordered_json(effort)}, {"summary", nullptr}};
+}
+
 // What only servers that store can do.
 void refuse_store(Fields& f) {
   constexpr const char* kNothing = "this server stores no responses";
-  if (f.flag("store", false)) refuse(fmt::format("'store' is true, but {}; send false", kNothing), "store");
+  if (f.has("store") && f.flag("store", false))
+    ignore_at("store", fmt::format("is true, but {}; send false", kNothing));
   for (const char* name : {"previous_response_id", "conversation"})
     if (f.take(name) != nullptr)
       refuse(fmt::format("'{}' is given, but {}; send all items of the conversation as 'input'", name, kNothing), name,
@@ -227,21 +217,24 @@ ResponsesRequest parse_responses(const std::string& body) {
   c.messages = conversation(f, instructions);
   if (f.has("max_output_tokens")) {
     int64_t n = 0;
-    f.number<int64_t>("max_output_tokens", n, 1, int64_t(1) << 31);
-    c.max_tokens = n;
-    r.settings["max_output_tokens"] = n;
+    f.number<int64_t>("max_output_tokens", n, -1, kMostTokens);
+    if (n == 0) refuse("'max_output_tokens' is 0, expected 1 or more, or -1 for all that fits", "max_output_tokens");
+    if (n > 0) c.max_tokens = n, r.settings["max_output_tokens"] = n;
   }
   c.sampler.temperature = 1;
   f.number<double>("temperature", c.sampler.temperature, 0, 100);
-  f.number<double>("top_p", c.sampler.top_p, 0, 1);
-  if (c.sampler.top_p == 0) refuse("'top_p' is 0, expected above 0 and at most 1", "top_p");
+  read_top_p(f, c.sampler);
+  read_top_k(f, c.sampler);
   r.settings["temperature"] = c.sampler.temperature, r.settings["top_p"] = c.sampler.top_p;
   if (const ordered_json* text = f.take("text")) read_text(*text, r);
   read_tools(f, r);
   if (const std::string truncation = f.text("truncation"); !truncation.empty() && truncation != "disabled")
-    refuse(fmt::format("'truncation' is '{}'; only disabled is supported", one_line(truncation)), "truncation");
+    ignore_at("truncation", fmt::format("is '{}'; only disabled is supported", one_line(truncation)));
   r.settings["truncation"] = "disabled";
   c.stream = f.flag("stream", false);
+  if (const ordered_json* options = f.take("stream_options")) Fields(*options, "stream_options").finish();
+  if (const ordered_json* reasoning = f.take("reasoning")) read_reasoning(*reasoning, r);
+  c.continues = is_answer(c.messages.back());
   f.finish();
   return r;
 }
@@ -338,7 +331,7 @@ ordered_json ResponsesFormat::response(const Reply& reply, const char* status) c
   if (std::string_view(status) == "in_progress") return j;
   const int64_t prompt = reply.prompt_tokens, tokens = reply.tokens();
   j["usage"] = {{"input_tokens", prompt},
-                {"input_tokens_details", {{"cached_tokens", reply.choices.front().end.generated.shared}}},
+                {"input_tokens_details", {{"cached_tokens", reply.cached_tokens()}}},
                 {"output_tokens", tokens},
                 {"output_tokens_details", {{"reasoning_tokens", reply.thought_tokens()}}},
                 {"total_tokens", prompt + tokens}};

@@ -13,6 +13,7 @@
 #include "serve/keys.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
 
 namespace toy::serve {
 namespace {
@@ -25,6 +26,13 @@ int64_t context_of(Decoder& decoder) {
   const DecodeState& state = decoder.state();
   if (state.shape().shared_pages == 0 || !state.shared_pool()) return decoder.context();
   return std::min(decoder.context(), state.shape().shared_pages * kPagePositions);
+}
+
+// Errors of a template name it by its file, and clients are told no paths.
+ChatTemplate without_paths(const ChatTemplate& chat) {
+  const ChatTemplate usual(chat.one(false).source());
+  const std::string with_tools = chat.one(true).source();
+  return with_tools == usual.source() ? usual : usual.with_tool_use(ChatTemplate(with_tools));
 }
 
 // The thread that computes. It ends with its scope, whatever ends that.
@@ -66,15 +74,19 @@ Server::Server(Decoder& decoder, const Model& model, const std::optional<ChatTem
       log_(options.log),
       tokenizer_(*model.tokenizer),
       service_(decoder, model.tokenizer.get(), options.most_waiting, options.speculation),
-      form_(chat ? call_form_of(chat->source(), model.tokenizer.get()) : nullptr),
-      prompts_(*model.tokenizer, chat, form_, context_of(decoder), decoder.vocab()),
+      dialog_(chat ? std::make_unique<Dialog>(*model.tokenizer, *chat) : nullptr),
+      form_(dialog_ ? dialog_->form() : nullptr),
+      prompts_(*model.tokenizer, dialog_.get(), context_of(decoder), decoder.vocab()),
       width_(model.spec.d_model),
       cache_bytes_(int64_t(decoder.state().bytes())),
+      parallel_(decoder.state().shape().sequences),
+      pooling_(stated_pooling(model.metadata)),
       template_(chat ? chat->source() : ""),
       thoughts_(thought_marks(template_)),
       constraints_(*model.tokenizer, form_, thoughts_),
       ids_(fmt::format("{:016x}", random_number())),
-      started_(std::time(nullptr)) {
+      started_(std::time(nullptr)),
+      keep_alive_(options.keep_alive) {
   service_.limit_pause(kLongestPause);
   owners_.emplace_back();
   for (const std::string& key : options.api_keys) owners_.push_back(state_owner(key));
@@ -105,7 +117,14 @@ Admission Server::admit(HttpRequest& header) const {
 }
 
 void Server::handle(const std::shared_ptr<Exchange>& exchange) {
-  answer(exchange, [&] { route(exchange); });
+  answer(exchange, [&] {
+    const std::string& encoding = exchange->request.content_encoding;
+    if (!encoding.empty() && encoding != "identity")
+      throw ApiError(415, fmt::format("the request's body has the encoding '{}', which is not supported; send it as it "
+                                      "is, without Content-Encoding",
+                                      one_line(encoding)));
+    route(exchange);
+  });
 }
 
 void Server::answered(const Answered& a) {
@@ -129,8 +148,7 @@ void Server::send_json(Exchange& exchange, const nlohmann::ordered_json& j) { ex
 void serve(HttpServer& http, Decoder& decoder, const Model& model, const std::optional<ChatTemplate>& chat,
            const ServerOptions& options) {
   check(model.tokenizer != nullptr, "serve: the model {} has no tokenizer", model.spec.name);
-  // Errors of a template name it by its file, and clients are told no paths.
-  const std::optional<ChatTemplate> nameless = chat ? std::optional(ChatTemplate(chat->source())) : std::nullopt;
+  const std::optional<ChatTemplate> nameless = chat ? std::optional(without_paths(*chat)) : std::nullopt;
   Server server(decoder, model, nameless, options,
                 {.host = options.host,
                  .port = http.port(),

@@ -1,6 +1,7 @@
 // What `toy serve` does with a request: OpenAI's endpoints on a GenerationService.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -17,6 +18,7 @@ namespace toy::serve {
 /// What a server is told.
 struct ServerOptions {
   std::string name;                   ///< of the model, for clients
+  std::vector<std::string> aliases;   ///< its other names
   std::vector<std::string> adapters;  ///< names of the model's adapters: each is a model for clients, too
   std::vector<std::string> api_keys;  ///< one of them is needed; none: no key is
   size_t most_waiting = 1024;         ///< requests that wait for a sequence; more are refused
@@ -29,6 +31,11 @@ struct ServerOptions {
   LogForm log = LogForm::off;           ///< a line for each request
   bool share_prefixes = false;          ///< keys see each other's states, and what was computed for others
   std::function<void()> stuck = {};     ///< as HttpCalls
+  /// Refuses fields of requests that have no effect, and names of models that are unknown. Else such fields are named
+  /// in the header X-Toy-Ignored, and a server of one model takes any name for it.
+  bool strict = false;
+  std::chrono::milliseconds keep_alive =
+      std::chrono::seconds(5);  ///< streams that are silent for so long send a comment
 };
 
 /// Serves a model until HttpServer::run() returns. `chat`: its chat template, if it has one. Model and decoder must

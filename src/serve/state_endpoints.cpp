@@ -18,7 +18,7 @@ void Server::list_states(const std::shared_ptr<Exchange>& exchange) {
 
 void Server::state(const std::shared_ptr<Exchange>& exchange) {
   States& states = this->states();
-  const StateRequest r = parse_state(exchange->request.body);
+  const StateRequest r = read(exchange, parse_state);
   switch (r.action) {
     case StateRequest::save:
       return save_state(exchange, r);

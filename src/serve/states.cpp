@@ -127,7 +127,7 @@ std::vector<int32_t> tokens_to_save(const StateRequest& r, const Prompts& prompt
   const char* field = r.prompt.chat ? "messages" : "prompt";
   std::vector<int32_t> tokens = r.prompt.chat
                                     ? prompts.chat(r.prompt.messages, r.prompt.tools, {.answered = r.answered}).ids
-                                    : prompts.of(r.prompt.prompts, field).front();
+                                    : prompts.of(r.prompt).front();
   prompts.require_fits(int64_t(tokens.size()), field);
   if (int64_t(tokens.size()) <= kLeastStateTokens)
     refuse(fmt::format("'{}' has {} tokens; a state is worth saving from {} on", field, tokens.size(),

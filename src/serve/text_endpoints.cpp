@@ -33,16 +33,50 @@ std::optional<std::chrono::steady_clock::time_point> deadline_of(const Completio
 
 }  // namespace
 
+std::string Server::served_name(const std::string& model) const {
+  constexpr std::string_view kTag = ":latest";  // Ollama's
+  const auto known = [this](const std::string& name) {
+    return name == options_.name || std::ranges::find(options_.adapters, name) != options_.adapters.end();
+  };
+  if (model.ends_with(kTag) && !known(model)) {
+    const std::string name = model.substr(0, model.size() - kTag.size());
+    if (known(name)) return name;
+  }
+  return model.empty() || std::ranges::find(options_.aliases, model) != options_.aliases.end() ? options_.name : model;
+}
+
+bool Server::is_base(const std::string& model) const {
+  if (served_name(model) == options_.name) return true;
+  return !options_.strict && options_.adapters.empty();  // there is no other one
+}
+
+std::string Server::name_of(const std::string& model) const {
+  const bool unknown = is_base(model) && served_name(model) != options_.name;
+  return unknown || model.empty() ? options_.name : model;
+}
+
+void Server::note_model(const std::shared_ptr<Exchange>& exchange, const std::string& model) const {
+  if (is_base(model) && served_name(model) != options_.name) ignore(exchange, "model", "is unknown");
+}
+
+void Server::ignore(const std::shared_ptr<Exchange>& exchange, const std::string& field,
+                    const std::string& what) const {
+  if (options_.strict) refuse_at(field, what, "unsupported_parameter");
+  exchange->note([&](RequestNotes& n) { n.ignored += (n.ignored.empty() ? "" : ", ") + ignored_text({field}); });
+}
+
+ApiError Server::unknown_model(const std::string& model) const {
+  const std::string others =
+      options_.adapters.empty() ? "" : fmt::format(", '{}'", fmt::join(options_.adapters, "', '"));
+  return {404, fmt::format("the model '{}' is not served here; use '{}'{}", one_line(model), options_.name, others),
+          "model", "model_not_found"};
+}
+
 std::vector<float> Server::adapters_of(const std::string& model) const {
   std::vector<float> factors(options_.adapters.size());
-  if (model.empty() || model == options_.name) return factors;
-  const auto adapter = std::ranges::find(options_.adapters, model);
-  if (adapter == options_.adapters.end()) {
-    const std::string others = factors.empty() ? "" : fmt::format(", '{}'", fmt::join(options_.adapters, "', '"));
-    throw ApiError(404,
-                   fmt::format("the model '{}' is not served here; use '{}'{}", one_line(model), options_.name, others),
-                   "model", "model_not_found");
-  }
+  if (is_base(model)) return factors;
+  const auto adapter = std::ranges::find(options_.adapters, served_name(model));
+  if (adapter == options_.adapters.end()) throw unknown_model(model);
   factors[size_t(adapter - options_.adapters.begin())] = 1;
   return factors;
 }
@@ -50,7 +84,7 @@ std::vector<float> Server::adapters_of(const std::string& model) const {
 std::vector<float> Server::adapters_of(const CompletionRequest& r) const {
   std::vector<float> factors = adapters_of(r.model);
   if (!r.lora) return factors;
-  if (name_of(r.model) != options_.name)
+  if (!is_base(r.model))
     throw ApiError(400, fmt::format("'lora' is for the model '{}'; remove 'lora' or 'model'", options_.name), "lora");
   for (const auto& [id, factor] : *r.lora) {
     if (size_t(id) >= factors.size())
@@ -71,45 +105,48 @@ int64_t Server::prefix_owner(const Exchange& exchange) const {
 }
 
 void Server::completions(const std::shared_ptr<Exchange>& exchange) {
-  const CompletionRequest r = parse_completion(exchange->request.body, false);
+  const auto r = read(exchange, [](const std::string& body) { return parse_completion(body, false); });
   start(exchange, r, std::make_unique<CompletionFormat>(head("cmpl-", r), r, tokenizer_));
 }
 
 void Server::chat_completions(const std::shared_ptr<Exchange>& exchange) {
-  const CompletionRequest r = parse_completion(exchange->request.body, true);
+  const auto r = read(exchange, [](const std::string& body) { return parse_completion(body, true); });
   start(exchange, r, std::make_unique<ChatFormat>(head("chatcmpl-", r), r, tokenizer_));
 }
 
 void Server::responses(const std::shared_ptr<Exchange>& exchange) {
-  const ResponsesRequest r = parse_responses(exchange->request.body);
+  const ResponsesRequest r = read(exchange, parse_responses);
   start(exchange, r.completion, std::make_unique<ResponsesFormat>(head("", r.completion), r.settings));
 }
 
 void Server::messages(const std::shared_ptr<Exchange>& exchange) {
   require_anthropic_version(exchange->request.anthropic_version);
-  const CompletionRequest r = parse_messages(exchange->request.body);
+  const auto r = read(exchange, [](const std::string& body) { return parse_messages(body); });
   start(exchange, r, std::make_unique<MessagesFormat>(head("msg_", r)));
 }
 
 void Server::count_tokens(const std::shared_ptr<Exchange>& exchange) {
   require_anthropic_version(exchange->request.anthropic_version);
-  const CompletionRequest r = parse_messages(exchange->request.body, true);
+  const auto r = read(exchange, [](const std::string& body) { return parse_messages(body, true); });
   require_model(r.model);
+  note_model(exchange, r.model);
   send_json(*exchange, {{"input_tokens", prompts_.of(r).front().size()}});
 }
 
 void Server::embeddings(const std::shared_ptr<Exchange>& exchange) {
-  const EmbeddingsRequest r = parse_embeddings(exchange->request.body);
+  embed(exchange, read(exchange, parse_embeddings));
+}
+
+void Server::embed(const std::shared_ptr<Exchange>& exchange, const EmbeddingsRequest& r) {
   require_model(r.model);
+  note_model(exchange, r.model);
   if (r.dimensions && *r.dimensions != width_)
-    throw ApiError(400, fmt::format("'dimensions' is {}; this model's embeddings have {}", *r.dimensions, width_),
-                   "dimensions");
+    refuse(fmt::format("'dimensions' is {}; this model's embeddings have {}", *r.dimensions, width_), "dimensions");
   if (int64_t(r.inputs.size()) > kMostNumbers / width_)
-    throw ApiError(400, fmt::format("'input' has {} texts; use at most {}", r.inputs.size(), kMostNumbers / width_),
-                   "input");
-  const auto job = std::make_shared<EmbeddingsJob>(exchange, r, name_of(r.model));
+    refuse(fmt::format("'input' has {} texts; use at most {}", r.inputs.size(), kMostNumbers / width_), "input");
+  const auto job = std::make_shared<EmbeddingsJob>(exchange, r, pooling_of(r, pooling_), name_of(r.model));
   std::vector<TextRequest> texts;
-  for (std::vector<int32_t>& ids : prompts_.of(r.inputs, "input")) {
+  for (std::vector<int32_t>& ids : prompts_.complete(r.inputs)) {
     prompts_.require_fits(int64_t(ids.size()), "input");
     texts.push_back(job->add(std::move(ids)));
     texts.back().adapters = adapters_of(r.model);
@@ -121,6 +158,15 @@ void Server::embeddings(const std::shared_ptr<Exchange>& exchange) {
 void Server::start(const std::shared_ptr<Exchange>& exchange, const CompletionRequest& r,
                    std::unique_ptr<ReplyFormat> format) {
   require_model(r.model);
+  note_model(exchange, r.model);
+  if (r.continues && (r.form.kind != TextForm::any || r.tool_choice.kind == ToolChoice::required))
+    throw ApiError(400,
+                   "the last message is an answer to be continued, whose form cannot be bound any more; end with a "
+                   "message of the user, or let the form be free",
+                   r.source);
+  for (const auto& [variable, field] : r.hints)
+    if (template_.find(variable) == template_.npos)
+      ignore(exchange, field, "is not known to the model's chat template");
   for (const auto& [id, bias] : r.sampler.logit_bias) prompts_.require_ids({id}, "logit_bias");
   const auto job = std::make_shared<TextJob>(exchange, std::move(format), r.stream, timings_);
   const uint64_t seed = r.seed ? *r.seed : random_number();
@@ -128,7 +174,8 @@ void Server::start(const std::shared_ptr<Exchange>& exchange, const CompletionRe
   const std::vector<std::vector<int32_t>> prompts = prompts_.of(r);
   const ThoughtState thinks =
       r.chat ? thought_state_after(prompts.front(), tokenizer_, template_) : ThoughtState::ended;
-  if (r.variables.value("enable_thinking", ordered_json()) == false && thinks == ThoughtState::begun)
+  if (r.variables.value("enable_thinking", ordered_json()) == false && thinks == ThoughtState::begun &&
+      !r.hints.contains("enable_thinking"))
     throw ApiError(400, "thinking is switched off, but the model's chat template begins a thought all the same",
                    "chat_template_kwargs");
   const auto constraint = constraints_.of(r, thinks);
@@ -169,6 +216,11 @@ void Server::start(const std::shared_ptr<Exchange>& exchange, const CompletionRe
     }
   }
   submit(*exchange, std::move(texts));
+  if (!r.stream) return;
+  // What may still be wrong with it has a status of its own while no header was sent.
+  const bool may_fail = r.timeout || r.form.kind == TextForm::gbnf;
+  if (!may_fail) job->open();
+  keep_alive_.add(job, !r.timeout);
 }
 
 void Server::submit(Exchange& exchange, std::vector<TextRequest> texts) {

@@ -1,8 +1,8 @@
 #include "serve/text_job.h"
 
-#include "toy/base/error.h"
-
 #include <utility>
+
+#include "toy/base/error.h"
 
 namespace toy::serve {
 
@@ -32,14 +32,47 @@ TextRequest TextJob::add_choice(TextRequest text, std::string echoed, OutputPars
   return text;
 }
 
+void TextJob::open_now() {
+  if (std::exchange(open_, true)) return;
+  exchange_->begin(format_->type());
+  sent_at_ = std::chrono::steady_clock::now();
+}
+
+void TextJob::open() {
+  const std::scoped_lock lock(mutex_);
+  if (stream_ && !ended_) open_now();
+}
+
+bool TextJob::keep_alive(std::chrono::milliseconds silence, bool opens) {
+  const std::scoped_lock lock(mutex_);
+  if (ended_) return false;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - sent_at_ < silence || (!open_ && !opens)) return true;
+  open_now();
+  if (std::string comment = format_->comment(); !comment.empty()) exchange_->write(std::move(comment));
+  sent_at_ = now;
+  return true;
+}
+
 void TextJob::write(std::string part) {
-  if (!part.empty()) exchange_->write(std::move(part));
+  if (part.empty()) return;
+  const std::scoped_lock lock(mutex_);
+  exchange_->write(std::move(part));
+  sent_at_ = std::chrono::steady_clock::now();
 }
 
 void TextJob::begin() {
   if (std::exchange(begun_, true)) return;
-  exchange_->begin("text/event-stream");
+  {
+    const std::scoped_lock lock(mutex_);
+    open_now();
+  }
   write(format_->begin(reply_));
+}
+
+void TextJob::end_stream(const std::string& last) {
+  if (!last.empty()) exchange_->write(last);
+  exchange_->end();
 }
 
 void TextJob::add(Choice& choice, const Piece& piece) {
@@ -99,9 +132,10 @@ void TextJob::finish(size_t i, const TextEnd& end) {
   if (stream_) write(format_->choice_end(choice, rest));
   if (done_ < reply_.choices.size()) return;
   note_end();
+  const std::scoped_lock lock(mutex_);
+  ended_ = true;
   if (!stream_) return exchange_->send({.body = format_->body(reply_)});
-  write(format_->end(reply_));
-  exchange_->end();
+  end_stream(format_->end(reply_));
 }
 
 void TextJob::fail(const std::exception_ptr& error) noexcept {
@@ -116,9 +150,10 @@ void TextJob::refuse(const ApiError& e) {
   failed_ = true;  // the other choices end with their next token
   note_end();
   exchange_->note([&e](RequestNotes& n) { n.status = e.status; });
-  if (!begun_) return exchange_->send(error_reply(e, format_->error_body()));
-  write(format_->error(e));
-  exchange_->end();
+  const std::scoped_lock lock(mutex_);
+  ended_ = true;
+  if (!open_) return exchange_->send(error_reply(e, format_->error_body()));
+  end_stream(format_->error(e));
 }
 
 }  // namespace toy::serve

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -22,12 +23,21 @@ class TextJob : public std::enable_shared_from_this<TextJob> {
       : exchange_(std::move(exchange)), format_(std::move(format)), stream_(stream), timings_(timings) {}
 
   /// The texts that follow are of a prompt of this many tokens.
-  void add_prompt(int64_t tokens) { reply_.prompt_tokens += tokens; }
+  void add_prompt(int64_t tokens) { reply_.prompt_tokens += tokens, ++reply_.prompts; }
   /// One more choice: `text` with its callbacks set, to be submitted. `echoed`: the prompt's text, if it is wanted.
   /// `parser` finds thoughts and calls in the text.
   TextRequest add_choice(TextRequest text, std::string echoed, OutputParser parser = OutputParser());
 
+  /// Sends the header of a stream before there is a text: what is wrong later is an event. Any thread may call it, once
+  /// the texts were submitted.
+  void open();
+  /// Sends a comment where a stream has sent nothing for so long; its header, too, if it `opens`. False: it has ended.
+  bool keep_alive(std::chrono::milliseconds silence, bool opens);
+
  private:
+  // The lock is held.
+  void open_now();
+  void end_stream(const std::string& last);
   void begin();
   void write(std::string part);
   void add(Choice& choice, const Piece& piece);
@@ -48,6 +58,9 @@ class TextJob : public std::enable_shared_from_this<TextJob> {
   std::vector<std::chrono::steady_clock::time_point> latest_;  // tokens, of each choice
   size_t done_ = 0, tokens_ = 0;                               // choices; tokens that came
   bool begun_ = false, failed_ = false;
+  std::mutex mutex_;  // of what follows, and of what is sent
+  bool open_ = false, ended_ = false;
+  std::chrono::steady_clock::time_point sent_at_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace toy::serve

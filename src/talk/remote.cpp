@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "fetch/http.h"
 #include "toy/base/clock.h"
@@ -36,6 +37,7 @@ std::string base_of(std::string url) {
 // An answer that is arriving.
 struct Arriving {
   std::string text, thoughts, error, body;
+  std::string unread;  // the first event that is not JSON
   std::string finish;
   int64_t chunks = 0;
   std::optional<int64_t> tokens, prompt_tokens, cached;
@@ -43,7 +45,10 @@ struct Arriving {
 
   void take(std::string_view data, const std::function<void(const ReplyPart&)>& on_part) {
     const auto j = parse_json<ordered_json>(data);
-    if (!j.is_object()) return;  // [DONE]
+    if (!j.is_object()) {
+      if (!data.empty() && data != "[DONE]" && unread.empty()) unread = one_line(data.substr(0, 100));
+      return;
+    }
     if (j.contains("error")) error = error_text(0, data);
     if (j.contains("usage") && j.at("usage").is_object()) take_usage(j.at("usage"));
     if (!j.contains("choices") || !j.at("choices").is_array() || j.at("choices").empty()) return;
@@ -79,19 +84,45 @@ struct Arriving {
 
 }  // namespace
 
+// As the WHATWG's HTML Standard says (9.2.6): a line ends with CR, LF or both; an empty line ends the event.
 void EventReader::push(std::string_view bytes) {
-  for (size_t end; (end = bytes.find('\n')) != bytes.npos; bytes.remove_prefix(end + 1)) {
-    line_ += bytes.substr(0, end);
-    if (line_.ends_with('\r')) line_.pop_back();
-    if (std::string_view data = line_; data.starts_with("data:")) {
-      data.remove_prefix(5);
-      if (data.starts_with(' ')) data.remove_prefix(1);
-      on_data_(data);
+  for (const char c : bytes) {
+    if (std::exchange(after_return_, false) && c == '\n') continue;
+    if (c != '\n' && c != '\r') {
+      line_ += c;
+      continue;
     }
+    after_return_ = c == '\r';
+    take_line();
     line_.clear();
   }
-  line_ += bytes;
-  check(line_.size() <= kMostBytes, "the server sends a line of more than {} bytes", kMostBytes);
+  check(line_.size() + data_.size() <= kMostBytes, "the server sends an event of more than {} bytes", kMostBytes);
+}
+
+void EventReader::take_line() {
+  constexpr std::string_view kMark = "\xef\xbb\xbf";  // of the byte order, at the beginning of a stream
+  std::string_view line = line_;
+  if (std::exchange(first_, false) && line.starts_with(kMark)) line.remove_prefix(kMark.size());
+  if (line.empty()) return finish();
+  constexpr std::string_view kField = "data";
+  if (!line.starts_with(kField)) return;
+  line.remove_prefix(kField.size());
+  if (!line.empty() && line.front() != ':') return;  // another field
+  if (line.starts_with(':')) line.remove_prefix(1);
+  if (line.starts_with(' ')) line.remove_prefix(1);
+  if (has_data_) data_ += '\n';
+  data_ += line;
+  has_data_ = true;
+}
+
+void EventReader::finish() {
+  if (!line_.empty()) {
+    take_line();
+    line_.clear();
+  }
+  if (!std::exchange(has_data_, false)) return;
+  const std::string data = std::exchange(data_, "");
+  on_data_(data);
 }
 
 std::string error_text(long status, std::string_view body) {
@@ -165,6 +196,7 @@ Reply RemoteModel::reply(const ordered_json& messages, const ReplySettings& sett
         a.body += text;
     });
     check(answer.status == 200, "{}: {}", where, error_text(answer.status, a.body));
+    events.finish();
   } catch (const fetch::Stopped&) {
     stopped = true;
   } catch (...) {
@@ -173,6 +205,7 @@ Reply RemoteModel::reply(const ordered_json& messages, const ReplySettings& sett
   }
   s.stop = nullptr;
   check(a.error.empty(), "{}: {}", where, a.error);
+  check(stopped || a.chunks > 0 || a.unread.empty(), "{}: an event of the answer is not JSON: {}", where, a.unread);
   check(stopped || a.chunks > 0 || !a.finish.empty(), "{}: the answer is no stream of OpenAI's API", where);
   ordered_json message{{"role", "assistant"}, {"content", a.text}};
   if (!a.thoughts.empty()) message["reasoning_content"] = a.thoughts;

@@ -13,13 +13,17 @@ namespace toy::talk {
 /// The data of server-sent events, from bytes that come in any parts.
 class EventReader {
  public:
-  /// `on_data` sees what follows "data:" in each line.
+  /// `on_data` sees the data of each event: what follows "data:", with line feeds between several lines.
   explicit EventReader(std::function<void(std::string_view)> on_data) : on_data_(std::move(on_data)) {}
   void push(std::string_view bytes);
+  /// The stream has ended. Servers forget the empty line after the last event, so that it counts as well.
+  void finish();
 
  private:
+  void take_line();
   std::function<void(std::string_view)> on_data_;
-  std::string line_;
+  std::string line_, data_;
+  bool first_ = true, after_return_ = false, has_data_ = false;
 };
 
 /// What is wrong, in one line, from the body of an answer with this status.

@@ -10,7 +10,8 @@ namespace toy {
 namespace {
 
 struct CodeRange {
-  uint32_t first, last, classes;
+  uint32_t first, last;
+  uint64_t classes;
 };
 
 /// What is in a class by its number, not by its category.
@@ -37,16 +38,67 @@ constexpr CodeRange kCodeRanges[] = {
     {0x4E00, 0x9FA5, kHanKana},
     {0x0800, 0x9FA5, kDeepSeekCjk},
     {0xAC00, 0xD7FF, kDeepSeekCjk},
+    {0x200C, 0x200D, kJoiner},
+    {0x3131, 0x318E, kYoutuHangul},
+    {0xAC00, 0xD7A3, kYoutuHangul},
+    {0x3001, 0x303F, kYoutuPunctuation},
+    {0xFE30, 0xFE4F, kYoutuPunctuation},
+    {0x3105, 0x312F, kBopomofo},
+    {0x0E40, 0x0E7F, kAfmoeScript},
+    {0x0E80, 0x0EFF, kAfmoeScript},
+    {0x1000, 0x109F, kAfmoeScript},
+    {0x1100, 0x11FF, kAfmoeScript},
+    {0x1780, 0x17FF, kAfmoeScript},
+    {0x2F00, 0x2FDF, kAfmoeScript},
+    {0x3040, 0x30FF, kAfmoeScript},
+    {0x3400, 0x4DBF, kAfmoeScript},
+    {0x4E00, 0x9FFF, kAfmoeScript},
+    {0xA9E0, 0xA9FF, kAfmoeScript},
+    {0xAA60, 0xAA7F, kAfmoeScript},
+    {0xAC00, 0xD7AF, kAfmoeScript},
+    {0xF900, 0xFAFF, kAfmoeScript},
+    {0xFF65, 0xFF9F, kAfmoeScript},
+    // What else \w has: circled and squared letters (Other_Alphabetic), and in Oniguruma these numbers of Latin-1.
+    {0xB2, 0xB3, kWordCharacter},
+    {0xB9, 0xB9, kWordCharacter},
+    {0xBC, 0xBE, kWordCharacter},
+    {0x24B6, 0x24E9, kWordCharacter},
+    {0x1F130, 0x1F149, kWordCharacter},
+    {0x1F150, 0x1F169, kWordCharacter},
+    {0x1F170, 0x1F189, kWordCharacter},
+    // Script=Han of Unicode 15 (Scripts.txt).
+    {0x2E80, 0x2E99, kHan},
+    {0x2E9B, 0x2EF3, kHan},
+    {0x2F00, 0x2FD5, kHan},
+    {0x3005, 0x3005, kHan},
+    {0x3007, 0x3007, kHan},
+    {0x3021, 0x3029, kHan},
+    {0x3038, 0x303B, kHan},
+    {0x3400, 0x4DBF, kHan},
+    {0x4E00, 0x9FFF, kHan},
+    {0xF900, 0xFA6D, kHan},
+    {0xFA70, 0xFAD9, kHan},
+    {0x16FE2, 0x16FE3, kHan},
+    {0x16FF0, 0x16FF1, kHan},
+    {0x20000, 0x2A6DF, kHan},
+    {0x2A700, 0x2B739, kHan},
+    {0x2B740, 0x2B81D, kHan},
+    {0x2B820, 0x2CEA1, kHan},
+    {0x2CEB0, 0x2EBE0, kHan},
+    {0x2F800, 0x2FA1D, kHan},
+    {0x30000, 0x3134A, kHan},
+    {0x31350, 0x323AF, kHan},
 };
 
 struct CharList {
   std::u32string_view characters;
-  uint32_t classes;
+  uint64_t classes;
 };
 constexpr CharList kCharLists[] = {
     {U"$+<=>^~|", kMathSign},
     {U"`", kBacktick},
     {U"(|.,!?…。，、।۔،)", kBloomStop},
+    {U"！…“”‘’—：；，", kYoutuPunctuation},
 };
 
 /// The regular expression of deepseek-llm spells them out.
@@ -70,20 +122,22 @@ constexpr uint32_t kDeepSeekLetters[][2] = {
     {0x10C80, 0x10CB2}, {0x10CC0, 0x10CF2}, {0x118A0, 0x118DF}, {0x1E900, 0x1E943},
 };
 
-uint32_t class_of_category(std::string_view category) {
+uint64_t class_of_category(std::string_view category) {
   switch (category[0]) {
     case 'L':
-      return category[1] == 'u'   ? kLu
-             : category[1] == 'l' ? kLl
-             : category[1] == 't' ? kLt
-             : category[1] == 'm' ? kLm
-                                  : kLo;
+      return kWordCharacter | (category[1] == 'u'   ? kLu
+                               : category[1] == 'l' ? kLl
+                               : category[1] == 't' ? kLt
+                               : category[1] == 'm' ? kLm
+                                                    : kLo);
     case 'M':
-      return kMark;
+      return kMark | kWordCharacter;
     case 'N':
-      return kNumber;
+      return category[1] == 'd'   ? kNumber | kDecimal | kWordCharacter
+             : category[1] == 'l' ? kNumber | kWordCharacter
+                                  : kNumber;
     case 'P':
-      return kPunctuation;
+      return category[1] == 'c' ? kPunctuation | kWordCharacter : kPunctuation;
     case 'S':
       return kSymbol;
     case 'Z':
@@ -102,10 +156,10 @@ const CharClasses& CharClasses::table() {
 
 CharClasses::CharClasses() {
   constexpr uint32_t kCodePoints = 0x110000;
-  std::vector<uint32_t> all(kCodePoints, kAnyChar);  // as it stays where nothing is assigned, or for private use
+  std::vector<uint64_t> all(kCodePoints, kAnyChar);  // as it stays where nothing is assigned, or for private use
   for (uint32_t c = 0; c < 0xE1000; c += c == 0x3FFFF ? 0xA0001 : 1)
     all[c] = kAnyChar | class_of_category(category_of(c));
-  const auto add = [&](uint32_t first, uint32_t last, uint32_t classes) {
+  const auto add = [&](uint32_t first, uint32_t last, uint64_t classes) {
     for (uint32_t c = first; c <= last; ++c) all[c] |= classes;
   };
   for (const CodeRange& r : kCodeRanges) add(r.first, r.last, r.classes);

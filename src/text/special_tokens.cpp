@@ -13,6 +13,7 @@ struct Role {
   const char* key;
   bool ends_generation;
   std::vector<std::string_view> texts;
+  int32_t FillTokens::*fills = nullptr;
 };
 const std::vector<Role>& roles() {
   static const std::vector<Role> kRoles = {
@@ -21,15 +22,18 @@ const std::vector<Role>& roles() {
       {"tokenizer.ggml.fim_pre_token_id",
        false,
        {"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>", "▁<PRE>", "<|code_prefix|>",
-        "<|prefix|>"}},
+        "<|prefix|>"},
+       &FillTokens::prefix},
       {"tokenizer.ggml.fim_suf_token_id",
        false,
        {"<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>", "▁<SUF>", "<|code_suffix|>",
-        "<|suffix|>"}},
+        "<|suffix|>"},
+       &FillTokens::suffix},
       {"tokenizer.ggml.fim_mid_token_id",
        false,
        {"<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>", "▁<MID>", "<|code_middle|>",
-        "<|middle|>"}},
+        "<|middle|>"},
+       &FillTokens::middle},
       {"tokenizer.ggml.fim_pad_token_id", true, {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"}},
       {"tokenizer.ggml.fim_rep_token_id",
        true,
@@ -83,6 +87,7 @@ class RoleFinder {
     for (const Role& role : roles()) {
       const int32_t id = holder(role);
       if (role.ends_generation) end_with(id);
+      if (role.fills) v_.fill.*role.fills = id;
     }
     for (const std::string_view text : kEnds) {
       set_type(id_of(text), TokenType::control);

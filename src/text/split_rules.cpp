@@ -15,7 +15,7 @@ constexpr CharSet kUpper = any_of(kLu | kLt | kLm | kLo | kMark);        // [\p{
 constexpr CharSet kLower = any_of(kLl | kLm | kLo | kMark);              // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
 
 constexpr Rule runs_of(CharSet set) { return {.kind = Rule::run, .set = set}; }
-constexpr Rule runs_of(uint32_t classes) { return runs_of(any_of(classes)); }
+constexpr Rule runs_of(uint64_t classes) { return runs_of(any_of(classes)); }
 constexpr Rule cased(bool contraction) {
   return {.kind = Rule::cased_word,
           .set = kUpper,
@@ -72,6 +72,24 @@ constexpr Rule kDeepSeek3[] = {kAsciiWord, kMarkedWord, kSigns.then_any(kBreaks)
 // ...| ?[\p{P}\p{S}]+|[\r\n]|\s+(?!\S)|\s+
 constexpr Rule kSpark[] = {kAsciiWord, kMarkedWord, kSigns, runs_of(kBreaks).times(1, 1), kInnerSpace, kSpaces};
 
+// [\p{Han}]+|...[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}...&&[^\p{Han}]]+(?i:'s|...)?|...|\p{N}{1,3}|
+//  ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+      (llama.cpp has an approximation of it)
+constexpr Rule kCasedNoHan = cased(true).without(kHan);
+constexpr Rule kKimi2[] = {runs_of(kHan), kCasedNoHan, kThreeNumbers, kOtherToBreak, kToBreak, kInnerSpace, kSpaces};
+// GPT-4o's with \p{N}
+constexpr Rule kYoutu[] = {cased(true), kOneNumber, kOtherToBreakOrSlash, kToBreak, kInnerSpace, kSpaces};
+// (?i:'s|...)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|...
+constexpr Rule kSpacedWords = {.kind = Rule::spaced_words, .before = kNoBreakOrWord},
+               kOtherToOne = kOthers.then_maybe(kBreaksAndSlash);
+constexpr Rule kExaoneMoe[] = {kAnyContraction, kSpacedWords, kOneNumber, kOtherToOne, kToBreak, kInnerSpace, kSpaces};
+// Llama 3's, with spaces in powers of two
+constexpr Rule kSpacesByHalf = {.kind = Rule::spaces_by_half};
+constexpr Rule kJais2[] = {kAnyContraction, kWord, kThreeNumbers, kOtherToBreak, kToBreak, kSpacesByHalf};
+// Llama 3's, with [^\r\n\p{L}\p{N}]?(?:\p{L}|\p{M}|\u200C|\u200D)+
+constexpr Rule kJoinedWord = runs_of(kLetter | kMark | kJoiner).maybe_after(kNoBreakOrWord);
+constexpr Rule kK2Horizon[] = {kAnyContraction, kJoinedWord, kThreeNumbers, kOtherToBreak,
+                               kToBreak,        kInnerSpace, kSpaces};
+
 constexpr Rule kNumbers[] = {runs_of(kNumber)}, kNumberEach[] = {kOneNumber}, kNumberTriples[] = {kThreeNumbers};
 constexpr Rule kDigitTriples[] = {runs_of(kAsciiDigit).times(3, 3)};             // [0-9][0-9][0-9]
 constexpr Rule kBreakEach[] = {runs_of(kBreaks).times(1, 1)};                    // [\r\n]
@@ -87,6 +105,17 @@ constexpr Rule kDeepSeekRuns[] = {runs_of(kDeepSeekCjk)};                       
 constexpr Rule kFinalSpace[] = {{.kind = Rule::final_space}};                               // \s+$
 constexpr Rule kSpacedLetters[] = {runs_of(kLetter).maybe_after(any_of(kSpace))};           // \s?\p{L}+
 constexpr Rule kSpacedPunctuation[] = {runs_of(kPunctuation).maybe_after(any_of(kSpace))};  // \s?\p{P}+
+
+constexpr Rule kTriple = {.kind = Rule::triple, .set = any_of(kNumber)};  // \p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))
+constexpr Rule kTripleOfWord = {                                          // \d{1,3}(?=(?:\d{3})*\b)
+    .kind = Rule::triple,
+    .set = any_of(kDecimal),
+    .not_before = any_of(kWordCharacter)};
+constexpr Rule kToTriple = {.kind = Rule::to_triple, .set = any_of(kDecimal)};  // (?=(\d{3})+(?!\d))
+constexpr Rule kTriples[] = {kTriple}, kTriplesOfWords[] = {kTripleOfWord}, kToTriples[] = {kToTriple};
+constexpr Rule kAfmoeRuns[] = {runs_of(kAfmoeScript)};
+constexpr Rule kYoutuRuns[] = {runs_of(kYoutuHangul), runs_of(kYoutuPunctuation), runs_of(kBopomofo),
+                               runs_of(kHanKana)};
 
 constexpr SplitPass kGpt2Passes[] = {kGpt2};
 constexpr SplitPass kLlama3Passes[] = {kLlama3};
@@ -105,6 +134,14 @@ constexpr SplitPass kDefaultPasses[] = {kPunctuationRuns, kGpt2, kNumbers, kDigi
 constexpr SplitPass kBloomPasses[] = {kBloomRuns};
 constexpr SplitPass kVikingPasses[] = {kBloomRuns, kNumberEach};
 constexpr SplitPass kLagunaPasses[] = {kLines, kQwen2};
+constexpr SplitPass kKimi2Passes[] = {kKimi2};
+constexpr SplitPass kSuperBpePasses[] = {kNumbers, kToTriples};
+constexpr SplitPass kYoutuPasses[] = {kYoutuRuns, kYoutu};
+constexpr SplitPass kAfmoePasses[] = {kTriples, kAfmoeRuns, kDeepSeek3};
+constexpr SplitPass kExaoneMoePasses[] = {kExaoneMoe};
+constexpr SplitPass kTinyAyaPasses[] = {kTriplesOfWords, kGpt4o};
+constexpr SplitPass kJais2Passes[] = {kJais2};
+constexpr SplitPass kK2HorizonPasses[] = {kK2Horizon};
 constexpr SplitPass kDeepSeekLlmPasses[] = {kBreakEach,  kDeepSeekWords, kDeepSeekSigns,
                                             kFinalSpace, kDeepSeekRuns,  kNumbers};
 constexpr SplitPass kDeepSeekCoderPasses[] = {kBreakEach, kSpacedLetters, kSpacedPunctuation, kDeepSeekRuns,
@@ -138,6 +175,14 @@ constexpr PreTokenizer kPreTokenizers[] = {
     {"ufakzeka", kUfakzekaPasses},
     {"minicpm5", kMiniCpm5Passes, PreTokenizer::kIgnoreMerges},
     {"laguna", kLagunaPasses},
+    {"kimi-k2", kKimi2Passes},
+    {"superbpe", kSuperBpePasses},
+    {"youtu", kYoutuPasses, PreTokenizer::kIgnoreMerges},
+    {"afmoe", kAfmoePasses},
+    {"exaone-moe", kExaoneMoePasses},
+    {"tiny_aya cohere2moe", kTinyAyaPasses},
+    {"jais-2", kJais2Passes},
+    {"k2-horizon", kK2HorizonPasses},
 };
 
 /// How rules are written as regular expressions: alternatives of a tokenizer.json. The first of a rule is the one that
@@ -161,6 +206,29 @@ constexpr RuleText kRuleTexts[] = {
     {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
      R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)",
      cased(false)},
+    {R"([\p{Han}]+)", runs_of(kHan)},
+    {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+)"
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*)"
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)",
+     kCasedNoHan},
+    {R"([^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+)", kSpacedWords},
+    {R"([^\r\n\p{L}\p{N}]?(?:\p{L}|\p{M}|\u200C|\u200D)+)", kJoinedWord},
+    {R"( ?[^\s\p{L}\p{N}]+[\r\n/]?)", kOtherToOne},
+    {R"(\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|)"
+     R"(\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1})",
+     kSpacesByHalf},
+    {R"(\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N})))", kTriple},
+    {R"(\d{1,3}(?=(?:\d{3})*\b))", kTripleOfWord},
+    {R"((?=(\d{3})+(?!\d)))", kToTriple},
+    {"[一-鿿㐀-䶿\uf900-\uFAFF\u3040-ゟ゠-ヿ･-ﾟ⼀-\u2FDFเ-\u0E7F\u0E80-\u0EFFក-\u17FFက-႟ꩠ-ꩿꧠ-"
+     "\uA9FF가-"
+     "\uD7AFᄀ-"
+     "ᇿ]+",
+     runs_of(kAfmoeScript)},
+    {"[가-힣ㄱ-ㆎ]+", runs_of(kYoutuHangul)},
+    {"[！…“”‘’—：；，、-〿︰-﹏]+", runs_of(kYoutuPunctuation)},
+    {"[ㄅ-ㄯ]+", runs_of(kBopomofo)},
     {R"( ?\p{L}+)", runs_of(kLetter).maybe_after(kBlankSet)},
     {R"( ?\p{N}+)", runs_of(kNumber).maybe_after(kBlankSet)},
     {R"(\p{N}{1,3})", kThreeNumbers},

@@ -19,20 +19,30 @@ namespace toy {
 struct SplitRule {
   enum Kind : uint8_t {
     contraction,     // 's|'t|'re|'ve|'m|'ll|'d
-    run,             // B?S+A*, B being `before`, S `set`, A `after`; or BS+, S{least,most}
+    run,             // B?S+A*, B being `before`, S `set`, A `after`; or BS+, S{least,most}, S+A?
     cased_word,      // B?S*L+ or else B?S+L*, L being `lower`; with_contraction: and then perhaps a contraction
     space_to_break,  // \s*[\r\n]+
     inner_space,     // \s+(?!\S): all of a run but the last character, which belongs to the word behind it
     final_space,     // \s+$
+    spaces_by_half,  // \s{512}(?!\S)|\s{256}(?!\S)|...|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}
+    triple,          // of a run of S that no `not_before` follows, 1 to 3 that leave a multiple of 3
+    to_triple,       // up to where a multiple of 3 of S is left: what (?=(S{3})+(?!S)) cuts
+    spaced_words,    // B?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+
   } kind = run;
-  CharSet set = {}, before = {}, after = {}, lower = {};
+  CharSet set = {}, before = {}, after = {}, lower = {}, not_before = {};
   bool before_required = false, any_case = false, with_contraction = false;
-  size_t least = 1, most = std::numeric_limits<size_t>::max();
+  size_t least = 1, most = std::numeric_limits<size_t>::max(), most_after = std::numeric_limits<size_t>::max();
 
   friend constexpr bool operator==(const SplitRule&, const SplitRule&) = default;
   constexpr SplitRule maybe_after(CharSet s) const {
     SplitRule rule = *this;
     rule.before = s;
+    return rule;
+  }
+  /// Of a cased_word: no characters of these classes in it.
+  constexpr SplitRule without(uint64_t classes) const {
+    SplitRule rule = *this;
+    rule.set.none |= classes, rule.lower.none |= classes;
     return rule;
   }
   constexpr SplitRule always_after(CharSet s) const {
@@ -43,6 +53,11 @@ struct SplitRule {
   constexpr SplitRule then_any(CharSet s) const {
     SplitRule rule = *this;
     rule.after = s;
+    return rule;
+  }
+  constexpr SplitRule then_maybe(CharSet s) const {
+    SplitRule rule = then_any(s);
+    rule.most_after = 1;
     return rule;
   }
   constexpr SplitRule times(size_t from, size_t to) const {

@@ -1,6 +1,7 @@
 #include "text/splitter.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "text/unicode.h"
 #include "toy/base/utf8.h"
@@ -29,7 +30,7 @@ class RuleMatcher {
 
  private:
   struct Char {
-    uint32_t classes = 0;  // 0 at the end of the text
+    uint64_t classes = 0;  // 0 at the end of the text
     size_t bytes = 0;
   };
 
@@ -65,6 +66,17 @@ class RuleMatcher {
         const size_t end = end_of_run(any_of(kSpace), at);
         return end == text_.size() ? end : at;
       }
+      case SplitRule::spaces_by_half:
+        return spaces_by_half(at);
+      case SplitRule::triple: {
+        const size_t left = left_of_run(rule.set, at);
+        if (left == 0 || rule.not_before.contains(look(end_of_run(rule.set, at)).classes)) return at;
+        return behind(at, (left - 1) % 3 + 1);
+      }
+      case SplitRule::to_triple:
+        return to_triple(rule.set, at);
+      case SplitRule::spaced_words:
+        return spaced_words(rule.before, at);
     }
     return at;
   }
@@ -83,6 +95,55 @@ class RuleMatcher {
     for (Char c = look(end); set.contains(c.classes); c = look(end)) end += c.bytes;
     run_ = {set, at, end};
     return end;
+  }
+
+  /// The place that many characters on, or the end of the text.
+  size_t behind(size_t at, size_t characters) {
+    for (; characters > 0; --characters) at += look(at).bytes;
+    return at;
+  }
+
+  /// The number of characters of `set` from `at` on. Those of the last run are counted once.
+  size_t left_of_run(CharSet set, size_t at) {
+    const size_t end = end_of_run(set, at);
+    if (left_.set != set || left_.end != end || at < left_.at) {
+      left_ = {set, at, end, 0};
+      for (size_t i = at; i < end; i += look(i).bytes) ++left_.count;
+    }
+    for (; left_.at < at; left_.at += look(left_.at).bytes) --left_.count;
+    return left_.count;
+  }
+
+  // Where the text goes on with something else, the last space belongs to it.
+  size_t spaces_by_half(size_t at) {
+    const size_t spaces = left_of_run(any_of(kSpace), at);
+    if (spaces == 0) return at;
+    const bool at_end = end_of_run(any_of(kSpace), at) == text_.size();
+    const size_t most = std::max<size_t>(at_end ? spaces : spaces - 1, 1);
+    return behind(at, std::min<size_t>(512, std::bit_floor(most)));
+  }
+
+  size_t to_triple(CharSet set, size_t at) {
+    for (size_t end = at;;) {
+      const size_t bytes = look(end).bytes;
+      end += bytes;
+      const size_t left = left_of_run(set, end);
+      if (bytes == 0 || (left > 0 && left % 3 == 0)) return end;
+    }
+  }
+
+  size_t spaced_words(CharSet before, size_t at) {
+    const auto is_letter = [this](size_t i) { return any_of(kLetter).contains(look(i).classes); };
+    const Char first = look(at);
+    size_t end = before.contains(first.classes) ? at + first.bytes : at;
+    if (!is_letter(end)) return at;
+    for (;;) {
+      end = end_of_run(any_of(kMark), end + look(end).bytes);
+      if (is_letter(end)) continue;
+      const Char c = look(end);
+      if (!any_of(kBlank).contains(c.classes) || !is_letter(end + c.bytes)) return end;
+      end += c.bytes;
+    }
   }
 
   size_t run(const SplitRule& rule, size_t at) {
@@ -105,6 +166,7 @@ class RuleMatcher {
       }
       if (n < rule.least) return at;
     }
+    if (rule.most_after == 1) return rule.after.contains(look(end).classes) ? end + look(end).bytes : end;
     return rule.after == CharSet{} ? end : end_of_run(rule.after, end);
   }
 
@@ -169,24 +231,33 @@ class RuleMatcher {
   std::string_view text_;
   bool open_, saw_end_ = false;
   const CharClasses& table_ = CharClasses::table();
-  const uint32_t* ascii_ = table_.ascii();
+  const uint64_t* ascii_ = table_.ascii();
   struct Run {
     CharSet set;
     size_t begin = 0, end = 0;
   } run_;
+  struct Left {
+    CharSet set;
+    size_t at = 0, end = 0, count = 0;
+  } left_;
 };
 
 }  // namespace
 
 Splitter::Splitter(const PreTokenizer& rules) {
   const auto may_begin = [](const SplitRule& rule, uint32_t c) {
-    const uint32_t classes = CharClasses::table().of(c);
+    const uint64_t classes = CharClasses::table().of(c);
     switch (rule.kind) {
       case SplitRule::contraction:
         return c == '\'';
       case SplitRule::run:
       case SplitRule::cased_word:
+      case SplitRule::triple:
         return rule.before.contains(classes) || rule.set.contains(classes) || rule.lower.contains(classes);
+      case SplitRule::spaced_words:
+        return rule.before.contains(classes) || any_of(kLetter).contains(classes);
+      case SplitRule::to_triple:
+        return true;
       default:
         return any_of(kSpace).contains(classes);
     }

@@ -31,6 +31,7 @@ struct SpmVocabulary : Vocabulary {
   SpmModel model = SpmModel::bpe;
   std::vector<float> scores;        ///< not in `ranked`
   std::vector<std::string> merges;  ///< `ranked`: "left right", the one that goes first first
+  std::string pre;  ///< `ranked`: tokenizer.ggml.pre of a file with the model "gpt2"; "": it is Gemma 4's
   bool add_space_prefix = true, remove_extra_whitespaces = false;
   std::string chars_map;  ///< precompiled_charsmap: replacements before anything else; mostly empty
 };
@@ -109,7 +110,9 @@ class SpmTokenizer final : public VocabularyTokenizer {
 /// The piece as text: with spaces in place of U+2581.
 std::string with_spaces(std::string_view piece);
 
-/// The tokenizer.ggml.* keys of a file with model "llama", "t5" or "gemma4".
+/// Has the file the model "gpt2" and a tokenizer.ggml.pre that stands for BPE on SentencePiece's pieces?
+bool is_ranked_spm(const gguf::File& file);
+/// The tokenizer.ggml.* keys of a file with model "llama", "t5" or "gemma4", or of which is_ranked_spm() is true.
 std::shared_ptr<const Tokenizer> load_spm(const gguf::File& file, SpmModel model);
 
 /// A SentencePiece model file (ModelProto in the library's sentencepiece_model.proto), BPE or unigram. `source` is its

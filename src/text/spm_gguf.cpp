@@ -1,5 +1,7 @@
 // SentencePiece vocabularies in GGUF, under the keys that llama.cpp reads (llama-vocab.cpp, llama_vocab::impl::load):
 // tokenizer.ggml.model is "llama" for BPE, "t5" for unigram and "gemma4" for BPE with ranked merges.
+#include <algorithm>
+
 #include "text/spm.h"
 #include "toy/base/error.h"
 
@@ -9,6 +11,8 @@ namespace {
 constexpr const char* kCharsMapKey = "tokenizer.ggml.precompiled_charsmap";
 
 constexpr const char* kRankedMergesKey = "tokenizer.ggml.merges";
+constexpr const char* kPreKey = "tokenizer.ggml.pre";
+constexpr std::string_view kSarvam = "sarvam-moe";
 
 /// Bytes are written as uint8, which llama.cpp reads; its converter has written int8, too.
 std::string get_chars_map(const gguf::File& file) {
@@ -21,12 +25,14 @@ std::string get_chars_map(const gguf::File& file) {
   fail("{}: {} is not an array of uint8 or int8", file.path(), kCharsMapKey);
 }
 
-// llama.cpp begins every prompt with bos, whatever the file says: the first files said no, by mistake.
+// But for Sarvam's, llama.cpp begins every prompt with bos, whatever the file says: the first files said no, by
+// mistake.
 std::shared_ptr<const Tokenizer> load_ranked(const gguf::File& file) {
   SpmVocabulary v;
   v.model = SpmModel::ranked;
   read_vocabulary(file, {}, v);
-  v.add_bos = v.bos.has_value();
+  if (is_ranked_spm(file)) v.pre = file.get_string(kPreKey);
+  if (v.pre != kSarvam) v.add_bos = v.bos.has_value();
   v.add_space_prefix = false;
   v.merges = file.get_strings(kRankedMergesKey);
   return std::make_shared<const SpmTokenizer>(std::move(v));
@@ -37,7 +43,8 @@ std::shared_ptr<const Tokenizer> load_ranked(const gguf::File& file) {
 void SpmTokenizer::save(gguf::Writer& writer) const {
   const SpmVocabulary& v = vocabulary_;
   if (v.model == SpmModel::ranked) {
-    writer.set("tokenizer.ggml.model", gguf::Value(std::string("gemma4")));
+    writer.set("tokenizer.ggml.model", gguf::Value(std::string(v.pre.empty() ? "gemma4" : "gpt2")));
+    if (!v.pre.empty()) writer.set(kPreKey, gguf::Value(v.pre));
     save_vocabulary(v, writer);
     writer.set(kRankedMergesKey, gguf::Value(gguf::Array(v.merges)));
     writer.set("tokenizer.ggml.add_space_prefix", gguf::Value(false));
@@ -51,6 +58,12 @@ void SpmTokenizer::save(gguf::Writer& writer) const {
   if (!v.chars_map.empty()) {
     writer.set(kCharsMapKey, gguf::Value(gguf::Array(std::vector<uint8_t>(v.chars_map.begin(), v.chars_map.end()))));
   }
+}
+
+bool is_ranked_spm(const gguf::File& file) {
+  constexpr std::string_view kNames[] = {"gemma4", "granite-embed-multi-311m", kSarvam};
+  return file.get_string("tokenizer.ggml.model", "none") == "gpt2" &&
+         std::ranges::find(kNames, file.get_string(kPreKey, "default")) != std::end(kNames);
 }
 
 std::shared_ptr<const Tokenizer> load_spm(const gguf::File& file, SpmModel model) {

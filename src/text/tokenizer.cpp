@@ -24,6 +24,11 @@ bool is_byte_tokenizer(const gguf::File& file) {
          are_byte_tokens(file.get_strings("tokenizer.ggml.tokens"));
 }
 
+std::shared_ptr<const Tokenizer> load_gpt2(const gguf::File& file) {
+  if (is_ranked_spm(file)) return load_spm(file, SpmModel::ranked);
+  return is_byte_tokenizer(file) ? make_byte_tokenizer() : load_bpe(file);
+}
+
 /// A value of tokenizer.ggml.model, and what loads it.
 struct Loader {
   std::string_view model;
@@ -35,7 +40,7 @@ constexpr Loader kLoaders[] = {
     {"llama", [](const gguf::File& file) { return load_spm(file, SpmModel::bpe); }},
     {"t5", [](const gguf::File& file) { return load_spm(file, SpmModel::unigram); }},
     {"gemma4", [](const gguf::File& file) { return load_spm(file, SpmModel::ranked); }},
-    {"gpt2", [](const gguf::File& file) { return is_byte_tokenizer(file) ? make_byte_tokenizer() : load_bpe(file); }},
+    {"gpt2", load_gpt2},
     {"bert", load_wordpiece},
 };
 
@@ -59,7 +64,7 @@ std::string unsupported_tokenizer(const gguf::File& file) {
   const std::string model = file.get_string("tokenizer.ggml.model", "none");
   const Loader* loader = loader_of(file);
   if (loader == nullptr) return fmt::format("its tokenizer '{}' is not supported", model);
-  if (model != "gpt2" || pre_tokenizer_of(file) != nullptr) return {};
+  if (model != "gpt2" || is_ranked_spm(file) || pre_tokenizer_of(file) != nullptr) return {};
   return fmt::format("its tokenizer '{}' with the pre-tokenizer '{}' is not supported", model,
                      file.get_string("tokenizer.ggml.pre"));
 }
@@ -122,8 +127,15 @@ std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view spec, std::stri
 
 std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view text, EncodeOptions options) {
   std::vector<int32_t> ids = tokenizer.encode(text, options);
-  if (tokenizer.adds_bos() && tokenizer.bos()) ids.insert(ids.begin(), *tokenizer.bos());
-  if (tokenizer.adds_eos() && tokenizer.eos()) ids.push_back(*tokenizer.eos());
+  const std::optional<int32_t> bos = tokenizer.bos();
+  if (tokenizer.adds_bos() && bos && (ids.empty() || ids.front() != *bos)) ids.insert(ids.begin(), *bos);
+  return ids;
+}
+
+std::vector<int32_t> encode_complete(const Tokenizer& tokenizer, std::string_view text, EncodeOptions options) {
+  std::vector<int32_t> ids = encode_prompt(tokenizer, text, options);
+  const std::optional<int32_t> eos = tokenizer.eos();
+  if (tokenizer.adds_eos() && eos && (ids.empty() || ids.back() != *eos)) ids.push_back(*eos);
   return ids;
 }
 

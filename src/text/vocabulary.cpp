@@ -143,6 +143,17 @@ void save_vocabulary(const Vocabulary& v, gguf::Writer& writer, const std::vecto
   writer.set("tokenizer.ggml.add_eos_token", gguf::Value(v.add_eos));
 }
 
+std::optional<FillTokens> fill_tokens(const Tokenizer& tokenizer) {
+  const auto* known = dynamic_cast<const VocabularyTokenizer*>(&tokenizer);
+  return known ? known->fill() : std::nullopt;
+}
+
+std::optional<FillTokens> VocabularyTokenizer::fill() const {
+  const FillTokens& fill = vocabulary().fill;
+  if (fill.prefix < 0 || fill.suffix < 0 || fill.middle < 0) return std::nullopt;
+  return fill;
+}
+
 std::vector<int32_t> VocabularyTokenizer::end_of_generation() const {
   const Vocabulary& v = vocabulary();
   std::vector<int32_t> ids = v.end_of_generation;
@@ -181,15 +192,35 @@ std::string VocabularyTokenizer::decode(std::span<const int32_t> ids) const {
   return text;
 }
 
+std::vector<size_t> VocabularyTokenizer::control_names(std::string_view text) const {
+  std::vector<size_t> begins;
+  for (size_t i = 0; (i = on_request_.find(text, i, true).begin) < text.size(); ++i)
+    if (on_request_.at(text.substr(i)).id != always_.at(text.substr(i)).id) begins.push_back(i);
+  return begins;
+}
+
+// As Literals::find(). The text begins at this offset of the complete one.
+Literals::Match VocabularyTokenizer::find_literal(std::string_view text, size_t from, bool last, size_t offset,
+                                                  const EncodeOptions& options) const {
+  if (!options.parse_special) return always_.find(text, from, last);
+  while (true) {
+    Literals::Match found = on_request_.find(text, from, last);
+    if (found.bytes == 0 || !std::ranges::binary_search(options.letters, offset + found.begin)) return found;
+    if (const Literals::Match other = always_.at(text.substr(found.begin)); other.bytes > 0)
+      return {found.begin, other.bytes, other.id};
+    from = found.begin + 1;
+  }
+}
+
 // Between two tokens that are written out lies a text of its own. Where more text follows, the end is left for later if
 // such a token or the spaces that it takes may go on.
 size_t VocabularyTokenizer::encode_part(std::string_view text, bool last, EncodePlace& place, std::vector<int32_t>& ids,
                                         EncodeOptions options) const {
-  const Literals& literals = options.parse_special ? on_request_ : always_;
   const std::vector<int32_t>& strips = vocabulary().strips_after;
+  const size_t offset = place.bytes;
   size_t at = 0;
   while (at < text.size()) {
-    const Literals::Match found = literals.find(text, at, last);
+    const Literals::Match found = find_literal(text, at, last, offset, options);
     if (found.begin > at) {
       const size_t used = encode_text(text.substr(at, found.begin - at), last || found.bytes > 0, place, ids);
       place.bytes += used;

@@ -12,6 +12,7 @@
 #include "text/literals.h"
 #include "text/token_ids.h"
 #include "toy/base/checksum.h"
+#include "toy/text/fill_tokens.h"
 #include "toy/text/tokenizer.h"
 
 namespace toy {
@@ -35,6 +36,7 @@ struct Vocabulary {
   std::map<std::string, int32_t> other_ids;  ///< by key: tokenizer.ggml.eot_token_id, ...
   std::vector<int32_t> end_of_generation;    ///< sorted; may leave out `eos`
   std::vector<int32_t> strips_after;  ///< sorted: tokens that, written out in a text, take the spaces behind them
+  FillTokens fill;                    ///< -1: there is none
   bool add_bos = false, add_eos = false;
 
   TokenType type(int32_t id) const { return TokenType(types[size_t(id)]); }
@@ -84,6 +86,7 @@ class VocabularyTokenizer : public Tokenizer {
   int32_t vocab_size() const final { return vocabulary().size(); }
   size_t encode_part(std::string_view text, bool last, EncodePlace& place, std::vector<int32_t>& ids,
                      EncodeOptions options) const final;
+  std::vector<size_t> control_names(std::string_view text) const final;
   std::string token_bytes(int32_t id) const final { return text_of(id); }
   std::string written(int32_t id) const final;
   std::string decode(std::span<const int32_t> ids) const override;
@@ -92,6 +95,7 @@ class VocabularyTokenizer : public Tokenizer {
   bool adds_bos() const final { return vocabulary().add_bos; }
   bool adds_eos() const final { return vocabulary().add_eos; }
   std::vector<int32_t> end_of_generation() const final;
+  std::optional<FillTokens> fill() const;
 
  protected:
   virtual const Vocabulary& vocabulary() const = 0;
@@ -105,6 +109,9 @@ class VocabularyTokenizer : public Tokenizer {
   std::vector<std::string> texts_;  ///< what each token decodes to
 
  private:
+  Literals::Match find_literal(std::string_view text, size_t from, bool last, size_t offset,
+                               const EncodeOptions& options) const;
+
   Literals always_, on_request_;  ///< the latter holds the former, too
 };
 

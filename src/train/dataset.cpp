@@ -11,6 +11,7 @@
 #include "toy/base/checksum.h"
 #include "toy/base/memory.h"
 #include "toy/base/philox.h"
+#include "toy/chat/builtin.h"
 
 namespace toy {
 namespace {
@@ -88,6 +89,7 @@ Dataset::Dataset(const DataOptions& options, const std::string& out, size_t memo
         "data: each row of --data is a document; leave out --documents and --binary");
   check(o_.bad_rows == "fail" || o_.bad_rows == "skip", "bad-rows is '{}', expected fail or skip", o_.bad_rows);
   parse_train_on(o_.train_on);
+  parse_field_map(o_.map);
   check(!o_.pack || !o_.examples.empty() || documents_.kind != DocumentRule::none,
         "pack: rows are filled with whole documents; say what a document is with --documents files, blank-lines or "
         "separator:TEXT");
@@ -186,16 +188,21 @@ std::string Dataset::tokenizer_text() const {
   return text;
 }
 
-void Dataset::find_chat_template(const std::string& model_file) {
+void Dataset::find_chat_template(const std::string& model_file, const Tokenizer& tokenizer,
+                                 const ordered_json& earlier_time) {
   if (o_.examples.empty()) return;
   if (!o_.chat_template.empty())
-    chat_ = load_chat_template_file(o_.chat_template);
+    chat_ = chat_template_named(o_.chat_template, tokenizer);
   else if (!model_file.empty())
     chat_ = load_chat_template(gguf::File::open(model_file));
+  // All rows of a run see one time, also after it is resumed on another day.
+  if (chat_ && chat_->source().find("strftime_now") != std::string::npos)
+    chat_time_ = earlier_time.is_number_integer() ? earlier_time.get<int64_t>() : std::time(nullptr);
 }
 
 void Dataset::load(DataSource& source, const Tokenizer& tokenizer, double fraction) const {
-  const ExampleMaker maker(tokenizer, chat_ ? &*chat_ : nullptr, parse_train_on(o_.train_on));
+  const ExampleMaker maker(tokenizer, chat_ ? &*chat_ : nullptr, parse_train_on(o_.train_on),
+                           {.renamed = parse_field_map(o_.map), .now = chat_time_});
   require_below(memory_, 2 * size_t(source.files.bytes()), fmt::format("keeping the tokens of {}", source.name),
                 "fewer examples");
   constexpr int64_t kShown = 5;
@@ -224,35 +231,22 @@ void Dataset::tokenize(DataSource& source, const Tokenizer& tokenizer, double fr
                            source.text.path()));
 }
 
-void Dataset::tokenize(const Tokenizer& tokenizer, int64_t tokens, uint64_t seed) {
-  tokens_ = tokens;
+void Dataset::tokenize(const Tokenizer& tokenizer, std::optional<int64_t> tokens, uint64_t seed, int64_t most) {
   if (mixture_) mixture_.emplace(o_.weights, seed);
-  for (size_t i = 0; i < sources_.size(); ++i) {
-    DataSource& s = sources_[i];
+  for (DataSource& s : sources_) {
     tell_.preparing(fmt::format("{}: {}", s.name, format_bytes(size_t(s.files.bytes()))));
     tokenize(s, tokenizer, given_validation_ ? 0 : o_.validation_fraction);
-    const uint64_t own = mixture_ ? seed ^ hash_name(fmt::format("source {}", i)) : seed;
-    const TokenizedText::Part& part = s.text.training();
-    try {
-      constexpr size_t kPlanned = 48;  // bytes of a document while rows are planned
-      if (packs_)
-        require_below(memory_, size_t(part.documents) * kPlanned, fmt::format("packing {}", s.name), "no --pack");
-      if (packs_)
-        s.packed = std::make_unique<PackedRows>(s.text.ids(), part.begins, uint64_t(part.ids.size()), tokens, own,
-                                                s.trained, answers(s, 0, part.begins.size()));
-      else
-        s.windows = std::make_unique<WindowSampler>(part.ids, 1, tokens, own);
-    } catch (const Error& e) {
-      if (!mixture_) throw;
-      throw Error(e.code(), fmt::format("{}: {}", s.name, e.what()));
-    }
   }
+  if (given_validation_) tokenize(*given_validation_, tokenizer, 1);
+  constexpr int64_t kMultiple = 64;
+  tokens_ = tokens ? *tokens
+                   : std::min(most, std::max<int64_t>(1, (longest_example() + kMultiple - 1) / kMultiple) * kMultiple);
+  for (size_t i = 0; i < sources_.size(); ++i) make_rows(sources_[i], i, seed);
   if (given_validation_) {
-    tokenize(*given_validation_, tokenizer, 1);
-    add_validation(*given_validation_, 1, tokenizer, tokens);
+    add_validation(*given_validation_, 1, tokenizer, tokens_);
   } else {
     for (size_t i = 0; i < sources_.size(); ++i)
-      add_validation(sources_[i], mixture_ ? mixture_->shares()[i] : 1, tokenizer, tokens);
+      add_validation(sources_[i], mixture_ ? mixture_->shares()[i] : 1, tokenizer, tokens_);
   }
   double shares = 0;
   for (const ValidationText& v : validation_) shares += v.share;
@@ -261,6 +255,36 @@ void Dataset::tokenize(const Tokenizer& tokenizer, int64_t tokens, uint64_t seed
     for (const HashedFile& f : s.text.files())
       if (!f.file.text) watched_.push_back(f);
   });
+}
+
+int64_t Dataset::longest_example() const {
+  int64_t longest = 0;
+  for (const DataSource& s : sources_)
+    for (const TokenizedText::Part* part : {&s.text.training(), &s.text.validation()}) {
+      const auto end = uint64_t(part->begin + part->ids.size());
+      for (size_t d = 0; d < part->begins.size(); ++d)
+        longest =
+            std::max(longest, int64_t((d + 1 < part->begins.size() ? part->begins[d + 1] : end) - part->begins[d]));
+    }
+  return longest;
+}
+
+void Dataset::make_rows(DataSource& s, size_t number, uint64_t seed) {
+  const uint64_t own = mixture_ ? seed ^ hash_name(fmt::format("source {}", number)) : seed;
+  const TokenizedText::Part& part = s.text.training();
+  try {
+    constexpr size_t kPlanned = 48;  // bytes of a document while rows are planned
+    if (packs_)
+      require_below(memory_, size_t(part.documents) * kPlanned, fmt::format("packing {}", s.name), "no --pack");
+    if (packs_)
+      s.packed = std::make_unique<PackedRows>(s.text.ids(), part.begins, uint64_t(part.ids.size()), tokens_, own,
+                                              s.trained, answers(s, 0, part.begins.size()));
+    else
+      s.windows = std::make_unique<WindowSampler>(part.ids, 1, tokens_, own);
+  } catch (const Error& e) {
+    if (!mixture_) throw;
+    throw Error(e.code(), fmt::format("{}: {}", s.name, e.what()));
+  }
 }
 
 // Of the documents [first, first + count).
@@ -287,21 +311,20 @@ void Dataset::add_validation(DataSource& source, double share, const Tokenizer& 
   ValidationText v{source.name, share, part.ids, nullptr, part.ids.size() - 1, double(part.text_bytes)};
   if (packs_) {
     const uint64_t end = uint64_t(part.begin + part.ids.size());
-    source.packed_validation =
-        std::make_unique<PackedRows>(source.text.ids(), part.begins, end, tokens, 0, source.trained,
-                                     answers(source, size_t(source.text.training().documents), part.begins.size()));
+    try {
+      source.packed_validation =
+          std::make_unique<PackedRows>(source.text.ids(), part.begins, end, tokens, 0, source.trained,
+                                       answers(source, size_t(source.text.training().documents), part.begins.size()));
+    } catch (const Error& e) {
+      throw Error(e.code(), fmt::format("validation: {}", e.what()));
+    }
     v.rows = source.packed_validation.get();
     v.tokens = v.rows->counted();
     v.bytes -= double(part.first_bytes);
-    const auto rejected = [&](int64_t i) {  // the document of this id is
-      if (source.chosen.empty()) return false;
-      const auto next = std::upper_bound(part.begins.begin(), part.begins.end(), uint64_t(i));
-      return !source.chosen[size_t(source.text.training().documents + (next - part.begins.begin()) - 1)];
-    };
-    if (!source.trained.empty())  // of what counts; examples that lose their end count with it
-      for (int64_t i = part.begin; i < int64_t(end); ++i)
-        if (source.trained[size_t(i)] && !rejected(i))
-          v.bytes += double(tokenizer.token_bytes(source.text.ids()[i]).size());
+    if (!source.trained.empty()) {  // of what counts; examples that lose their end count without it
+      v.bytes = 0;
+      v.rows->each_counted([&](int64_t i) { v.bytes += double(tokenizer.token_bytes(source.text.ids()[i]).size()); });
+    }
   } else {
     v.bytes -= double(tokenizer.token_bytes(part.ids[0]).size());
   }
@@ -324,9 +347,11 @@ ordered_json Dataset::config() const {
   if (!o_.examples.empty()) {
     j["train_on"] = o_.train_on;
     j["bad_rows"] = o_.bad_rows;
+    if (!o_.map.empty()) j["map"] = o_.map;
     if (o_.preferences != Preferences::none)
       j["preferences"] = o_.preferences == Preferences::pairs ? "pairs" : "rated";
     if (chat_) j["chat_template"] = checksum_text(xxh64(chat_->source()));
+    if (chat_time_) j["chat_time"] = int64_t(*chat_time_);
   }
   return j;
 }

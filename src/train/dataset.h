@@ -1,6 +1,7 @@
 // The data of a run: sources, their samplers, and the order of rows. docs/data.md says what a row is.
 #pragma once
 
+#include <ctime>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -54,12 +55,14 @@ class Dataset {
   /// Training text for a tokenizer.
   std::string tokenizer_text() const;
   /// Takes the chat template for examples from the options, or from the model file that the run begins with ("": from
-  /// none). Before tokenize().
-  void find_chat_template(const std::string& model_file);
+  /// none). `earlier_time`: the chat_time of the config of a run that is resumed, or null. Before tokenize().
+  void find_chat_template(const std::string& model_file, const Tokenizer& tokenizer,
+                          const nlohmann::ordered_json& earlier_time);
   /// What find_chat_template() found in the options: the model that learns with it keeps it.
   const ChatTemplate* given_chat_template() const { return o_.chat_template.empty() || !chat_ ? nullptr : &*chat_; }
-  /// Tokenizes, or opens caches, for rows of `tokens` places.
-  void tokenize(const Tokenizer& tokenizer, int64_t tokens, uint64_t seed);
+  /// Tokenizes, or opens caches, for rows of `tokens` places; nullopt: of as many as the longest example takes, rounded
+  /// up to a multiple of 64, and `most` at most.
+  void tokenize(const Tokenizer& tokenizer, std::optional<int64_t> tokens, uint64_t seed, int64_t most = 0);
 
   /// @{
   /// After tokenize().
@@ -69,6 +72,7 @@ class Dataset {
   Windows windows(int64_t first, int64_t count);
   /// Rows of one epoch of each source, together.
   int64_t windows_per_epoch() const;
+  int64_t tokens() const { return tokens_; }
   int64_t training_tokens() const;
   const std::vector<ValidationText>& validation() const { return validation_; }
   int64_t validation_tokens() const;
@@ -86,6 +90,8 @@ class Dataset {
   void list(const std::string& out);
   std::string cache_folder() const;
   void tokenize(DataSource& source, const Tokenizer& tokenizer, double fraction) const;
+  int64_t longest_example() const;
+  void make_rows(DataSource& source, size_t number, uint64_t seed);
   void load(DataSource& source, const Tokenizer& tokenizer, double fraction) const;
   const std::vector<std::string>& paths() const { return o_.examples.empty() ? o_.corpus : o_.examples; }
   void add_validation(DataSource& source, double share, const Tokenizer& tokenizer, int64_t tokens);
@@ -103,6 +109,7 @@ class Dataset {
   DocumentRule documents_;
   bool packs_;
   std::optional<ChatTemplate> chat_;
+  std::optional<std::time_t> chat_time_;  // that the template tells, if it tells any
   std::vector<DataSource> sources_;
   std::optional<DataSource> given_validation_;
   std::optional<Mixture> mixture_;

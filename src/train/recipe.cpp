@@ -14,8 +14,12 @@
 namespace toy {
 
 void check_options(const RecipeOptions& o) {
-  o.trainer.validate();
-  o.rates();
+  TrainerOptions trainer = o.trainer;
+  if (o.fit_tokens) trainer.tokens = 1;  // not known yet
+  trainer.validate();
+  check(o.epochs >= 0 && std::isfinite(o.epochs), "epochs is {}, expected a number above 0", o.epochs);
+  check(!o.fit_tokens || !o.data.examples.empty(), "tokens: only rows of --data say how many a sequence needs");
+  if (o.epochs == 0) o.rates();
   check(o.max_skipped >= 1, "max-skipped is {}, expected at least 1", o.max_skipped);
   check(o.patience >= 0, "patience is {}, expected 0 (never stop early) or more", o.patience);
   check(o.patience == 0 || o.eval_every > 0,
@@ -30,8 +34,8 @@ void check_options(const RecipeOptions& o) {
   check(o.keep >= 1, "keep is {}, expected at least 1 checkpoint", o.keep);
   check(o.resume || !o.allow_changes, "allow-changes says how to resume; give it with resume");
   check(o.sample_tokens >= 0, "sample is {}, expected 0 (none) or more", o.sample_tokens);
-  check(o.context == 0 || o.context >= o.trainer.tokens, "context is {}, smaller than the window of {} tokens",
-        o.context, o.trainer.tokens);
+  check(o.context == 0 || o.context >= trainer.tokens, "context is {}, smaller than the window of {} tokens", o.context,
+        trainer.tokens);
 }
 
 void require_room(const ModelSpec& spec, const OptimizerOptions& optimizer) {

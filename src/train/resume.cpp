@@ -50,6 +50,12 @@ std::shared_ptr<const Tokenizer> Resume::tokenizer() const {
   return finished_ ? load_tokenizer(gguf::File::open(result_path())) : nullptr;
 }
 
+nlohmann::ordered_json Resume::earlier(const char* place) const {
+  if (!finished_ && from_.empty()) return nullptr;
+  const nlohmann::ordered_json config = from_.empty() ? finished_->config : checkpoint_config(from_);
+  return config.value(nlohmann::ordered_json::json_pointer(place), nlohmann::ordered_json());
+}
+
 void Resume::compare(const nlohmann::ordered_json& config) {
   init_ = content_of(source_.file());
   if (finished_) compare_with_finished(config);

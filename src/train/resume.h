@@ -25,6 +25,8 @@ class Resume {
   /// Of the checkpoint, or of the complete run; else nullptr.
   std::shared_ptr<const Tokenizer> tokenizer() const;
 
+  /// What the earlier run's config says at a place; null: nothing, or there is no earlier run.
+  nlohmann::ordered_json earlier(const char* place) const;
   /// What decides the numbers of this run, to be compared with the earlier one's. Throws Error{bad_input} where it is
   /// another run, unless changes are allowed.
   void compare(const nlohmann::ordered_json& config);

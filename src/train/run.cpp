@@ -32,16 +32,18 @@ class Run {
         tell_(tell),
         writes_(writes),
         recipe_(source.config().at("name")),
-        data_(o.data, o.out, o.memory, tell),
-        resume_(o, source, tell, writes),
+        data_(o_.data, o.out, o.memory, tell),
+        resume_(o_, source, tell, writes),
         state_(resume_.state()) {
     auto tokenizer = resume_.tokenizer();
     if (!tokenizer) tokenizer = source.tokenizer([this] { return data_.tokenizer_text(); });
     const ModelSpec spec = source.spec(*tokenizer);
-    data_.find_chat_template(source.file());
-    data_.tokenize(*tokenizer, o.trainer.tokens, o.seed);
-    require_validation(o, data_, tell);
-    config_ = config_of(o, source, device, spec, data_.config());
+    data_.find_chat_template(source.file(), *tokenizer, resume_.earlier("/texts/chat_time"));
+    data_.tokenize(*tokenizer, o.fit_tokens ? std::nullopt : std::optional(o.trainer.tokens), o.seed,
+                   std::min(kMostFittedTokens, spec.context));
+    settle();
+    require_validation(o_, data_, tell);
+    config_ = config_of(o_, source, device, spec, data_.config());
     model_.spec = spec;
     resume_.compare(config_);
     if (resume_.complete()) return;
@@ -56,8 +58,10 @@ class Run {
     if (!resumed())
       for (const std::string& choice : source.choices()) tell.note(choice);
     model_.tokenizer = std::move(tokenizer);
-    if (const ChatTemplate* chat = data_.given_chat_template())
+    if (const ChatTemplate* chat = data_.given_chat_template()) {
       model_.metadata.insert_or_assign("tokenizer.chat_template", gguf::Value(chat->source()));
+      if (!model_.spec.adapters.empty()) model_.spec.adapters.back().chat_template = chat->source();
+    }
     make_trainer();
     if (!resumed()) return;
     restore_trainer(resume_.from(), state_, model_, *trainer_);
@@ -133,6 +137,25 @@ class Run {
   double elapsed() const { return tell_.seconds() - begin_; }
   int64_t rows_per_step() const { return o_.trainer.batch * o_.trainer.accumulate; }
   int64_t tokens_per_step() const { return rows_per_step() * o_.trainer.tokens; }
+
+  // What the rows decide.
+  void settle() {
+    o_.trainer.tokens = data_.tokens();
+    const int64_t rows = data_.windows_per_epoch();
+    if (o_.epochs > 0)
+      o_.steps = std::max<int64_t>(1, int64_t(std::ceil(o_.epochs * double(rows) / double(rows_per_step()))));
+    const Schedule rates = o_.rates();
+    if (auto& effective = o_.record.effective; effective && (o_.epochs > 0 || o_.fit_tokens)) {
+      (*effective)["steps"] = o_.steps, (*effective)["tokens"] = o_.trainer.tokens;
+      (*effective)["warmup"] = rates.warmup;
+      if (o_.schedule == Schedule::wsd) (*effective)["decay-steps"] = rates.decay;
+    }
+    if (!o_.data.examples.empty())
+      tell_.note(fmt::format("{} steps of {} x {} tokens are {:.3g} epochs of {} rows", o_.steps, rows_per_step(),
+                             o_.trainer.tokens, double(o_.steps * rows_per_step()) / double(std::max<int64_t>(1, rows)),
+                             rows));
+    tell_.observer().settled(o_.steps, o_.trainer.tokens);
+  }
 
   void tell_of_start() {
     tell_.observer().starting(model_.spec, resumed());
@@ -359,7 +382,7 @@ class Run {
     return bytes_beside(model_.params->bytes(), beside_) + samples + folding_bytes(model_.spec, device_.threads());
   }
 
-  const RecipeOptions& o_;
+  RecipeOptions o_;  // as given, and then as the rows decide
   Device& device_;
   Teller& tell_;
   bool writes_;

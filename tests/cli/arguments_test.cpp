@@ -79,6 +79,10 @@ TEST_F(CliArguments, TheLastOfARepeatedOptionWins) {
   const std::string vocab = vocabulary();
   const std::string encode = "tokenizer encode " + vocab + " --text ";
   EXPECT_EQ(toy(encode + "dog --text=-x --text 'the cat'").out, toy(encode + "'the cat'").out);
+  // Names of control tokens, for which this vocabulary has one token.
+  EXPECT_EQ(toy(encode + "'</s>'").out, "2\n");
+  EXPECT_NE(toy(encode + "'</s>' --no-parse-special").out, "2\n");
+  EXPECT_EQ(toy(encode + "'</s>' --no-parse-special --parse-special").out, "2\n");
   // Lists keep all, and a run's config.json has the value that counted.
   const Result r = toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 9 --steps 1 --tap x_final " +
                        "--tap logits --config " + write("none.json", R"({"lr": 5})") + " --config " +

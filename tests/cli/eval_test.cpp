@@ -86,7 +86,13 @@ TEST_F(CliEval, ComparesTwoModels) {
   EXPECT_GT(j.at("kl"), 0);
   EXPECT_NEAR(j.at("difference"), nats(b) - nats(m), 1e-12);
   EXPECT_NEAR(j.at("perplexity_ratio"), std::exp(nats(b) - nats(m)), 1e-12);
-  EXPECT_EQ(toy("eval kl --base " + m + " --model " + m + text).out.rfind("KL divergence 0.0000 ", 0), 0u);
+  const std::string equal = toy("eval kl --base " + m + " --model " + m + text).out;
+  EXPECT_EQ(equal.rfind("KL divergence 0.0000 ", 0), 0u);
+  EXPECT_NE(equal.find("the models are equal on this text"), std::string::npos) << equal;
+  const Result rounded = toy("eval kl --base " + m + " --kv f16 --reference-kv f32" + text + "--json");
+  ASSERT_EQ(rounded.code, 0) << rounded.err;
+  EXPECT_GT(json::parse(rounded.out).at("kl"), 0);
+  EXPECT_FALSE(json::parse(rounded.out).at("equal"));
   const Result l = toy("eval lmc --a " + m + " --b " + b + " --alphas 0,.5,1" + text + "--json");
   ASSERT_EQ(l.code, 0) << l.err;
   const json points = json::parse(l.out).at("points");
@@ -95,7 +101,7 @@ TEST_F(CliEval, ComparesTwoModels) {
   EXPECT_EQ(points[2].at("nats_per_token"), nats(b));
   const double middle = points[1].at("nats_per_token").get<double>() - (nats(m) + nats(b)) / 2;
   EXPECT_NEAR(json::parse(l.out).at("barrier"), std::max(0.0, middle), 1e-12);
-  refuses("eval kl --base " + m + text, {"--model or --lora"});
+  refuses("eval kl --base " + m + text, {"--model, --lora or --reference-kv"});
   refuses("eval kl --base " + m + " --model " + b, {"--file is missing"});
   refuses("eval kl --base " + m + " --model " + path("none.gguf") + text, {"none.gguf"});
   refuses("eval lmc --a " + m + " --b " + b + " --alphas 0,x" + text, {"'x' is no number"});

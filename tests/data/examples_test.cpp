@@ -72,9 +72,10 @@ TEST_F(Examples, TurnsAreFoundWhereOlderOnesLoseTheirThoughtsAndCallsAreMade) {
           "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}, {"role": "tool", "content": "r"},
           {"role": "assistant", "content": "A", "reasoning_content": "old"}, {"role": "user", "content": "b"},
           {"role": "assistant", "content": "B", "reasoning_content": "new"}]})";
-  EXPECT_EQ(learned_of(row, &kThinks),
-            "<call>[{\"function\": {\"name\": \"f\", \"arguments\": {}}}]<|im_end|>|A<|im_end|>|"
-            "<think>new</think>B<|im_end|>");
+  EXPECT_EQ(
+      learned_of(row, &kThinks),
+      "<call>[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": {}}}]<|im_end|>|A<|im_end|>|"
+      "<think>new</think>B<|im_end|>");
 }
 
 // As gpt-oss and Mistral: an answer of a tool without its call is an error, and with Mistral nothing asks for a turn.
@@ -148,7 +149,7 @@ TEST_F(Examples, SharedByteLevelVocabulary) {
       "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ eos_token if m.role == 'assistant' else '' }}\n\n"
       "{% endfor %}");
   const Example e = ExampleMaker(*bpe, &chat, TrainOn::assistant).make(kTurns).example;
-  EXPECT_EQ(learned(*bpe, e), " Hello\n<|endoftext|>|<|endoftext|>");  // one token: " Hello"
+  EXPECT_EQ(learned(*bpe, e), "assistant: Hello\n<|endoftext|>|assistant: <|endoftext|>");  // no prompt asks for it
 }
 
 TEST_F(Examples, BadRowsSayWhy) {
@@ -178,7 +179,9 @@ TEST_F(Examples, FilesAndTheirBadRows) {
   const ExampleMaker maker(*bytes_, nullptr, TrainOn::assistant);
   std::vector<std::string> warnings;
   const auto load = [&](bool skip) {
-    return load_examples({looked_at(path)}, maker, 0, skip, [&](const std::string& w) { warnings.push_back(w); });
+    return load_examples({looked_at(path)}, maker, 0, skip, [&](const std::string& w) {
+      if (w.find("would not stop") == w.npos) warnings.push_back(w);
+    });
   };
   try {
     load(false);
@@ -220,7 +223,7 @@ TEST_F(Examples, PreferencesAndRatedAnswers) {
   EXPECT_FALSE(bad.good);
   EXPECT_TRUE(maker.make(R"({"prompt": "a", "completion": "bc", "label": true})").good);
   EXPECT_NE(error_of(R"({"prompt": "a", "chosen": "b", "rejected": "b"})").find("the same"), std::string::npos);
-  EXPECT_NE(error_of(R"({"prompt": "a", "chosen": "b", "rejected": 3})").find("'rejected' is not a string"),
+  EXPECT_NE(error_of(R"({"prompt": "a", "chosen": "b", "rejected": 3})").find("'rejected' is neither a text nor"),
             std::string::npos);
 
   const std::string path = ::testing::TempDir() + "preferences.jsonl";
@@ -231,7 +234,11 @@ TEST_F(Examples, PreferencesAndRatedAnswers) {
   const auto load = [&](Preferences p) {
     warnings.clear();
     return load_examples(
-        {looked_at(path)}, maker, 0.5, true, [&](const std::string& w) { warnings.push_back(w); }, p);
+        {looked_at(path)}, maker, 0.5, true,
+        [&](const std::string& w) {
+          if (w.find("would not stop") == w.npos) warnings.push_back(w);
+        },
+        p);
   };
   const ExampleSet pairs = load(Preferences::pairs);
   EXPECT_EQ(pairs.chosen, (std::vector<uint8_t>{1, 0, 1, 0}));

@@ -284,6 +284,18 @@ TEST(Hub, ParsesAndChooses) {
   const Repo two = repo(file("a.gguf") + "," + file("b.gguf"));
   expect_contains(error_of([&] { choose_files(two, "", "r"); }), "r: give one of the files a.gguf (3");
   EXPECT_EQ(names(choose_files(two, "*.gguf", "r")), "a.gguf b.gguf ");
+  const Repo vision = repo(file("mmproj-f16.gguf") + "," + file("m.gguf") + "," + file("m.imatrix.gguf"));
+  EXPECT_EQ(names(choose_files(vision, "", "r")), "m.gguf ");
+  EXPECT_EQ(names(choose_files(vision, "mmproj-f16.gguf", "r")), "mmproj-f16.gguf ");
+  EXPECT_EQ(names(choose_files(repo(file("mmproj-f16.gguf")), "", "r")), "mmproj-f16.gguf ");
+  const std::string parts = file("m-00002-of-00002.gguf") + "," + file("m-00001-of-00002.gguf");
+  for (const char* wanted : {"", "m-00002-of-00002.gguf"})
+    EXPECT_EQ(names(choose_files(repo(parts + "," + file("mmproj.gguf")), wanted, "r")),
+              "m-00001-of-00002.gguf m-00002-of-00002.gguf ");
+  expect_contains(error_of([&] { choose_files(repo(parts + "," + file("a.gguf")), "", "r"); }),
+                  "give one of the files a.gguf (3 B), m-00001-of-00002.gguf (6 B)");
+  expect_contains(error_of([&] { choose_files(repo(file("m-00002-of-00003.gguf")), "", "r"); }),
+                  "no file 'm-00001-of-00003.gguf', a part of the model");
   expect_contains(error_of([&] { choose_files(repo(file("a.bin")), "", "r"); }), "no GGUF and no safetensors");
   for (const char* name :
        {"../a", "/a", "a//b", "", "a/..", "a\\\\b", "a/./b", "a\\u0000b", "a\\u001bb", "a\\nb", "a\\u007fb"})

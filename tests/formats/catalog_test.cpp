@@ -89,6 +89,34 @@ TEST_F(Catalog, LmStudioAndDataAndNamesThatAreTaken) {
   EXPECT_EQ(list({}).size(), 0u);
 }
 
+// By their first bytes, or where these say nothing by their names.
+TEST_F(Catalog, FilesThatGoWithModelsAreNone) {
+  const auto gguf = [&](const std::string& name, const char* architecture, const char* type) {
+    gguf::Writer w(architecture);
+    if (*type) w.set("general.type", std::string(type));
+    fs::create_directories(fs::path(path(name)).parent_path());
+    w.finish(path(name));
+  };
+  gguf("data/model.gguf", "llama", "model"), gguf("data/vision.gguf", "clip", ""),
+      gguf("data/m.gguf", "llama", "imatrix");
+  gguf("data/mmproj-named.gguf", "llama", "model"), gguf("data/lora.gguf", "llama", "adapter");
+  write("data/mmproj-f16.gguf", "cut off");
+  EXPECT_EQ(names(), (std::vector<std::string>{path("data/mmproj-named.gguf"), path("data/model.gguf")}));
+  snapshot("models--a--vision", "aaa", "vision-q8_0.gguf", "model");
+  snapshot("models--a--vision", "aaa", "mmproj-vision-f16.gguf", "projector");
+  snapshot("models--a--vision", "aaa", "vision.imatrix.gguf", "matrix");
+  EXPECT_EQ(testing::slurp(find("a/vision", list(places_))), "model");
+}
+
+TEST_F(Catalog, ASplitModelIsOne) {
+  for (const char* part : {"m-00001-of-00003.gguf", "m-00002-of-00003.gguf", "m-00003-of-00003.gguf"})
+    snapshot("models--a--large", "aaa", part, part);
+  const std::vector<Entry> all = list(places_);
+  EXPECT_EQ(names(), std::vector<std::string>{"a/large/m-00001-of-00003.gguf"});
+  EXPECT_EQ(all[0].bytes, 3 * std::string("m-00001-of-00003.gguf").size());
+  EXPECT_EQ(testing::slurp(find("a/large", all)), "m-00001-of-00003.gguf");
+}
+
 TEST_F(Catalog, PlacesFollowTheEnvironment) {
   const auto set = [](const char* name, const char* value) {
     if (value)

@@ -91,6 +91,22 @@ PRE_TOKENIZERS = {
     "ufakzeka": [split(QWEN2[len(ANY_CONTRACTION) + 1:])],
     "minicpm5": [split(r"\p{N}{1,3}"), split(QWEN2.replace(r"\p{N}|", r"\p{N}+|"))],
     "laguna": [split(r"[^\n]+|[\n]+"), split(QWEN2)],
+    # Kimi K2's is a tiktoken file with this expression.
+    "kimi-k2": [split(r"[\p{Han}]+|" + cased(ANY_CONTRACTION + "?", r"\p{N}{1,3}").replace("\\p{M}]", r"\p{M}&&[^\p{Han}]]")
+                      .replace(r"[\r\n/]*", r"[\r\n]*"))],
+    "superbpe": [split(r"\p{N}+"), split(r"(?=(\d{3})+(?!\d))")],
+    "youtu": [split("[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+"),
+              split(cased(ANY_CONTRACTION + "?", r"\p{N}"))],
+    # llama.cpp writes no expression for the numbers: they are cut in threes from the right.
+    "afmoe": [split(r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))"),
+              split("[一-鿿㐀-䶿\uf900-\ufaff\u3040-ゟ゠-ヿ･-ﾟ⼀-\u2fdfเ-\u0e7f\u0e80-\u0effក-\u17ffက-႟ꩠ-ꩿꧠ-\ua9ff"
+                    "가-\ud7afᄀ-ᇿ]+"), split(DEEPSEEK3)],
+    "exaone-moe": [split(ANY_CONTRACTION + r"|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}|"
+                         r" ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+")],
+    "tiny_aya": [split(r"\d{1,3}(?=(?:\d{3})*\b)"), split(cased(ANY_CONTRACTION + "?", r"\p{N}{1,3}"))],
+    "jais-2": [split(LLAMA3.replace(r"\s+(?!\S)|\s+", "".join(r"\s{%d}(?!\S)|" % 2**n for n in range(9, 1, -1)) +
+                                    r"\s{1,2}(?!\S)|\s{1}"))],
+    "k2-horizon": [split(LLAMA3.replace(r"\p{L}+|", r"(?:\p{L}|\p{M}|\u200C|\u200D)+|", 1))],
     "default": [split(r"[\p{P}\$\+<=>\^~\|]+"), split(GPT2), split(r"\p{N}+"), split("[0-9][0-9][0-9]")],
 }
 

@@ -79,13 +79,19 @@ def check(url):
     assert set(asyncio.run(many())) == {text}
 
     bad = anthropic.BadRequestError
-    refused(lambda: client.messages.create(**{**ask, "model": "claude"}), anthropic.NotFoundError, "not_found_error")
+    assert client.messages.create(**{**ask, "model": "claude"}).model == "chat"  # there is no other one
     refused(lambda: client.messages.create(**{**ask, "messages": [{"role": "user", "content": "no"}]}), bad, "not this one")
-    refused(lambda: client.messages.create(**{**ask, "max_tokens": 2000}), bad, "maximum context length")
+    refused(lambda: client.messages.create(**{**ask, "messages": [{"role": "user", "content": "a b " * 900}]}), bad,
+            "maximum context length")
+    assert client.messages.create(**{**ask, "max_tokens": 32000}).stop_reason in ("max_tokens", "end_turn")
     refused(lambda: client.messages.create(**{**ask, "extra_body": {"temperature": 2}}), bad, "temperature")
-    refused(lambda: client.messages.create(**ask, metadata={"user_id": "me"}), bad, "metadata")
-    refused(lambda: client.messages.create(**ask, thinking={"type": "enabled", "budget_tokens": 1024}), bad, "thinking")
-    refused(lambda: client.messages.create(**{**ask, "messages": [{"role": "assistant", "content": "a"}]}), bad, "the last message")
+    # What has no effect is told; an answer that was begun goes on.
+    raw = client.messages.with_raw_response.create(**ask, metadata={"user_id": "me"}, service_tier="auto",
+                                                   thinking={"type": "enabled", "budget_tokens": 1024})
+    assert raw.headers["x-toy-ignored"] == "thinking.budget_tokens, metadata, service_tier, thinking.type", raw.headers
+    assert raw.parse().content[0].text == text
+    begun = [*ask["messages"], {"role": "assistant", "content": text[:len(text) // 2]}]
+    assert client.messages.create(**{**ask, "messages": begun}).content[0].text
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}}
     refused(lambda: client.messages.create(**{**ask, "messages": [{"role": "user", "content": [picture]}]}), bad, "image")
     refused(lambda: client.messages.create(**ask, extra_headers={"anthropic-version": "2020-01-01"}), bad, "2023-06-01")

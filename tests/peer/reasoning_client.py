@@ -132,7 +132,7 @@ def check_errors(chat, claude):
     tool = {"name": "f", "input_schema": {"type": "object"}}
     message("'tools[1].name'", tools=[tool, tool])
     message("'tools[0].input_schema'", tools=[{"name": "f", "input_schema": {"type": "array"}}])
-    message("'thinking'", thinking={"type": "enabled", "budget_tokens": 1024})
+    message("'thinking.type'", thinking={"type": "sometimes"})
 
 
 def main(toy, source, work):

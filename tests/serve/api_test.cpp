@@ -1,5 +1,6 @@
 // Requests in OpenAI's format: what is accepted, and the name of the field that is not.
 #include "serve/api.h"
+#include "serve/reply_format.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +12,7 @@ namespace {
 
 TEST(ServeApi, FieldsReachTheRequest) {
   const CompletionRequest r = parse_completion(
-      R"({"model": "m", "prompt": ["a", [1, 2]], "max_tokens": 7, "n": 2, "seed": -1, "temperature": 0.5, "top_p": 0.9,
+      R"({"model": "m", "prompt": ["a", [1, 2]], "max_tokens": 7, "n": 2, "seed": -2, "temperature": 0.5, "top_p": 0.9,
           "top_k": 40, "min_p": 0.05, "frequency_penalty": -1, "presence_penalty": 1.5, "repeat_penalty": 1.1,
           "repeat_last_n": 5, "stop": "x", "echo": true, "logprobs": 3, "ignore_eos": true, "suffix": null})",
       false);
@@ -21,7 +22,7 @@ TEST(ServeApi, FieldsReachTheRequest) {
   EXPECT_EQ(std::get<std::vector<int32_t>>(r.prompts[1]), (std::vector<int32_t>{1, 2}));
   EXPECT_EQ(r.max_tokens, 7);
   EXPECT_EQ(r.n, 2);
-  EXPECT_EQ(r.seed, UINT64_MAX);
+  EXPECT_EQ(r.seed, UINT64_MAX - 1);
   EXPECT_EQ(r.sampler.temperature, 0.5);
   EXPECT_EQ(r.sampler.top_p, 0.9);
   EXPECT_EQ(r.sampler.top_k, 40);
@@ -81,9 +82,8 @@ TEST(ServeApi, RefusedByName) {
   const auto param = [](const std::string& body, bool chat) -> std::string {
     try {
       parse_completion(body, chat);
-    } catch (const ApiError& e) {
-      EXPECT_EQ(e.status, 400);
-      return e.param.empty() ? std::string("none: ") + e.what() : e.param;
+    } catch (const FieldError& e) {
+      return e.field.empty() ? std::string("none: ") + e.what() : e.field;
     }
     return "accepted";
   };
@@ -92,22 +92,22 @@ TEST(ServeApi, RefusedByName) {
       {R"("n": 129)", "n"},
       {R"("n": 1.5)", "n"},
       {R"("n": "2")", "n"},
-      {R"("max_tokens": -1)", "max_tokens"},
+      {R"("max_tokens": -2)", "max_tokens"},
       {R"("max_tokens": 1e300)", "max_tokens"},
       {R"("temperature": -0.1)", "temperature"},
       {R"("temperature": 1e999)", "none: the request's body"},
       {R"("temperature": true)", "temperature"},
-      {R"("top_p": 0)", "top_p"},
+      {R"("top_p": -0.1)", "top_p"},
       {R"("top_p": 1.01)", "top_p"},
       {R"("seed": 99999999999999999999)", "seed"},
       {R"("seed": 1.5)", "seed"},
       {R"("stop": 3)", "stop"},
-      {R"("stop": [""])", "stop"},
+      {R"("stop": [3])", "stop"},
       {R"("stop": ["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16","17"])", "stop"},
       {R"("stream": 1)", "stream"},
-      {R"("stream_options": {"include_usage": true})", "stream_options"},
+      {R"("stream_options": true)", "stream_options"},
       {R"("stream": true, "stream_options": {"more": 1})", "stream_options.more"},
-      {R"("tools": [])", "tools"},
+      {R"("tools": 3)", "tools"},
       {R"("best_of": 2)", "best_of"},
       {R"("user": "me")", "user"},
       {R"("model": 3)", "model"},
@@ -115,7 +115,7 @@ TEST(ServeApi, RefusedByName) {
       {R"("typical_p": 0)", "typical_p"},
       {R"("xtc_probability": 2)", "xtc_probability"},
       {R"("dry_base": 0.5)", "dry_base"},
-      {R"("dry_sequence_breakers": "")", "dry_sequence_breakers"},
+      {R"("dry_sequence_breakers": 3)", "dry_sequence_breakers"},
       {R"("mirostat": 1)", "mirostat"},
       {R"("mirostat": 2, "top_k": 5)", "mirostat"},
       {R"("samplers": "top_k")", "samplers"},
@@ -176,7 +176,8 @@ TEST(ServeApi, MessagesAreShort) {
     try {
       parse_completion(R"({"prompt": "a", "temperature": ")" + std::string(blanks, ' ') + badgers + "\"}", false);
       ADD_FAILURE();
-    } catch (const ApiError& e) {
+    } catch (...) {
+      const ApiError e = api_error(std::current_exception());
       const std::string message = e.what();
       EXPECT_TRUE(message.starts_with("temperature is \"")) << message;
       EXPECT_TRUE(message.ends_with("expected a number from 0 to 100")) << message;
@@ -187,7 +188,8 @@ TEST(ServeApi, MessagesAreShort) {
   try {
     parse_completion(R"({"prompt": "a", ")" + badgers + R"(": 1})", false);
     ADD_FAILURE();
-  } catch (const ApiError& e) {
+  } catch (...) {
+    const ApiError e = api_error(std::current_exception());
     EXPECT_LE(e.param.size(), 1000u);
     EXPECT_TRUE(std::string(e.what()).ends_with("remove it")) << e.what();
   }
@@ -231,8 +233,7 @@ TEST(ServeApi, ToolsAndForms) {
       {R"("tools": [{"type": "function", "function": {"name": "f", "more": 1}}])", "tools[0].function.more"},
       {tools + R"(, "tool_choice": "maybe")", "tool_choice"},
       {tools + R"(, "tool_choice": {"type": "function", "function": {"name": "h"}})", "tool_choice.function.name"},
-      {R"("tool_choice": "auto")", "tool_choice"},
-      {R"("parallel_tool_calls": true)", "parallel_tool_calls"},
+      {R"("tool_choice": "required")", "tool_choice"},
       {R"("response_format": "json")", "response_format"},
       {R"("response_format": {"type": "xml"})", "response_format.type"},
       {R"("response_format": {"type": "json_schema"})", "response_format.json_schema"},
@@ -243,8 +244,8 @@ TEST(ServeApi, ToolsAndForms) {
   for (const auto& [fields, name] : refused) try {
       parse(fields);
       ADD_FAILURE() << fields;
-    } catch (const ApiError& e) {
-      EXPECT_EQ(e.param, name) << fields << e.what();
+    } catch (const FieldError& e) {
+      EXPECT_EQ(e.field, name) << fields << e.what();
     }
 
   const CompletionRequest c = parse_completion(

@@ -93,6 +93,7 @@ TEST(Embeddings, TheSameBytesAmongOthers) {
 TEST(Embeddings, BadRequests) {
   ServerOptions options;
   options.most_waiting = 8;
+  options.strict = true;
   const Loopback server({.sequences = 2}, options);
   const auto refuses = [&](const std::string& fields, const std::string& param, const std::string& words) {
     const Answer r = server.post("/v1/embeddings", "{" + fields + "}");

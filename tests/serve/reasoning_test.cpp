@@ -239,8 +239,8 @@ TEST(Reasoning, OfEarlierTurnsReachesTheTemplate) {
     try {
       parse_responses(R"({"input": [)" + item + "]}");
       ADD_FAILURE() << item;
-    } catch (const ApiError& e) {
-      EXPECT_EQ(e.param, param) << e.what();
+    } catch (const FieldError& e) {
+      EXPECT_EQ(e.field, param) << e.what();
     }
   };
   refused(R"({"type": "reasoning", "summary": 1})", "input[0].summary");

@@ -193,7 +193,7 @@ TEST(Responses, CachedTokens) {
 }
 
 TEST(Responses, BadRequests) {
-  const Loopback server;
+  const Loopback server({}, {.strict = true});
   const auto refuses = [&](const std::string& fields, const std::string& param, const std::string& words) {
     const Answer r = server.post("/v1/responses", "{" + fields + "}");
     EXPECT_EQ(r.status, 400) << fields;
@@ -206,7 +206,7 @@ TEST(Responses, BadRequests) {
   refuses(ask + R"("conversation": "conv_1")", "conversation", "all items");
   refuses(ask + R"("background": true)", "background", "stream");
   refuses(ask + R"("truncation": "auto")", "truncation", "disabled");
-  for (const char* field : {"metadata", "include", "reasoning", "service_tier", "prompt", "seed", "user"})
+  for (const char* field : {"metadata", "include", "service_tier", "prompt", "seed", "user"})
     refuses(ask + "\"" + field + "\": {}", field, field);
   refuses(ask + R"("text": {"verbosity": "low"})", "text.verbosity", "verbosity");
   refuses(ask + R"("text": {"format": {"type": "xml"}})", "text.format.type", "xml");
@@ -215,7 +215,7 @@ TEST(Responses, BadRequests) {
   refuses(ask + R"("tool_choice": "required")", "tool_choice", "needs 'tools'");
   refuses(ask + R"("max_output_tokens": 0)", "max_output_tokens", "max_output_tokens");
   refuses("", "input", "missing");
-  refuses(R"("input": [])", "input", "array");
+  refuses(R"("input": [])", "input", "no message");
   refuses(R"("input": "no")", "input", "not this one");
   refuses(R"("input": ")" + std::string(600, 'a') + "\"", "input", "in the input");
 
@@ -250,7 +250,7 @@ TEST(Responses, BadRequests) {
     refuses(ask + R"("tools": [{"type": "function", "name": "f"}, )" + tool + "]", "tools[1]" + path, words);
   };
   refuses_tool("3", "", "is not an object");
-  refuses_tool(R"({"type": "function"})", ".name", "1 to 64");
+  refuses_tool(R"({"type": "function"})", ".name", "1 to 128");
   refuses_tool(R"({"type": "function", "name": "a b"})", ".name", "a b");
   refuses_tool(R"({"type": "function", "name": "f"})", ".name", "another tool");
   refuses_tool(R"({"type": "function", "name": "g", "parameters": 3})", ".parameters", "JSON Schema");

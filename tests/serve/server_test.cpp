@@ -47,7 +47,6 @@ TEST(Serve, LimitsOfARequest) {
   for (int i = 0; i < 5000; ++i) keys += fmt::format(", \"k{}\": 0", i);
   EXPECT_NE(server.post("/tokenize", keys + "}").body.find("4096 keys"), std::string::npos);
   EXPECT_EQ(server.ask("DELETE /v1/models/tiny HTTP/1.1\r\nConnection: close\r\n\r\n").status, 405);
-  EXPECT_EQ(server.get("/v1/models/").status, 404);
   // What follows would be read as the next request.
   EXPECT_EQ(server.ask("POST /tokenize HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\nGET /health HTTP/1.1\r\n\r\n").status,
             501);
@@ -159,8 +158,7 @@ TEST(Serve, EachAdapterIsAModel) {
   EXPECT_NE(half, replies[0]["choices"]);
   EXPECT_EQ(lora("[]", R"(, "model": "poems")").status, 400);
   for (const char* bad : {"{}", "[1]", R"([{"id": 2, "scale": 1}])", R"([{"id": 0}])", R"([{"id": 0, "scale": "a"}])",
-                          R"([{"id": 0, "scale": 1, "x": 1}])", R"([{"id": 0, "scale": 1e38}])",
-                          R"([{"id": 0, "scale": 1}, {"id": 0, "scale": 1}])"})
+                          R"([{"id": 0, "scale": 1e38}])", R"([{"id": 0, "scale": 1}, {"id": 0, "scale": 1}])"})
     EXPECT_EQ(lora(bad).status, 400) << bad;
   const auto embed = [&](const std::string& model) {
     return server.post("/v1/embeddings", quoted({{"input", "abc"}, {"model", model}})).json()["data"][0]["embedding"];
@@ -334,7 +332,7 @@ TEST(Serve, SamplersChangeTheText) {
 }
 
 TEST(Serve, BadRequests) {
-  const Loopback server;
+  const Loopback server({}, {.strict = true});
   const auto refuses = [&](const std::string& target, const std::string& body, int status, const std::string& words) {
     const Answer r = server.post(target, body);
     EXPECT_EQ(r.status, status) << body.substr(0, 100) << "\n" << r.body;
@@ -345,7 +343,7 @@ TEST(Serve, BadRequests) {
   refuses(completions, R"({"prompt": "a", "model": "gpt-4"})", 404, "model_not_found");
   refuses(completions, R"({"prompt": [256]})", 400, "vocabulary");
   refuses(completions, R"({"prompt": ""})", 400, "empty");
-  refuses(completions, R"({"prompt": "a", "max_tokens": 512})", 400, "context_length_exceeded");
+  refuses(completions, quoted({{"prompt", std::string(512, 'a')}}), 400, "context_length_exceeded");
   refuses(completions, quoted({{"prompt", std::string(513, 'a')}}), 400, "513 in the prompt");
   refuses(completions, "{\"prompt\": \"\xff\xfe\"}", 400, "UTF-8");
   refuses(completions, std::string(1000000, '['), 400, "levels");

@@ -26,6 +26,30 @@ TEST(EventReader, TakesDataOutOfBytesInAnyParts) {
   }
 }
 
+// The stream format of the WHATWG's HTML Standard, 9.2.6, in pieces of any size.
+TEST(EventReader, ReadsEventsAsTheStandardSays) {
+  const std::pair<std::string, std::vector<std::string>> cases[] = {
+      {"data: {\"a\":\ndata:  1}\n\n", {"{\"a\":\n 1}"}},      // lines of one event are joined
+      {"data: a\rdata: b\r\rdata: c\r\n\r\n", {"a\nb", "c"}},  // any ends of lines
+      {"\xef\xbb\xbf"
+       "data: a\n\n\xef\xbb\xbf"
+       "data: b\n\n",
+       {"a"}},                     // one mark of the byte order is dropped
+      {"data\ndata\n\n", {"\n"}},  // a field without a colon is empty
+      {"database: a\nid: 1\nretry: 5\n:data: b\n\ndata:c\n\n", {"c"}},
+      {"event: x\n\ndata: a\n\n\n\n", {"a"}},  // an event without data is none
+      {"data: a\n\ndata: b", {"a", "b"}},      // the last event may lack its end
+  };
+  for (const auto& [text, want] : cases)
+    for (const size_t size : {size_t(1), size_t(2), size_t(5), text.size()}) {
+      std::vector<std::string> seen;
+      EventReader reader([&](std::string_view data) { seen.emplace_back(data); });
+      for (size_t at = 0; at < text.size(); at += size) reader.push(std::string_view(text).substr(at, size));
+      reader.finish();
+      EXPECT_EQ(seen, want) << text;
+    }
+}
+
 TEST(ErrorText, IsOneLineInEveryFormat) {
   EXPECT_EQ(error_text(400, R"({"error": {"message": "too\nlong"}})"), "status 400: too?long");
   EXPECT_EQ(error_text(404, R"({"error": "no model"})"), "status 404: no model");
@@ -83,11 +107,10 @@ TEST(RemoteModel, ToyServeAnswersAsTheModelItself) {
   expect_contains(message_of([&] { ask(remote, hello("no"), s); }), "not this one");
   EXPECT_EQ(ask(remote, hello(), s).message, here.message);
   RemoteModel other(url + "/v1", "other", "key");
-  expect_contains(message_of([&] { ask(other, hello(), s); }), "use 'tiny'");
+  EXPECT_EQ(ask(other, hello(), s).message, here.message);  // it is the only model
   expect_contains(message_of([&] { RemoteModel(url, "", "wrong"); }), "status 401");
   EXPECT_EQ(ask(remote, hello(), s, [] { return true; }).end, ReplyEnd::stopped);
-  s.fields["max_tokens"] = 5000;
-  expect_contains(message_of([&] { ask(remote, hello(), s); }), "maximum context length");
+  expect_contains(message_of([&] { ask(remote, hello(std::string(600, 'a')), s); }), "maximum context length");
 }
 
 std::string event(const std::string& delta, const std::string& finish = "null") {
@@ -130,6 +153,13 @@ TEST(RemoteModel, OtherServers) {
   expect_contains(message_of([&] { ask(remote, hello(), s); }), "out of memory");
   answer = http_answer("503 Service Unavailable", "", R"({"error": {"message": "loading"}})");
   expect_contains(message_of([&] { ask(remote, hello(), s); }), "status 503: loading");
+  stream(
+      "\xef\xbb\xbf"
+      "data: {\"choices\": [{\"delta\":\ndata: {\"content\": \"Yes\"}}]}\n\n" +
+      event("{}", "\"stop\"") + "data: [DONE]");
+  EXPECT_EQ(ask(remote, hello(), s).message.at("content"), "Yes");
+  stream("data: Yes\n\n" + event("{}", "\"stop\""));
+  expect_contains(message_of([&] { ask(remote, hello(), s); }), "not JSON: Yes");
   stream("<html>hello</html>");
   expect_contains(message_of([&] { ask(remote, hello(), s); }), "no stream");
   answer = "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + event(R"({"content": "Y"})");

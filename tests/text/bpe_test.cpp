@@ -307,8 +307,8 @@ TEST(Bpe, RefusalsOfFilesNameTheFile) {
     EXPECT_EQ(loaded.warning, message);
     return message;
   };
-  expect_contains(refusal("tokenizer.ggml.pre", gguf::Value(std::string("kimi-k2"))),
-                  "its tokenizer 'gpt2' with the pre-tokenizer 'kimi-k2' is not supported, only bytes, SentencePiece");
+  expect_contains(refusal("tokenizer.ggml.pre", gguf::Value(std::string("rwkv"))),
+                  "its tokenizer 'gpt2' with the pre-tokenizer 'rwkv' is not supported, only bytes, SentencePiece");
   expect_contains(refusal("tokenizer.ggml.merges", gguf::Value(uint32_t(1))), "tokenizer.ggml.merges");
   expect_contains(refusal("tokenizer.ggml.merges", gguf::Value(gguf::Array(Strings{"ab"}))),
                   "tokenizer.ggml.merges[0]");

@@ -157,9 +157,30 @@ TEST(Gemma4Tokenizer, AnEmptyTextGivesWhatFlagsAdd) {
   v.add_bos = true;
   EXPECT_EQ(encode_prompt(SpmTokenizer(v), ""), Ids{*v.bos});
   v.add_eos = true;
-  EXPECT_EQ(encode_prompt(SpmTokenizer(v), ""), (Ids{*v.bos, *v.eos}));
+  EXPECT_EQ(encode_complete(SpmTokenizer(v), ""), (Ids{*v.bos, *v.eos}));
+  EXPECT_EQ(encode_prompt(SpmTokenizer(v), ""), Ids{*v.bos});
   v.add_bos = v.add_eos = false;
   EXPECT_EQ(encode_prompt(SpmTokenizer(v), ""), Ids());
+}
+
+// Files of the model "gpt2" with such a pre-tokenizer. llama.cpp begins texts of Sarvam's as the file says.
+TEST(Gemma4Tokenizer, UnderOtherNames) {
+  const SpmVocabulary v = vocabulary_of({"a", "b", kMark}, {"a b", kMark + " ab"});
+  for (const std::string pre : {"gemma4", "granite-embed-multi-311m", "sarvam-moe"}) {
+    const TemporaryGguf file([&](gguf::Writer& writer) {
+      SpmTokenizer(v).save(writer);
+      writer.set("tokenizer.ggml.model", std::string("gpt2"));
+      writer.set("tokenizer.ggml.pre", pre);
+      writer.set("tokenizer.ggml.add_bos_token", false);
+    });
+    EXPECT_EQ(unsupported_tokenizer(file.open()), "");
+    const auto loaded = load_tokenizer(file.open());
+    EXPECT_EQ(loaded->encode(" ab"), SpmTokenizer(v).encode(" ab")) << pre;
+    EXPECT_EQ(loaded->adds_bos(), pre != "sarvam-moe") << pre;
+    const auto again = saved_and_loaded(*loaded);
+    EXPECT_EQ(again->fingerprint(), loaded->fingerprint()) << pre;
+    EXPECT_EQ(again->adds_bos(), loaded->adds_bos()) << pre;
+  }
 }
 
 TEST(Gemma4Tokenizer, TokensWrittenOut) {

@@ -5,6 +5,7 @@
 #include "text/byte_level.h"
 #include "text/spm.h"
 #include "text_testing.h"
+#include "toy/text/fill_tokens.h"
 
 namespace toy {
 namespace {
@@ -76,6 +77,19 @@ TEST(SpecialTokens, NamesMakeControlTokens) {
   }
 }
 
+TEST(SpecialTokens, TokensThatFillHoles) {
+  const auto of = [](const std::vector<Token>& added, const std::map<std::string, int32_t>& ids = {}) {
+    const std::optional<FillTokens> t = fill_tokens(*loaded_with(added, ids));
+    return t ? std::vector<int32_t>{t->prefix, t->suffix, t->middle} : std::vector<int32_t>{};
+  };
+  const Ids in_order{256, 257, 258};
+  EXPECT_EQ(of({{"<|fim_prefix|>"}, {"<|fim_suffix|>"}, {"<|fim_middle|>"}}), in_order);  // Qwen2.5-Coder
+  EXPECT_EQ(of({{"<｜fim▁begin｜>"}, {"<｜fim▁hole｜>"}, {"<｜fim▁end｜>"}}), in_order);  // DeepSeek-Coder
+  EXPECT_EQ(of({{"a"}, {"b"}, {"c"}}, {{"fim_pre", 258}, {"fim_suf", 257}, {"fim_mid", 256}}), (Ids{258, 257, 256}));
+  EXPECT_TRUE(of({{"<|fim_prefix|>"}, {"<|fim_suffix|>"}}).empty());
+  EXPECT_FALSE(fill_tokens(*make_byte_tokenizer()));
+}
+
 TEST(SpecialTokens, BytesHaveNone) { EXPECT_TRUE(make_byte_tokenizer()->end_of_generation().empty()); }
 
 SpmVocabulary spm_vocabulary() {
@@ -86,6 +100,27 @@ SpmVocabulary spm_vocabulary() {
   for (size_t i = 0; i < v.tokens.size(); ++i) v.scores.push_back(-float(i));
   v.unknown = 0, v.bos = 1, v.eos = 2;
   return v;
+}
+
+// What a text gets in front and behind, whichever way it says so itself.
+TEST(Prompts, BosAndEosAreThereOnce) {
+  SpmVocabulary v = spm_vocabulary();
+  v.add_bos = v.add_eos = true;
+  const SpmTokenizer both(v);
+  v.add_bos = v.add_eos = false;
+  const SpmTokenizer none(v);
+  for (const char* text : {"a", "<s>a"}) {
+    EXPECT_EQ(encode_prompt(both, text), (Ids{1, 4})) << text;
+    EXPECT_EQ(encode_complete(both, text), (Ids{1, 4, 2})) << text;
+  }
+  EXPECT_EQ(encode_complete(both, "<s>a</s>"), (Ids{1, 4, 2}));
+  EXPECT_EQ(encode_prompt(both, "a</s>"), (Ids{1, 4, 2}));  // what the user writes stays
+  EXPECT_EQ(encode_prompt(both, ""), Ids{1});
+  EXPECT_EQ(encode_complete(both, ""), (Ids{1, 2}));
+  EXPECT_EQ(encode_prompt(none, "<s>a"), (Ids{1, 4}));
+  EXPECT_EQ(encode_complete(none, "a"), Ids{4});
+  // As text, "<s>" is no beginning of a sequence.
+  EXPECT_EQ(encode_prompt(both, "<s>a", {}), (Ids{1, 3, 7, 8, 9, 5}));
 }
 
 // After a control token the text begins anew, with its space; after a user-defined one it goes on.

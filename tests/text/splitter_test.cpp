@@ -55,6 +55,16 @@ TEST(Splitter, ReadableExamples) {
             (Words{"I", "'LL", " say", " ", " ", "123", "4", " times", ":\n\n", " \"", "no", "\"!"}));
   EXPECT_EQ(words_of(splitter("gpt-4o"), "HTTPServer's McDONALD"), (Words{"HTTPServer's", " Mc", "DONALD"}));
   EXPECT_EQ(words_of(splitter("smollm"), " 12"), (Words{" ", "1", "2"}));
+  EXPECT_EQ(words_of(splitter("superbpe"), "all of 1234567 men"), (Words{"all of ", "1", "234", "567", " men"}));
+  EXPECT_EQ(words_of(splitter("tiny_aya"), "1234567 1234567x"),
+            (Words{"1", "234", "567", " ", "123", "456", "7", "x"}));
+  EXPECT_EQ(words_of(splitter("exaone-moe"), "two words, //x"), (Words{"two words", ",", " //", "x"}));
+  EXPECT_EQ(words_of(splitter("kimi-k2"), "HelloWorld\u4e2d\u6587Abc"),
+            (Words{"Hello", "World", "\u4e2d\u6587", "Abc"}));
+  EXPECT_EQ(words_of(splitter("jais-2"), "a" + std::string(7, ' ') + "b"), (Words{"a", "    ", "  ", " b"}));
+  EXPECT_EQ(words_of(splitter("jais-2"), std::string(700, ' ')),
+            (Words{std::string(512, ' '), std::string(128, ' '), std::string(32, ' '), std::string(16, ' '),
+                   std::string(8, ' '), std::string(4, ' ')}));
 }
 
 // A byte that is no UTF-8 is cut as U+FFFD would be.
@@ -96,6 +106,7 @@ TEST(Splitter, WordsComeEarly) {
   for (const std::string& name : rows(TokenizerGolden())) {
     const Splitter s = splitter(name);
     const std::string text = "a word, and then 12 others; I'm sure.\n";
+    if (name == "superbpe") continue;  // only numbers cut its texts
     const size_t given = s.split(text, false, [](std::string_view) {});
     EXPECT_GE(given, text.size() - 6) << name;
   }

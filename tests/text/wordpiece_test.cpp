@@ -48,7 +48,7 @@ TEST(WordPiece, KnownAnswers) {
   EXPECT_EQ(tokenizer.encode("[CLS]he", {.parse_special = true}), (Ids{1, 3}));
   EXPECT_EQ(tokenizer.encode(" \t\n"), Ids{});
   EXPECT_EQ(tokenizer.encode(std::string(101, 'h')), Ids{0});
-  EXPECT_EQ(encode_prompt(tokenizer, "he"), (Ids{1, 3, 2}));
+  EXPECT_EQ(encode_complete(tokenizer, "he"), (Ids{1, 3, 2}));
   EXPECT_EQ(tokenizer.decode(Ids{1, 4, 5, 6, 2}), "hellollo !");
   WordPieceVocabulary cased = v;
   cased.lowercase = cased.strip_accents = false;

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <ctime>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,9 +20,14 @@ namespace chat {
 struct Program;
 }
 
-/// What a template may use up. A template that needs more is an error, so that each one ends.
+/// What a template may use up. A template that needs more is an error, so that each one ends. A step is an evaluated
+/// node, a comparison, half an element of a list or 16 bytes of a text that are read or made; so steps bound
+/// time and memory. A rendering has steps + steps_per_value * V + B of them, where V is the number of values in the
+/// input (every message, key's value, element of a list) and B the bytes of its texts: a template may look at all
+/// messages for each message, in conversations of thousands.
 struct ChatLimits {
-  int64_t steps = 20'000'000;        ///< evaluated nodes, elements of lists and pieces of 16 bytes of text
+  int64_t steps = 20'000'000;        ///< for any input
+  int64_t steps_per_value = 10'000;  ///< more for each value of the input
   int64_t depth = 400;               ///< of calls, loops and expressions in each other
   size_t output = size_t(64) << 20;  ///< bytes of a text
 };
@@ -57,20 +64,29 @@ class ChatTemplate {
   /// Has it {% generation %} blocks?
   bool marks_generation() const;
   const std::string& source() const;
+  /// The same with another template, that of the name "tool_use", for inputs that have tools.
+  ChatTemplate with_tool_use(const ChatTemplate& other) const;
+  /// The one that renders inputs with tools, or those without; most are one for both.
+  ChatTemplate one(bool with_tools) const;
 
  private:
-  std::shared_ptr<const chat::Program> program_;
+  std::shared_ptr<const chat::Program> program_, tool_use_;
   ChatLimits limits_;
 };
 
-/// The template in tokenizer.chat_template; nullopt: the file has none.
+/// The template in tokenizer.chat_template, and the one named tool_use, which is for inputs with tools, as in
+/// transformers; nullopt: the file has neither.
 std::optional<ChatTemplate> load_chat_template(const gguf::File& file);
+/// The sources of all templates of a file by name: those in tokenizer.chat_template.NAME, and "default".
+std::map<std::string, std::string> chat_template_sources(const gguf::File& file);
 /// A template from a text file.
 ChatTemplate load_chat_template_file(const std::string& path);
 /// bos_token and eos_token as a text writes them, where the tokenizer has them.
 nlohmann::ordered_json chat_variables(const Tokenizer& tokenizer);
 /// The ids of a rendered conversation: names of control tokens become these tokens, and the beginning-of-sequence token
 /// comes first where the tokenizer adds one and the text has none.
-std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const std::string& text);
+/// `letters`: where such a name stays letters, as in EncodeOptions.
+std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const std::string& text,
+                                 std::span<const size_t> letters = {});
 
 }  // namespace toy

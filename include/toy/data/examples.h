@@ -1,8 +1,11 @@
-// Examples for fine-tuning, one JSON object per line: as tokens, and which of them are to be learned.
+// Examples for fine-tuning, a JSON object each: as tokens, and which of them are to be learned.
 #pragma once
 
 #include <cstdint>
+#include <ctime>
 #include <functional>
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -12,6 +15,7 @@
 #include "toy/chat/chat_template.h"
 #include "toy/data/text_files.h"
 #include "toy/data/tokenized.h"
+#include "toy/dialog/dialog.h"
 #include "toy/text/tokenizer.h"
 
 namespace toy {
@@ -34,6 +38,7 @@ struct ExampleRow {
   Example example;
   std::optional<Example> rejected;
   bool good = true;
+  std::vector<std::string> notes = {};  ///< what may be wrong: fields without effect, an answer that nothing ends
 };
 
 /// Which rows a training takes: none that state preferences; pairs of `chosen` and `rejected`; or answers that are
@@ -45,28 +50,40 @@ enum class TrainOn { assistant, all };
 /// "assistant" or "all"; throws Error{bad_input} for others.
 TrainOn parse_train_on(const std::string& text);
 
+/// "prompt=question,completion=reply": which field of a row has the meaning of a name, by name. Throws Error{bad_input}
+/// naming what is no name of a field that rows have.
+std::map<std::string, std::string> parse_field_map(const std::string& text);
+
+/// What rows are read with.
+struct RowOptions {
+  std::map<std::string, std::string> renamed;  ///< as parse_field_map() gives it
+  std::optional<std::time_t> now = {};         ///< the time that a chat template may tell; none: the clock's
+};
+
+struct RowForm;
+
 /// Turns rows into tokens. docs/data.md says which fields there are, and how the assistant's tokens are found.
 class ExampleMaker {
  public:
   /// All that it is given must outlive it. `chat`: nullptr where the model has no template.
-  ExampleMaker(const Tokenizer& tokenizer, const ChatTemplate* chat, TrainOn train_on);
+  ExampleMaker(const Tokenizer& tokenizer, const ChatTemplate* chat, TrainOn train_on, RowOptions options = {});
+  ~ExampleMaker();
   /// Of one line. Throws Error{bad_input} with the reason.
   ExampleRow make(std::string_view line) const;
+  /// Of one row.
+  ExampleRow make_row(const nlohmann::ordered_json& row) const;
 
  private:
   using json = nlohmann::ordered_json;
-  ExampleRow conversation(const json& row) const;
-  ExampleRow preference(const json& row) const;
-  Example messages(const json& row, const json& all, size_t from) const;
-  Example completion(const std::string& prompt, std::string_view completion) const;
-  Example tokens(const std::string& text, const std::vector<TextSpan>& trained, bool ends) const;
-  std::vector<TextSpan> assistant_turns(const ChatInput& in, const std::string& full, size_t from) const;
-  bool is_mark(int32_t id) const;
+  ExampleRow example(const RowForm& form) const;
+  Example messages(const RowForm& form, const json& all, size_t from, std::vector<std::string>& notes) const;
+  Example completion(const std::string& prompt, std::string_view completion, std::vector<std::string>& notes) const;
+  Example tokens(const std::string& text, size_t from, std::vector<std::string>& notes) const;
 
   const Tokenizer& tokenizer_;
-  const ChatTemplate* chat_;
+  std::unique_ptr<const Dialog> dialog_;  // nullptr: no chat template
   TrainOn train_on_;
-  json variables_;
+  RowOptions options_;
   std::vector<int32_t> ends_;
 };
 
@@ -78,8 +95,10 @@ struct ExampleReading {
   /// Each row, and its line from 1. Reading ends once it says false.
   std::function<bool(const ExampleRow& row, int64_t line)> take;
 };
-/// Reads a file line by line; empty lines are passed over. Throws Error{bad_input} with file, line and reason.
-/// Returns how many rows were skipped.
+/// Reads a file: an object a line (empty lines are passed over), one list of objects, or a table of comma- or
+/// tab-separated values whose first line has the names (by the file's name, .csv or .tsv). What may be wrong with rows
+/// is warned of once for the file. Throws Error{bad_input} with file, line and reason. Returns how many rows were
+/// skipped.
 int64_t read_examples(const TextFile& file, const ExampleMaker& maker, const ExampleReading& reading);
 
 /// The examples of files, in memory: a tokenized text whose documents are the examples, and the mask of its ids.

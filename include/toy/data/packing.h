@@ -1,6 +1,7 @@
 // Rows filled with whole documents.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -45,6 +46,8 @@ class PackedRows {
   int64_t targets() const { return targets_; }
   /// Of them, those whose target counts in the loss.
   int64_t counted() const { return counted_; }
+  /// Calls `f` with the place in `ids` of each target that counts in the loss; of preferences, those of chosen answers.
+  void each_counted(const std::function<void(int64_t place)>& f) const;
   /// Documents that are longer than a row, and those that are passed over.
   int64_t cut() const { return cut_; }
   int64_t passed_over() const { return passed_over_; }

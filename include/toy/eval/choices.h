@@ -50,6 +50,7 @@ struct ChoicesOptions {
   std::optional<DType> kv = {};  ///< DecoderOptions::kv
   bool exact = false;            ///< DecoderOptions::exact
   bool repack = false;           ///< DecoderOptions::repack
+  bool parse_special = true;     ///< EncodeOptions' of prompts and answers
 };
 
 /// Scores every choice by the sum of log p of its answer's tokens. What the choices of a question have in common is

@@ -18,12 +18,12 @@ struct OpenQuestion {
   std::string where;                 ///< for messages: "questions.jsonl:3"
   std::string prompt;                ///< is continued as it is
   nlohmann::ordered_json messages;   ///< a conversation instead of a prompt; null: none
+  nlohmann::ordered_json tools;      ///< of the conversation; null: none
   std::vector<std::string> answers;  ///< any of them is right
 };
 
-/// A row of JSON: {"prompt": TEXT} or {"messages": [{"role", "content"}, ...]}, with "answer": TEXT or "answers":
-/// [TEXT,
-/// ...]. Other fields are ignored. Throws Error{bad_input} with the reason.
+/// A row of JSON: {"prompt": TEXT} or {"messages": [{"role", "content"}, ...]} and perhaps "tools", with "answer": TEXT
+/// or "answers": [TEXT, ...]. Other fields are ignored. Throws Error{bad_input} with the reason.
 OpenQuestion parse_open_question(std::string_view line);
 /// The questions of a JSON Lines file. Throws Error{bad_input} with file, line and reason.
 std::vector<OpenQuestion> read_open_questions(const TextFile& file);
@@ -60,6 +60,7 @@ struct OpenOptions {
   int sequences = 16;                  ///< answers that are written at once
   std::optional<DType> kv = {};        ///< DecoderOptions::kv
   bool exact = false, repack = false;  ///< DecoderOptions'
+  bool parse_special = true;           ///< EncodeOptions' of prompts; what messages say is up to encode_chat()
 };
 
 /// Answers all questions with a GenerationService. `chat` turns messages into text. `on_answer` sees each question when

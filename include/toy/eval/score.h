@@ -21,8 +21,10 @@ struct EvalText {
       bos;            ///< what every fresh state begins with; without it a document's first token is not scored
   int64_t bytes = 0;  ///< of the text whose tokens are scored
 };
-/// `with_bos`: begin as the tokenizer says. Documents keep their places, also those that have no tokens.
-EvalText tokenize_for_eval(const Tokenizer& tokenizer, std::span<const std::string> documents, bool with_bos);
+/// `with_bos`: begin as the tokenizer says; a document that begins with that token itself does not get a second one.
+/// Documents keep their places, also those that have no tokens.
+EvalText tokenize_for_eval(const Tokenizer& tokenizer, std::span<const std::string> documents, bool with_bos,
+                           EncodeOptions options = {.parse_special = true});
 /// The parts of a text that blank lines separate (lines of only spaces and tabs), without the line breaks around
 /// them.
 std::vector<std::string> split_documents(std::string_view text);

@@ -38,6 +38,10 @@ struct TensorInfo {
   size_t bytes = 0;
 };
 
+/// What the first metadata of a file say that it is, without reading the rest: general.type ("model", "adapter",
+/// "imatrix", ...), or "mmproj" for the architecture clip. "" where they do not say, and for what is no GGUF.
+std::string type_of_file(const std::string& path);
+
 /// What GGUF calls a type: "F32", "Q4_K", ...
 std::string_view type_name(DType type);
 
@@ -45,7 +49,9 @@ std::string_view type_name(DType type);
 /// against the file's length, types, alignment, duplicate names, overlaps. After that every TensorInfo is safe to use.
 class File {
  public:
-  /// Throws Error{bad_input}: path, what is wrong, where in the file.
+  /// Throws Error{bad_input}: path, what is wrong, where in the file. A part of a split model
+  /// ("NAME-00002-of-00005.gguf") opens all parts as one file, without their split.* keys; one that is missing is
+  /// named.
   static File open(const std::string& path);
   /// The same on bytes in memory (tests, fuzzing); `bytes` must outlive the File and be 8-byte aligned.
   static File parse(std::span<const std::byte> bytes, const std::string& name);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,8 +26,9 @@ struct RequantizeOptions {
   bool pure = false;  ///< every matrix in the mix's base type
   /// Pattern of names (toy/base/glob.h) and type; the first pattern that fits decides, and overrides the mix.
   std::vector<std::pair<std::string, DType>> types;
-  const Imatrix* imatrix = nullptr;  ///< which columns matter more
-  int threads = 0;                   ///< 0: all CPUs
+  const Imatrix* imatrix = nullptr;            ///< which columns matter more
+  int threads = 0;                             ///< 0: all CPUs
+  std::map<std::string, Value> metadata = {};  ///< instead of the file's, or added
 };
 
 /// "blk.*.ffn_down*=Q6_K" as an element of RequantizeOptions::types; case of the type does not matter. Throws naming

@@ -8,6 +8,7 @@
 
 #include "toy/formats/gguf.h"
 #include "toy/tensor/dtype.h"
+#include "toy/text/tokenizer.h"
 
 namespace toy::hf {
 
@@ -15,6 +16,8 @@ namespace toy::hf {
 struct ConvertOptions {
   std::optional<DType> type;  ///< of matrices: f32, f16 or bf16; none: as they are (quantized ones as f16)
   bool tokenizer = true;      ///< false: leave it out
+  /// The chat template to write instead of the model's own, which may depend on the vocabulary.
+  std::function<std::string(const Tokenizer& tokenizer)> chat_template = {};
   /// Called after each tensor with how many are done, and of how many. What it throws ends the work, and nothing
   /// remains.
   std::function<void(size_t done, size_t total)> progress = {};

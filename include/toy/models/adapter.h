@@ -53,7 +53,8 @@ void add_norms(Model& model, size_t number);
 /// the model as it is, also with magnitudes. Throws Error{bad_input} naming
 /// file and tensor where it is of another model: its architecture, a name or a shape.
 void load_adapter(Model& model, const std::string& path, double scale = 1);
-/// Adds what all adapters do to the weights, w + s b a, summed in f64 and rounded once, and removes the adapters. A
+/// Applies all adapters to the weights in their order, in f64 and rounded once, and removes them. One adds s b a; one
+/// with magnitudes then multiplies each row by m / |w + s b a|, with w of the model and its own change, as PEFT. A
 /// tied model gets an output of its own where embeddings or output have an adapter. Throws Error{bad_input} naming a
 /// weight that is not f32: load the model with LoadMode::trainable.
 void merge_adapters(Model& model);

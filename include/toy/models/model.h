@@ -31,6 +31,9 @@ struct Model {
 /// The dimensions that a file's metadata states, with llama.cpp's defaults for absent keys. general.architecture names
 /// a built-in family or one of `more`. Throws naming file and key.
 ModelSpec spec_from_gguf(const gguf::File& file, const Families& more = {});
+/// How the metadata of a file say that the vectors of a text become its embedding: "mean", "cls", "last", "rank", or
+/// "".
+std::string stated_pooling(const std::map<std::string, gguf::Value, std::less<>>& metadata);
 /// What a user should know: metadata that are not honoured, weights that are converted, what llama.cpp does otherwise.
 std::vector<std::string> warnings_of(const gguf::File& file, const ModelSpec& spec);
 

@@ -88,38 +88,29 @@ struct Linear {
   }
 
  private:
-  // Each adapter changes what the weight alone gives.
+  // Each adapter changes what the ones before it gave, as in PEFT; its gain is that of the weight and itself.
   Value with_magnitudes(Value x) const {
-    const Value base = linear(x, weight);
-    Value y = base;
-    for (size_t i = 0; i < adapters.size(); ++i) {
-      const Adapter& adapter = adapters[i];
-      if (!adapter.magnitude) {
-        y = adapter(x, y);
-        continue;
-      }
-      const Value changed = adapter(x, base) * adapter.gain(weight);
-      y = i == 0 ? changed : y + (changed - base);
+    Value y = linear(x, weight);
+    for (const Adapter& adapter : adapters) {
+      y = adapter(x, y);
+      if (adapter.magnitude) y = y * adapter.gain(weight);
     }
     return bias ? y + bias : y;
   }
-  // The same, and the plain sum, where rows differ: each has the sum, in its order, of the adapters that it uses.
+  // The same, and the plain sum, where rows differ: each has the result, in their order, of the adapters that it uses.
   Value with_magnitudes_by_row(Value x) const {
-    const Value base = linear(x, weight), zero = fill(*x.graph, {1}, 0);
-    Value y = base, plain = bias ? base + bias : Value{};
-    Value used = zero,
-          magnitudes = zero;  // > 0: the row uses one of the adapters so far; one of those with a magnitude
+    const Value zero = fill(*x.graph, {1}, 0);
+    Value y = linear(x, weight), plain = bias ? y + bias : Value{};
+    Value magnitudes = zero;  // > 0: the row uses one of the adapters with a magnitude
     for (const Adapter& adapter : adapters) {
-      const Value factor = abs(adapter.factors);
       if (adapter.magnitude) {
-        const Value changed = adapter(x, base) * adapter.gain(weight);
-        y = where(greater(factor, zero), where(greater(used, zero), y + (changed - base), changed), y);
+        const Value factor = abs(adapter.factors);
+        y = where(greater(factor, zero), adapter(x, y) * adapter.gain(weight), y);
         magnitudes = maximum(magnitudes, factor);
       } else {
         y = adapter(x, y);
         if (bias) plain = adapter(x, plain);
       }
-      used = maximum(used, factor);
     }
     return bias ? where(greater(magnitudes, zero), y + bias, plain) : y;
   }

@@ -61,6 +61,7 @@ struct AdapterSpec {
   };
   std::map<std::string, Map> maps;  ///< by name of the weight
   double dropout = 0;               ///< part of x that training zeroes on its way to a
+  std::string chat_template = {};   ///< that it was trained with instead of the model's; "": none
   bool operator==(const AdapterSpec&) const = default;
 };
 

@@ -36,9 +36,12 @@ class EncodeError : public Error {
 
 /// How a text is encoded.
 struct EncodeOptions {
-  /// A control token written out in the text ("<|im_start|>", "</s>") becomes that token. Leave it off for what users
-  /// write: then it is text. User-defined tokens are found either way.
+  /// A control token written out in the text ("<|im_start|>", "</s>") becomes that token. On for the user's own prompt;
+  /// off for what others write into a conversation: there it is text. User-defined tokens are found either way.
   bool parse_special = false;
+  /// Offsets in the complete text, sorted, where the name of a control token is letters all the same: those of
+  /// Tokenizer::control_names() in parts of the text that somebody else wrote.
+  std::span<const size_t> letters = {};
 };
 
 /// The position in the encoding of a text that comes in parts, at first its beginning.
@@ -65,6 +68,8 @@ class Tokenizer {
   /// number of bytes, which may be 0 unless `last`. See EncodeStream.
   virtual size_t encode_part(std::string_view text, bool last, EncodePlace& place, std::vector<int32_t>& ids,
                              EncodeOptions options) const = 0;
+  /// Offsets in the text where a token begins that parse_special finds and that is letters without it.
+  virtual std::vector<size_t> control_names(std::string_view text) const { return {}; }
   /// Two tokenizers with the same fingerprint encode every text alike.
   virtual uint64_t fingerprint() const = 0;
   /// The exact bytes of one token in the middle of a text ("" for control tokens).
@@ -82,7 +87,7 @@ class Tokenizer {
   virtual std::vector<int32_t> end_of_generation() const = 0;
   /// Whether an encoded prompt starts with bos() by default (tokenizer.ggml.add_bos_token).
   virtual bool adds_bos() const = 0;
-  /// Whether it ends with eos(), as for encoders (tokenizer.ggml.add_eos_token).
+  /// Whether a complete text ends with eos(), as for encoders (tokenizer.ggml.add_eos_token).
   virtual bool adds_eos() const = 0;
   /// Writes the tokenizer.ggml.* keys that llama.cpp reads.
   virtual void save(gguf::Writer& writer) const = 0;
@@ -146,8 +151,14 @@ std::shared_ptr<const Tokenizer> train_bpe(std::string_view text, int32_t vocab_
 /// "bytes", "bpe:V", "spm:V" or "unigram:V". Throws with the accepted forms.
 std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view spec, std::string_view corpus);
 
-/// The ids of a prompt: encode(), after bos() and before eos() where the tokenizer adds them.
-std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view text, EncodeOptions options = {});
+/// The ids of a prompt, which an answer continues: encode(), after bos() where the tokenizer adds it and the text does
+/// not begin with it. Never eos() at the end, which would stand between prompt and answer.
+std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view text,
+                                   EncodeOptions options = {.parse_special = true});
+/// The ids of a text that nothing continues, as encoders read it: encode_prompt(), and then eos() where the tokenizer
+/// adds it and the text does not end with it.
+std::vector<int32_t> encode_complete(const Tokenizer& tokenizer, std::string_view text,
+                                     EncodeOptions options = {.parse_special = true});
 
 /// About how many bytes of memory make_tokenizer() takes beside `corpus`, rather more than less; 0 for "bytes".
 size_t training_bytes(std::string_view spec, std::string_view corpus);

@@ -17,6 +17,7 @@ struct DataOptions {
   /// Instead of `corpus`: JSON Lines files of examples, see toy/data/examples.h. Rows are packed.
   std::vector<std::string> examples;
   Preferences preferences = Preferences::none;  ///< which rows `examples` have
+  std::string map;                              ///< fields of rows with other names: "prompt=question"
   std::string chat_template;                    ///< file; "": the one of the model that the run begins with
   std::string train_on = "assistant";           ///< assistant or all: parse_train_on()
   std::string bad_rows = "fail";                ///< fail or skip

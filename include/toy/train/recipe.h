@@ -21,11 +21,17 @@ struct RunRecord {
   std::optional<nlohmann::ordered_json> effective = {};
 };
 
+/// With RecipeOptions::fit_tokens a sequence has as many tokens as the longest row, rounded up to a multiple of 64, but
+/// no more than these nor than the model's context.
+inline constexpr int64_t kMostFittedTokens = 2048;
+
 /// What every recipe is told.
 struct RecipeOptions {
   DataOptions data;
   TrainerOptions trainer;
   int64_t steps = 1000;
+  double epochs = 0;        ///< above 0: as many steps as take every row this often on average, instead of `steps`
+  bool fit_tokens = false;  ///< rows of --data decide on TrainerOptions::tokens: see kMostFittedTokens
   double lr = 1e-3;
   Schedule::Kind schedule = Schedule::cosine;
   int64_t warmup = -1;       ///< steps; -1: a twentieth, at most 200
@@ -66,6 +72,8 @@ class TrainObserver {
   virtual ~TrainObserver() = default;
   /// What is being done before the first step, for people who wait.
   virtual void preparing(const std::string& what) { (void)what; }
+  /// Once the rows are known: how many steps there will be, and of how many tokens a sequence.
+  virtual void settled(int64_t steps, int64_t tokens) { (void)steps, (void)tokens; }
   /// Once, before run_start: the run's folder is there. `resumed`: from a checkpoint.
   virtual void starting(const ModelSpec& spec, bool resumed) { (void)spec, (void)resumed; }
   /// What happens, as a log holds it. Notes may come before run_start; a resumed run has its `resume` after it.

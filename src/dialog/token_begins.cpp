@@ -1,4 +1,4 @@
-#include "data/token_marks.h"
+#include "dialog/token_begins.h"
 
 #include <algorithm>
 #include <optional>
@@ -33,12 +33,14 @@ std::optional<std::vector<size_t>> by_bytes(const Tokenizer& tokenizer, std::str
 }
 
 // Of a tokenizer that changes the text: a token begins where the shortest prefix ends whose ids share those before it.
-std::vector<size_t> by_prefixes(const Tokenizer& tokenizer, std::string_view text, std::span<const int32_t> ids) {
+std::vector<size_t> by_prefixes(const Tokenizer& tokenizer, std::string_view text, std::span<const int32_t> ids,
+                                std::span<const size_t> letters) {
   std::vector<size_t> out(ids.size() + 1, 0);
   size_t known = 0;
   for (size_t end = 1; end <= text.size() && known < ids.size(); ++end) {
     if (end < text.size() && (uint8_t(text[end]) & 0xc0) == 0x80) continue;  // inside a character
-    const std::vector<int32_t> part = tokenizer.encode(text.substr(0, end), {.parse_special = true});
+    const std::vector<int32_t> part =
+        tokenizer.encode(text.substr(0, end), {.parse_special = true, .letters = letters});
     const size_t same = size_t(std::mismatch(part.begin(), part.end(), ids.begin(), ids.end()).first - part.begin());
     for (; known < same; ++known) out[known + 1] = end;
   }
@@ -49,9 +51,10 @@ std::vector<size_t> by_prefixes(const Tokenizer& tokenizer, std::string_view tex
 
 }  // namespace
 
-std::vector<size_t> token_begins(const Tokenizer& tokenizer, const std::string& text, std::span<const int32_t> ids) {
+std::vector<size_t> token_begins(const Tokenizer& tokenizer, const std::string& text, std::span<const int32_t> ids,
+                                 std::span<const size_t> letters) {
   if (auto exact = by_bytes(tokenizer, text, ids)) return std::move(*exact);
-  return by_prefixes(tokenizer, text, ids);
+  return by_prefixes(tokenizer, text, ids, letters);
 }
 
 }  // namespace toy

@@ -1,0 +1,79 @@
+#include "toy/chat/builtin.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "toy/base/error.h"
+
+namespace toy {
+namespace {
+
+/// The forms are public: those of ChatML, Llama 3 and Zephyr in their models' cards.
+struct Builtin {
+  std::string_view name;
+  std::vector<std::string_view> tokens;  ///< that must be one token each
+  bool needs_eos;                        ///< it ends answers with eos_token
+  std::string_view source;
+};
+const std::vector<Builtin>& builtins() {
+  static const std::vector<Builtin> kAll = {
+      {"chatml",
+       {"<|im_start|>", "<|im_end|>"},
+       false,
+       "{%- for message in messages -%}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + "
+       "'<|im_end|>\\n' }}{%- endfor -%}{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\\n' }}{%- endif -%}"},
+      {"llama3",
+       {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
+       false,
+       "{{- bos_token }}{%- for message in messages -%}{{ '<|start_header_id|>' + message['role'] + "
+       "'<|end_header_id|>\\n\\n' + message['content'] | trim + '<|eot_id|>' }}{%- endfor -%}"
+       "{%- if add_generation_prompt -%}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{%- endif -%}"},
+      {"plain",
+       {},
+       true,
+       "{%- for message in messages -%}{%- if message['role'] == 'assistant' -%}{{ 'Assistant:\\n' + "
+       "message['content'] + eos_token + '\\n\\n' }}{%- else -%}{{ message['role'] | capitalize + ':\\n' + "
+       "message['content'] + '\\n\\n' }}{%- endif -%}{%- endfor -%}{%- if add_generation_prompt -%}"
+       "{{ 'Assistant:\\n' }}{%- endif -%}"},
+      {"zephyr",
+       {},
+       true,
+       "{%- for message in messages -%}{{ '<|' + message['role'] + '|>\\n' + message['content'] + eos_token + '\\n' }}"
+       "{%- endfor -%}{%- if add_generation_prompt -%}{{ '<|assistant|>\\n' }}{%- endif -%}"},
+  };
+  return kAll;
+}
+
+}  // namespace
+
+std::vector<std::string> builtin_chat_templates() {
+  std::vector<std::string> names;
+  for (const Builtin& b : builtins()) names.emplace_back(b.name);
+  return names;
+}
+
+std::optional<ChatTemplate> builtin_chat_template(std::string_view name, const Tokenizer& tokenizer) {
+  const auto& all = builtins();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Builtin& b) { return b.name == name; });
+  if (found == all.end()) return std::nullopt;
+  std::vector<std::string> missing;
+  for (const std::string_view token : found->tokens)
+    if (tokenizer.encode(token, {.parse_special = true}).size() != 1) missing.emplace_back(token);
+  check(missing.empty(), "the chat template {} needs tokens that the vocabulary lacks: {}; use another of {}", name,
+        fmt::join(missing, ", "), fmt::join(builtin_chat_templates(), ", "));
+  check(!found->needs_eos || (tokenizer.eos() && !tokenizer.written(*tokenizer.eos()).empty()),
+        "the chat template {} ends answers with an end-of-sequence token, which the vocabulary lacks", name);
+  return ChatTemplate(std::string(found->source), fmt::format("chat template {}", name));
+}
+
+ChatTemplate chat_template_named(const std::string& name_or_file, const Tokenizer& tokenizer) {
+  if (auto builtin = builtin_chat_template(name_or_file, tokenizer)) return *builtin;
+  std::error_code error;
+  check(std::filesystem::exists(name_or_file, error), "chat-template: '{}' is no file and none of {}", name_or_file,
+        fmt::join(builtin_chat_templates(), ", "));
+  return load_chat_template_file(name_or_file);
+}
+
+}  // namespace toy

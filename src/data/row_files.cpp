@@ -1,0 +1,173 @@
+#include "data/row_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <vector>
+
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
+
+namespace toy {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr size_t kLongest = size_t(256) << 20;    // bytes of a line
+constexpr uint64_t kLargest = uint64_t(1) << 30;  // of a list or a table, which are read whole
+constexpr std::string_view kBom = "\xef\xbb\xbf";
+
+std::string whole_text(const TextFile& file) {
+  check(file.bytes <= kLargest, "{}: a list or table of more than {} bytes is not read; write its rows as JSON Lines",
+        file.path, kLargest);
+  std::string text;
+  read_text(file, 0, file.bytes, [&](std::string_view part) {
+    text += part;
+    return true;
+  });
+  if (text.starts_with(kBom)) text.erase(0, kBom.size());
+  return text;
+}
+
+void for_each_line(const TextFile& file, const TakeRow& take) {
+  int64_t line = 0;
+  std::string pending;
+  const auto one = [&](std::string_view text) {
+    ++line;
+    if (line == 1 && text.starts_with(kBom)) text.remove_prefix(kBom.size());
+    if (text.find_first_not_of(" \t\r") == text.npos) return true;
+    return take(line, fmt::format("{}:{}", file.path, line),
+                [&](const ExampleMaker& maker) { return maker.make(text); });
+  };
+  bool wanted = true;
+  read_text(file, 0, file.bytes, [&](std::string_view part) {
+    for (size_t end; wanted && (end = part.find('\n')) != part.npos; part.remove_prefix(end + 1)) {
+      pending += part.substr(0, end);
+      wanted = one(pending);
+      pending.clear();
+    }
+    pending += part;
+    check(pending.size() <= kLongest, "{}:{}: the line is longer than {} bytes", file.path, line + 1, kLongest);
+    return wanted;
+  });
+  if (wanted && !pending.empty()) one(pending);
+}
+
+void for_each_of_list(const TextFile& file, const TakeRow& take) {
+  const std::string text = whole_text(file);
+  check(is_utf8(text), "{}: not UTF-8", file.path);
+  const auto list = parse_json<ordered_json>(text);
+  check(!list.is_discarded(), "{}: it begins with [ but is no JSON list; write a list of objects, or one object a line",
+        file.path);
+  int64_t number = 0;
+  for (const ordered_json& row : list) {
+    ++number;
+    const std::string where = fmt::format("{}: row {}", file.path, number);
+    if (!take(number, where, [&](const ExampleMaker& maker) { return maker.make_row(row); })) return;
+  }
+}
+
+// A table by RFC 4180: a field in quotes may hold separators, line breaks, and quotes that are doubled.
+class Table {
+ public:
+  Table(std::string_view text, char separator, const std::string& path)
+      : text_(text), separator_(separator), path_(path) {}
+  bool at_end() const { return at_ >= text_.size(); }
+  int64_t line() const { return line_; }
+  std::vector<std::string> row() {
+    std::vector<std::string> fields;
+    do fields.push_back(field());
+    while (taken(separator_));
+    taken('\r');
+    check(at_end() || taken('\n'), "{}:{}: a quote ends within a field; double the quotes inside of quoted fields",
+          path_, line_);
+    ++line_;
+    return fields;
+  }
+
+ private:
+  bool taken(char c) {
+    if (at_end() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  std::string field() {
+    if (!taken('"')) {
+      const char ends[] = {separator_, '\n', '\r', '\0'};
+      const size_t end = std::min(text_.find_first_of(std::string_view(ends, 3), at_), text_.size());
+      std::string plain(text_.substr(at_, end - at_));
+      at_ = end;
+      return plain;
+    }
+    std::string quoted;
+    const int64_t begin = line_;
+    while (true) {
+      check(!at_end(), "{}:{}: a quoted field has no end", path_, begin);
+      const char c = text_[at_++];
+      if (c == '"' && !taken('"')) return quoted;
+      line_ += c == '\n';
+      quoted += c;
+    }
+  }
+
+  std::string_view text_;
+  const char separator_;
+  const std::string& path_;
+  size_t at_ = 0;
+  int64_t line_ = 1;
+};
+
+void for_each_of_table(const TextFile& file, char separator, const TakeRow& take) {
+  const std::string text = whole_text(file);
+  check(is_utf8(text), "{}: not UTF-8", file.path);
+  Table table(text, separator, file.path);
+  const std::vector<std::string> names = table.row();
+  while (!table.at_end()) {
+    const int64_t line = table.line();
+    const std::vector<std::string> fields = table.row();
+    if (fields.size() == 1 && fields[0].empty()) continue;  // an empty line
+    const auto make = [&](const ExampleMaker& maker) {
+      check(fields.size() == names.size(), "it has {} fields and the table {} names", fields.size(), names.size());
+      ordered_json row = ordered_json::object();
+      for (size_t i = 0; i < names.size(); ++i) {
+        if (fields[i].empty()) continue;
+        ordered_json value = fields[i];
+        if (fields[i][0] == '[' || fields[i][0] == '{')  // messages and tools
+          if (ordered_json j = parse_json<ordered_json>(fields[i]); !j.is_discarded()) value = std::move(j);
+        row[names[i]] = std::move(value);
+      }
+      return maker.make_row(row);
+    };
+    if (!take(line, fmt::format("{}:{}", file.path, line), make)) return;
+  }
+}
+
+bool begins_list(const TextFile& file) {
+  std::string start;
+  read_text(file, 0, file.bytes, [&](std::string_view part) {
+    start = part.substr(0, 4096);
+    return false;
+  });
+  std::string_view text = start;
+  if (text.starts_with(kBom)) text.remove_prefix(kBom.size());
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  return first != text.npos && text[first] == '[';
+}
+
+bool has_ending(std::string path, std::string_view ending) {
+  std::ranges::transform(path, path.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+  return path.ends_with(ending);
+}
+
+}  // namespace
+
+void for_each_row(const TextFile& file, const TakeRow& take) {
+  if (has_ending(file.path, ".csv")) return for_each_of_table(file, ',', take);
+  if (has_ending(file.path, ".tsv")) return for_each_of_table(file, '\t', take);
+  if (begins_list(file)) return for_each_of_list(file, take);
+  for_each_line(file, take);
+}
+
+}  // namespace toy

@@ -1,0 +1,317 @@
+#include "data/row_forms.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
+
+namespace toy {
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json message(const std::string& role, const std::string& content) {
+  return {{"role", role}, {"content", content}};
+}
+
+// The fields of a row, of which each is taken once.
+class Row {
+ public:
+  Row(const ordered_json& row, const std::map<std::string, std::string>& renamed) {
+    for (const auto& [name, value] : row.items())
+      if (!value.is_null()) fields_[name] = &value;
+    for (const auto& [name, from] : renamed) {
+      const auto field = fields_.find(from);
+      check(field != fields_.end(), "it has no field '{}', which --map gives for {}", one_line(from), name);
+      check(!fields_.contains(name) || name == from, "it has both '{}' and '{}', which --map gives for {}",
+            one_line(name), one_line(from), name);
+      const ordered_json* value = field->second;
+      fields_.erase(field);
+      fields_[name] = value;
+    }
+  }
+  bool has(const std::string& name) const { return fields_.contains(name); }
+  bool has_text(const std::string& name) const { return has(name) && fields_.at(name)->is_string(); }
+  bool has_list(const std::string& name) const { return has(name) && fields_.at(name)->is_array(); }
+  const ordered_json& take(const std::string& name) {
+    const auto it = fields_.find(name);
+    check(it != fields_.end(), "it has no field '{}'", name);
+    const ordered_json* value = it->second;
+    fields_.erase(it);
+    return *value;
+  }
+  std::string text(const std::string& name) {
+    const ordered_json& value = take(name);
+    check(value.is_string(), "'{}' is not a string", name);
+    return value.get<std::string>();
+  }
+  std::string text_or(const std::string& name, const std::string& otherwise = "") {
+    return has(name) ? text(name) : otherwise;
+  }
+  /// The first of these names that the row has; "": none.
+  std::string first(std::initializer_list<const char*> names) const {
+    for (const char* name : names)
+      if (has(name)) return name;
+    return "";
+  }
+  std::vector<std::string> left() const {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : fields_) names.push_back(name);
+    return names;
+  }
+
+ private:
+  std::map<std::string, const ordered_json*> fields_;
+};
+
+// A list of messages, of which people write some as ShareGPT does: {"from": "human", "value": "..."}.
+ordered_json messages_of(const ordered_json& list, const std::string& name) {
+  check(list.is_array() && !list.empty(), "'{}' is not a list of messages", name);
+  static const std::map<std::string, std::string> kRoles = {
+      {"human", "user"},         {"gpt", "assistant"},   {"chatgpt", "assistant"}, {"bing", "assistant"},
+      {"bard", "assistant"},     {"model", "assistant"}, {"observation", "tool"},  {"function_response", "tool"},
+      {"tool_response", "tool"}, {"ipython", "tool"}};
+  ordered_json out = ordered_json::array();
+  for (size_t i = 0; i < list.size(); ++i) {
+    const ordered_json& given = list[i];
+    check(given.is_object(), "'{}': message {} is not an object", name, i + 1);
+    if (!given.contains("from") || given.contains("role")) {
+      check(given.contains("role") && given["role"].is_string(), "'{}': message {} has no role", name, i + 1);
+      out.push_back(given);
+      continue;
+    }
+    check(given["from"].is_string(), "'{}': 'from' of message {} is not a string", name, i + 1);
+    check(given.contains("value"), "'{}': message {} has no value", name, i + 1);
+    std::string role = given["from"];
+    if (const auto known = kRoles.find(role); known != kRoles.end()) role = known->second;
+    ordered_json m = ordered_json::object();
+    if (role == "function_call" || role == "tool_call") {
+      ordered_json calls = given["value"];
+      if (calls.is_string()) calls = parse_json<ordered_json>(calls.get_ref<const std::string&>());
+      check(calls.is_structured(), "'{}': message {} is not a call, {{\"name\": ..., \"arguments\": ...}}", name,
+            i + 1);
+      m = {{"role", "assistant"},
+           {"content", ""},
+           {"tool_calls", calls.is_array() ? calls : ordered_json::array({calls})}};
+    } else {
+      m = {{"role", role}, {"content", given["value"]}};
+    }
+    for (const auto& [key, value] : given.items())
+      if (key != "from" && key != "value") m[key] = value;
+    out.push_back(std::move(m));
+  }
+  return out;
+}
+
+bool label_of(const ordered_json& label) {
+  if (label.is_boolean()) return label.get<bool>();
+  if (label.is_number() && (label == 0 || label == 1)) return label == 1;
+  for (const char* text : {"true", "1", "false", "0"})
+    if (label == text) return text[0] == 't' || text[0] == '1';
+  fail("'label' is {}, expected true or false, or 1 or 0", one_line(json_text(label)));
+}
+
+// What is asked, from the texts that rows of instructions have: Alpaca's, Dolly's, Orca's, LLaMA-Factory's.
+void ask(Row& row, RowForm& out) {
+  const std::string task_name = row.first({"instruction", "question"});
+  const std::string task = row.text(task_name), input_name = row.first({"input", "context"});
+  const std::string input = input_name.empty() ? "" : row.text(input_name), system = row.text_or("system");
+  out.messages = ordered_json::array();
+  if (!system.empty()) out.messages.push_back(message("system", system));
+  std::string before = system.empty() ? "" : system + "\n\n";
+  if (row.has("history")) {
+    const ordered_json& history = row.take("history");
+    check(history.is_array(), "'history' is not a list of pairs of a question and an answer");
+    for (const ordered_json& turn : history) {
+      check(turn.is_array() && turn.size() == 2 && turn[0].is_string() && turn[1].is_string(),
+            "'history' is not a list of pairs of a question and an answer");
+      ordered_json answer = message("assistant", turn[1]);
+      out.messages.push_back(message("user", turn[0]));
+      out.messages.push_back(std::move(answer));
+      before += fmt::format("### Instruction:\n{}\n\n### Response:\n{}\n\n", turn[0].get<std::string>(),
+                            turn[1].get<std::string>());
+    }
+  }
+  out.messages.push_back(message("user", input.empty() ? task : task + "\n\n" + input));
+  const std::string middle = input.empty() ? "" : "### Input:\n" + input + "\n\n";
+  out.prompt = before + "### Instruction:\n" + task + "\n\n" + middle + "### Response:\n";
+  out.instruction = true;
+}
+
+// A system message of its own field, in front.
+void add_system(Row& row, ordered_json& messages) {
+  if (!row.has("system")) return;
+  const std::string system = row.text("system");
+  if (system.empty()) return;
+  check(messages.empty() || !messages[0].is_object() || messages[0].value("role", ordered_json()) != "system",
+        "it has a field 'system' and a message of that role; leave one out");
+  messages.insert(messages.begin(), message("system", system));
+}
+
+void take_context(Row& row, RowForm& out) {
+  for (const char* name : {"tools", "documents"}) {
+    if (!row.has(name)) continue;
+    ordered_json value = row.take(name);
+    if (value.is_string() && value.get_ref<const std::string&>().empty()) continue;
+    if (value.is_string()) value = parse_json<ordered_json>(value.get_ref<const std::string&>());
+    check(value.is_array(), "'{}' is not a list", name);
+    (std::string_view(name) == "tools" ? out.tools : out.documents) = std::move(value);
+  }
+  if (!row.has("chat_template_kwargs")) return;
+  out.variables = row.take("chat_template_kwargs");
+  check(out.variables.is_object(), "'chat_template_kwargs' is not an object");
+}
+
+// An answer: a list of messages, one message, or its text.
+ordered_json answer_messages(const ordered_json& given, const std::string& name) {
+  if (given.is_array()) return messages_of(given, name);
+  if (given.is_object()) return messages_of(ordered_json::array({given}), name);
+  check(given.is_string(), "'{}' is neither a text nor a list of messages", name);
+  return ordered_json::array({message("assistant", given)});
+}
+
+// OpenAI's preferences: {"input": {"messages", "tools"}, "preferred_output", "non_preferred_output"}.
+void openai_preference(Row& row, RowForm& out) {
+  const ordered_json& input = row.take("input");
+  check(input.is_object() && input.contains("messages"), "'input' is not an object with messages");
+  out.messages = messages_of(input["messages"], "input.messages");
+  if (input.contains("tools") && !input["tools"].is_null()) out.tools = input["tools"];
+  for (const auto& [name, value] : input.items())
+    if (name != "messages" && name != "tools") out.unused.push_back("input." + name);
+  out.answers = answer_messages(row.take("preferred_output"), "preferred_output");
+  out.rejected_answers = answer_messages(row.take("non_preferred_output"), "non_preferred_output");
+  out.has_prompt = true;
+}
+
+void preference(Row& row, RowForm& out) {
+  check(row.has("chosen") && row.has("rejected"), "'chosen' and 'rejected' go together; one of them is missing");
+  const bool lists = !row.has_text("chosen") || !row.has_text("rejected");
+  take_context(row, out);
+  if (!lists) {
+    const bool asks = row.has("instruction") || row.has("question");
+    if (asks) {
+      ask(row, out);
+      out.answer = row.text("chosen"), out.rejected = row.text("rejected");
+      out.answers = ordered_json::array({message("assistant", out.answer)});
+      out.rejected_answers = ordered_json::array({message("assistant", out.rejected)});
+      out.has_prompt = true;
+      return;
+    }
+    if (row.has_list("prompt") || row.has_list("conversations") || row.has_list("messages")) {
+      const std::string name = row.first({"prompt", "conversations", "messages"});
+      out.messages = messages_of(row.take(name), name);
+      add_system(row, out.messages);
+      out.answers = answer_messages(row.take("chosen"), "chosen");
+      out.rejected_answers = answer_messages(row.take("rejected"), "rejected");
+      out.has_prompt = true;
+      return;
+    }
+    out.prompt = row.text_or("prompt");
+    out.answer = row.text("chosen"), out.rejected = row.text("rejected");
+    if (row.has("system")) {
+      check(!out.prompt.empty(), "it has a field 'system' but no prompt");
+      out.prompt = row.text("system") + "\n\n" + out.prompt;
+    }
+    return;
+  }
+  out.answers = answer_messages(row.take("chosen"), "chosen");
+  out.rejected_answers = answer_messages(row.take("rejected"), "rejected");
+  out.messages = ordered_json::array();
+  const bool shared = out.answers[0] == out.rejected_answers[0];
+  const std::string prompt = row.first({"prompt", "conversations", "messages", "question", "instruction"});
+  if (!prompt.empty()) {
+    const ordered_json& value = row.take(prompt);
+    if (value.is_array()) {
+      out.messages = messages_of(value, prompt);
+      out.has_prompt = true;
+    } else {  // UltraFeedback says the prompt as text, too
+      check(value.is_string(), "'{}' is neither a text nor a list of messages", prompt);
+      out.has_prompt = !shared;
+      if (!shared) out.messages.push_back(message("user", value));
+    }
+  }
+  if (!out.has_prompt) {
+    // What both begin with is the prompt.
+    size_t from = 0;
+    while (from < std::min(out.answers.size(), out.rejected_answers.size()) &&
+           out.answers[from] == out.rejected_answers[from])
+      ++from;
+    check(out.answers != out.rejected_answers, "'chosen' and 'rejected' are the same");
+    out.messages.insert(out.messages.end(), out.answers.begin(), out.answers.begin() + int64_t(from));
+    out.answers.erase(out.answers.begin(), out.answers.begin() + int64_t(from));
+    out.rejected_answers.erase(out.rejected_answers.begin(), out.rejected_answers.begin() + int64_t(from));
+  }
+  add_system(row, out.messages);
+}
+
+void completion(Row& row, const std::string& answer, RowForm& out) {
+  if (row.has("label")) out.kind = RowKind::rated, out.good = label_of(row.take("label"));
+  if (row.has_list("prompt")) {
+    take_context(row, out);
+    out.messages = messages_of(row.take("prompt"), "prompt");
+    add_system(row, out.messages);
+    out.answers = answer_messages(row.take(answer), answer);
+    return;
+  }
+  out.prompt = row.text("prompt");
+  if (row.has("system")) out.prompt = row.text("system") + "\n\n" + out.prompt;
+  out.answer = row.text(answer);
+}
+
+}  // namespace
+
+RowForm row_form(const ordered_json& given, const std::map<std::string, std::string>& renamed) {
+  Row row(given, renamed);
+  RowForm out;
+  const std::string answer = row.first({"completion", "response", "output", "answer"});
+  if (row.has("preferred_output") || row.has("non_preferred_output")) {
+    check(row.has("preferred_output") && row.has("non_preferred_output") && row.has("input"),
+          "'input', 'preferred_output' and 'non_preferred_output' go together; one of them is missing");
+    out.kind = RowKind::preference;
+    openai_preference(row, out);
+  } else if (row.has("chosen") || row.has("rejected")) {
+    out.kind = RowKind::preference;
+    preference(row, out);
+  } else if (row.has("messages") || row.has_list("conversations") || row.has_list("conversation")) {
+    const std::string name = row.first({"messages", "conversations", "conversation"});
+    out.kind = RowKind::messages;
+    take_context(row, out);
+    out.messages = messages_of(row.take(name), name);
+    add_system(row, out.messages);
+    if (row.has("label")) {  // the last answer is rated
+      out.kind = RowKind::rated, out.good = label_of(row.take("label"));
+      check(out.messages.size() > 1, "'messages' has no answer to rate");
+      out.answers = ordered_json::array({out.messages.back()});
+      out.messages.erase(out.messages.end() - 1);
+    }
+  } else if (row.has("prompt") && (row.has("completion") || row.has("response"))) {
+    out.kind = RowKind::completion;
+    completion(row, row.has("completion") ? "completion" : "response", out);
+  } else if ((row.has("instruction") || row.has("question")) && !answer.empty()) {
+    out.kind = RowKind::instruction;
+    take_context(row, out);
+    const std::string text = row.text(answer);
+    ask(row, out);
+    out.answer = text;
+    out.answers = ordered_json::array({message("assistant", text)});
+    if (row.has("label")) out.kind = RowKind::rated, out.good = label_of(row.take("label"));
+  } else if (row.has("text")) {
+    out.text = row.text("text");
+  } else {
+    std::vector<std::string> fields;
+    for (const auto& [name, value] : given.items())
+      fields.push_back(one_line(name) + (value.is_null() ? " (null)" : ""));
+    fail(
+        "it has {}; needed are text, or prompt and completion, or messages, or instruction and output, or question and "
+        "answer, or chosen and rejected (--map gives other fields these meanings)",
+        fields.empty() ? "no fields" : fmt::format("the fields {}", fmt::join(fields, ", ")));
+  }
+  for (const std::string& name : row.left()) out.unused.push_back(one_line(name));
+  return out;
+}
+
+}  // namespace toy

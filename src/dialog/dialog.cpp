@@ -1,0 +1,230 @@
+#include "toy/dialog/dialog.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "dialog/call_forms.h"
+#include "dialog/call_history.h"
+#include "dialog/fields.h"
+#include "dialog/left_out.h"
+#include "dialog/letters.h"
+#include "dialog/normalized.h"
+#include "dialog/thoughts.h"
+#include "dialog/token_begins.h"
+#include "dialog/turns.h"
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
+
+namespace toy {
+
+using dialog::LetterMarks;
+using nlohmann::ordered_json;
+
+namespace {
+
+constexpr const char* kUnlearned = "toy:unlearned";  // a field of messages until they are prepared
+
+// Does a message say that nobody learns it? Takes the fields that say so.
+bool take_unlearned(ordered_json& message, const std::string& path) {
+  bool unlearned = false;
+  for (const char* name : {"weight", "train", "loss_mask"}) {
+    if (!message.contains(name)) continue;
+    const ordered_json value = message[name];
+    message.erase(name);
+    const bool is_flag = value.is_boolean() || (value.is_number() && (value == 0 || value == 1));
+    if (!is_flag) dialog::refuse_at(path + "." + name, fmt::format("is {}; use 0 or 1", one_line(json_text(value))));
+    unlearned |= value == false || value == 0;
+  }
+  return unlearned;
+}
+
+// Arguments of calls as text; false: there are none.
+bool write_arguments(ordered_json& messages) {
+  bool any = false;
+  for (ordered_json& message : messages)
+    if (message.contains("tool_calls"))
+      for (ordered_json& call : message["tool_calls"]) {
+        ordered_json& arguments = call["function"]["arguments"];
+        if (arguments.is_string()) continue;
+        arguments = json_text(arguments);
+        any = true;
+      }
+  return any;
+}
+
+}  // namespace
+
+// What a template gets, with the names of control tokens marked.
+struct Dialog::Prepared {
+  ordered_json messages, tools, documents, variables;
+  std::vector<bool> learned;  // messages
+  LetterMarks marks;
+  std::optional<std::time_t> now;
+};
+
+struct Dialog::Rendering {
+  dialog::Unmarked unmarked;
+  std::vector<TextSpan> generated;  // of the unmarked text
+};
+
+Dialog::Dialog(const Tokenizer& tokenizer, ChatTemplate chat)
+    : tokenizer_(tokenizer),
+      chat_(std::move(chat)),
+      form_(dialog::call_form_of(chat_.one(true).source(), &tokenizer)),
+      shown_(std::make_unique<dialog::Shown[]>(2)) {
+  const ordered_json variables = chat_variables(tokenizer_);
+  const auto render = [&](dialog::TemplateInput in) -> std::optional<std::string> {
+    in = input_for(std::move(in));
+    for (const bool as_text : {false, true}) try {
+        if (as_text) write_arguments(in.messages);
+        return chat_
+            .render({.messages = in.messages,
+                     .tools = in.tools,
+                     .documents = {},
+                     .add_generation_prompt = true,
+                     .variables = variables})
+            .text;
+      } catch (const Error& e) {
+        if (e.code() != ErrorCode::bad_input) throw;
+      }
+    return std::nullopt;
+  };
+  for (const bool with_tools : {false, true}) shown_[with_tools] = dialog::shown_by(render, with_tools);
+  if (!form_ && !shown_[true].tools) form_ = &dialog::general_form();
+}
+
+Dialog::~Dialog() = default;
+
+// What templates of the form take in another way.
+dialog::TemplateInput Dialog::input_for(dialog::TemplateInput in) const {
+  if (!form_) return in;
+  const std::string source = chat_.one(!in.tools.is_null()).source();
+  return dialog::input_for(*form_, source, std::move(in));
+}
+
+Dialog::Prepared Dialog::prepare(const DialogInput& input) const {
+  ordered_json messages = dialog::normalized_messages(input.messages);
+  for (size_t i = 0; i < messages.size(); ++i)
+    if (take_unlearned(messages[i], fmt::format("messages[{}]", i))) messages[i][kUnlearned] = true;
+  dialog::TemplateInput in{std::move(messages), dialog::normalized_tools(input.tools)};
+  const bool with_tools = !in.tools.is_null() && !in.tools.empty();
+  const dialog::CallForm& form = form_ ? *form_ : dialog::general_form();
+  in = input_for(dialog::with_left_out(form, shown_[with_tools], std::move(in)));
+  Prepared p{.messages = std::move(in.messages),
+             .tools = std::move(in.tools),
+             .documents = input.documents,
+             .variables = chat_variables(tokenizer_),
+             .learned = {},
+             .marks = LetterMarks(tokenizer_, std::vector<const ordered_json*>{&input.messages, &input.tools,
+                                                                               &input.documents, &input.variables}),
+             .now = input.now ? *input.now : std::time(nullptr)};
+  p.variables.update(input.variables);
+  // What the assistant wrote may have its own marks.
+  std::vector<std::string_view> own = dialog::thought_marks(chat_.source()).tokens;
+  if (form_ && form_->kind != dialog::CallForm::channels)
+    for (const std::string_view mark : form_->markers()) own.push_back(mark);
+  for (ordered_json& message : p.messages) {
+    p.learned.push_back(!message.contains(kUnlearned));
+    message.erase(kUnlearned);
+    const bool is_answer = message.value("role", "") == "assistant";
+    p.marks.mark(message, is_answer ? std::span<const std::string_view>(own) : std::span<const std::string_view>());
+  }
+  p.marks.mark(p.tools);
+  p.marks.mark(p.documents);
+  return p;
+}
+
+Dialog::Rendering Dialog::rendering(const Prepared& p, bool asks) const {
+  const RenderedChat chat = chat_.render({.messages = p.messages,
+                                          .tools = p.tools,
+                                          .documents = p.documents,
+                                          .add_generation_prompt = asks,
+                                          .variables = p.variables,
+                                          .now = p.now});
+  Rendering r{p.marks.unmarked(chat.text), {}};
+  for (const TextSpan& span : chat.generated)
+    r.generated.push_back({r.unmarked.place(span.begin), r.unmarked.place(span.end)});
+  return r;
+}
+
+// Few templates want the arguments of calls as text, and refuse them otherwise.
+Dialog::Rendering Dialog::fitted(Prepared& p, bool asks) const {
+  try {
+    return rendering(p, asks);
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::bad_input || !write_arguments(p.messages)) throw;
+    try {
+      return rendering(p, asks);
+    } catch (const Error&) {
+      throw e;
+    }
+  }
+}
+
+DialogText Dialog::render(const DialogInput& input) const {
+  Prepared p = prepare(input);
+  const bool asks = !input.answered && !input.continues;
+  std::string stop;
+  if (input.continues) {
+    if (p.messages.back().value("role", "") != "assistant")
+      fail("the last message is not the assistant's, so there is no answer that goes on");
+    stop = p.marks.unused();
+    p.messages.back()["content"] = p.messages.back().value("content", "") + stop;
+  }
+  Rendering r = fitted(p, asks);
+  dialog::Unmarked& out = r.unmarked;
+  if (!stop.empty()) {
+    const size_t end = out.text.rfind(stop);
+    check(end != out.text.npos, "the chat template does not show the last message, so it cannot be continued");
+    out.text.resize(end);
+    std::erase_if(out.letters, [end](size_t at) { return at >= end; });
+  }
+  std::vector<int32_t> ids = encode_chat(tokenizer_, out.text, out.letters);
+  return {std::move(out.text), std::move(ids)};
+}
+
+LearnedDialog Dialog::learned(const DialogInput& input, const LearnOptions& options) const {
+  // The messages in front are the prompt, whatever they are.
+  DialogInput marked = input;
+  for (size_t i = 0; i < std::min(options.from, marked.messages.size()); ++i)
+    if (marked.messages[i].is_object()) marked.messages[i]["train"] = false;
+  Prepared p = prepare(marked);
+  const Rendering full = fitted(p, false);
+  const dialog::Unmarked& text = full.unmarked;
+  LearnedDialog out;
+  out.ids = encode_chat(tokenizer_, text.text, text.letters);
+  const std::vector<int32_t> plain = tokenizer_.encode(text.text, {.parse_special = true, .letters = text.letters});
+  const size_t bos = out.ids.size() - plain.size();
+  const std::vector<size_t> begins = token_begins(tokenizer_, text.text, plain, text.letters);
+
+  std::vector<TextSpan> spans;
+  if (options.everything) {
+    spans = {{0, text.text.size()}};
+  } else {
+    const auto render = [&](const ordered_json& messages, bool asks) -> std::optional<std::string> {
+      Prepared other = p;
+      other.messages = messages;
+      try {
+        return rendering(other, asks).unmarked.text;
+      } catch (const Error& e) {
+        if (e.code() != ErrorCode::bad_input) throw;
+        return std::nullopt;
+      }
+    };
+    dialog::TurnFinder finder(tokenizer_, {p.messages, p.learned, text.text, plain, begins}, render);
+    spans = chat_.marks_generation() ? finder.generated(full.generated) : finder.turns();
+    out.notes = finder.notes();
+  }
+  out.trained.assign(bos, 0);
+  size_t span = 0;
+  for (size_t i = 0; i < plain.size(); ++i) {
+    while (span < spans.size() && spans[span].end <= begins[i]) ++span;
+    const bool counts = span < spans.size() && begins[i] < begins[i + 1] && spans[span].begin < begins[i + 1];
+    out.trained.push_back(counts && !out.trained.empty());
+  }
+  return out;
+}
+
+}  // namespace toy

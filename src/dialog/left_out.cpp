@@ -1,0 +1,163 @@
+#include "dialog/left_out.h"
+
+#include <fmt/format.h>
+
+#include "toy/base/json_text.h"
+
+namespace toy::dialog {
+namespace {
+
+using nlohmann::ordered_json;
+
+// Words that no template has.
+constexpr const char *kTool = "toyprobetool", *kCall = "toyprobecall", *kKey = "toyprobekey", *kValue = "toyprobevalue",
+                     *kResult = "toyproberesult", *kSystem = "toyprobesystem";
+
+ordered_json said(const char* role, const std::string& content) { return {{"role", role}, {"content", content}}; }
+
+ordered_json probe_tools() {
+  const ordered_json function = {
+      {"name", kTool},
+      {"description", "a probe"},
+      {"parameters", {{"type", "object"}, {"properties", {{kKey, {{"type", "string"}, {"description", "a key"}}}}}}}};
+  return ordered_json::array({{{"type", "function"}, {"function", function}}});
+}
+
+ordered_json probe_messages() {
+  ordered_json call = said("assistant", "");
+  call["tool_calls"] = ordered_json::array(
+      {{{"id", "probe0001"}, {"type", "function"}, {"function", {{"name", kCall}, {"arguments", {{kKey, kValue}}}}}}});
+  ordered_json result = said("tool", kResult);
+  result["tool_call_id"] = "probe0001";
+  result["name"] = kCall;
+  return ordered_json::array({said("user", "a question"), call, result});
+}
+
+// The calls of a message in the form.
+std::string calls_text(const CallForm& form, const ordered_json& calls) {
+  if (form.kind == CallForm::python) return python_calls(form, calls);
+  const std::string open(form.open), close(form.close), between(form.between);
+  std::string all;
+  const auto add = [&](const std::string& call, const std::string& separator) {
+    all += (all.empty() ? "" : separator) + call;
+  };
+  for (const ordered_json& call : calls) {
+    const ordered_json& function = call["function"];
+    const ordered_json arguments = function.value("arguments", ordered_json::object());
+    const std::string name = function["name"],
+                      text = arguments.is_string() ? arguments.get<std::string>() : json_text(arguments);
+    const std::string object =
+        fmt::format("{{\"name\": {}, \"{}\": {}}}", json_text(ordered_json(name)), form.arguments, text);
+    if (form.kind == CallForm::named && form.list)
+      add(std::string(form.begin) + name + std::string(form.before_arguments) + text + std::string(form.end), between);
+    else if (form.kind == CallForm::named)
+      add(open + name + std::string(form.before_arguments) + text + close, between);
+    else if (form.list)
+      add(object, ", ");
+    else if (form.at_start)
+      add(object, "\n");
+    else
+      add(open + "\n" + object + "\n" + close, between);
+  }
+  if (form.kind == CallForm::named) return form.list ? open + all + close : all;
+  return form.list ? open + "[" + all + "]" + close : all;
+}
+
+ordered_json with_calls_as_text(const CallForm& given, ordered_json messages) {
+  // Templates of the other forms show their calls; if one does not, it is not of the family.
+  const bool is_written =
+      given.kind == CallForm::json || given.kind == CallForm::named || given.kind == CallForm::python;
+  const CallForm& form = is_written ? given : general_form();
+  for (ordered_json& message : messages) {
+    if (!message.contains("tool_calls") || !message["tool_calls"].is_array() || message["tool_calls"].empty()) continue;
+    const std::string content =
+        message.contains("content") && message["content"].is_string() ? message["content"].get<std::string>() : "";
+    message["content"] = content + (content.empty() ? "" : "\n") + calls_text(form, message["tool_calls"]);
+    message.erase("tool_calls");
+  }
+  return messages;
+}
+
+// Those that follow each other are one message.
+ordered_json with_results_as_text(const ordered_json& messages) {
+  ordered_json out = ordered_json::array();
+  bool after_result = false;
+  for (const ordered_json& message : messages) {
+    const bool is_result = message.value("role", "") == "tool";
+    if (!is_result) {
+      out.push_back(message);
+    } else {
+      const std::string text = "<tool_response>\n" + message.value("content", "") + "\n</tool_response>";
+      if (after_result)
+        out.back()["content"] = out.back()["content"].get<std::string>() + "\n" + text;
+      else
+        out.push_back(said("user", text));
+    }
+    after_result = is_result;
+  }
+  return out;
+}
+
+std::string tools_text(const ordered_json& tools) {
+  std::string list;
+  for (const ordered_json& tool : tools) list += json_text(tool.value("function", tool)) + "\n";
+  return fmt::format(
+      "# Tools\n\nYou can call these functions. Each line is a JSON object with the name, the description and the "
+      "parameters of one:\n<tools>\n{}</tools>\n\nTo call a function, write a JSON object with its name and arguments "
+      "between tags:\n<tool_call>\n{{\"name\": \"NAME\", \"arguments\": {{\"KEY\": VALUE}}}}\n</tool_call>\nWrite "
+      "nothing "
+      "after your calls. Their results come between <tool_response> and </tool_response>.",
+      list);
+}
+
+void describe_tools(const Shown& shown, TemplateInput& input) {
+  const std::string text = tools_text(input.tools);
+  input.tools = nullptr;
+  const char* role = shown.system ? "system" : "user";
+  for (ordered_json& message : input.messages) {
+    if (message.value("role", "") != role) continue;
+    const std::string content = message.value("content", "");
+    message["content"] = shown.system ? content + "\n\n" + text : text + "\n\n" + content;
+    return;
+  }
+  input.messages.insert(input.messages.begin(), said(role, text));
+}
+
+}  // namespace
+
+const CallForm& general_form() {
+  static constexpr CallForm kForm = {
+      .in_template = "", .open = "<tool_call>", .close = "</tool_call>", .between = "\n"};
+  return kForm;
+}
+
+Shown shown_by(const TryRender& render, bool with_tools) {
+  Shown shown;
+  const ordered_json tools = with_tools ? probe_tools() : ordered_json();
+  const auto has = [](const std::optional<std::string>& text, const char* word) {
+    return text && text->find(word) != std::string::npos;
+  };
+  if (const auto text = render({ordered_json::array({said("system", kSystem), said("user", "hi")}), nullptr}); true)
+    shown.system = has(text, kSystem);
+  if (with_tools)
+    if (const auto text = render({ordered_json::array({said("user", "hi")}), tools})) shown.tools = has(text, kTool);
+  // As it is; with results as text; with both as text.
+  const ordered_json all = probe_messages();
+  for (const Shown& way : {Shown{}, Shown{.results = false}, Shown{.calls = false, .results = false}}) {
+    const auto text = render(with_left_out(general_form(), way, {all, tools}));
+    if (!text) continue;
+    shown.calls = way.calls && has(text, kCall) && has(text, kValue);
+    shown.results = way.results && has(text, kResult);
+    break;
+  }
+  return shown;
+}
+
+TemplateInput with_left_out(const CallForm& form, const Shown& shown, TemplateInput input) {
+  if (!shown.calls) input.messages = with_calls_as_text(form, std::move(input.messages));
+  if (!shown.results) input.messages = with_results_as_text(input.messages);
+  if (!shown.tools && input.tools.is_array() && !input.tools.empty()) describe_tools(shown, input);
+  return input;
+}
+
+}  // namespace toy::dialog

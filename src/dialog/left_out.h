@@ -1,0 +1,31 @@
+// What a chat template leaves out of a conversation with tools, and how messages say it all the same.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "dialog/call_history.h"
+
+namespace toy::dialog {
+
+/// What a template shows.
+struct Shown {
+  bool tools = true, calls = true, results = true, system = true;
+};
+
+/// What a template makes of an input; nullopt: it refuses it.
+using TryRender = std::function<std::optional<std::string>(TemplateInput)>;
+
+/// What it shows of a short conversation, which has names that are found again, with tools or without. A template that
+/// refuses whatever it gets is taken to show everything.
+Shown shown_by(const TryRender& render, bool with_tools);
+
+/// Writes what the template leaves out into the contents of messages: tools into the system message, calls in `form`
+/// into the assistant's, results as a message of the user.
+TemplateInput with_left_out(const CallForm& form, const Shown& shown, TemplateInput input);
+
+/// The form of Hermes, for templates that know no tools.
+const CallForm& general_form();
+
+}  // namespace toy::dialog
