@@ -110,7 +110,7 @@ void Connection::note_header() {
   r = {};
   r.method = std::string(fields.method_string());
   r.target = plain_target(std::string(fields.target()));
-  r.content_encoding = text("content-encoding");
+  r.content_encoding = text(http::field::content_encoding);
   r.authorization = text(http::field::authorization);
   r.api_key = text("x-api-key");
   r.anthropic_version = text("anthropic-version");

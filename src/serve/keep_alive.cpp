@@ -33,8 +33,12 @@ void KeepAlive::run() {
     streams.swap(streams_);
     lock.unlock();
     streams.remove_if([this](const Stream& s) {
-      const std::shared_ptr<TextJob> job = s.job.lock();
-      return !job || !job->keep_alive(silence_, s.opens);
+      try {
+        const std::shared_ptr<TextJob> job = s.job.lock();
+        return !job || !job->keep_alive(silence_, s.opens);
+      } catch (...) {  // there is no memory for a comment
+        return true;
+      }
     });
     lock.lock();
     streams_.splice(streams_.end(), streams);

@@ -28,6 +28,13 @@ int64_t context_of(Decoder& decoder) {
   return std::min(decoder.context(), state.shape().shared_pages * kPagePositions);
 }
 
+// Errors of a template name it by its file, and clients are told no paths.
+ChatTemplate without_paths(const ChatTemplate& chat) {
+  const ChatTemplate usual(chat.one(false).source());
+  const std::string with_tools = chat.one(true).source();
+  return with_tools == usual.source() ? usual : usual.with_tool_use(ChatTemplate(with_tools));
+}
+
 // The thread that computes. It ends with its scope, whatever ends that.
 class Computing {
  public:
@@ -141,8 +148,7 @@ void Server::send_json(Exchange& exchange, const nlohmann::ordered_json& j) { ex
 void serve(HttpServer& http, Decoder& decoder, const Model& model, const std::optional<ChatTemplate>& chat,
            const ServerOptions& options) {
   check(model.tokenizer != nullptr, "serve: the model {} has no tokenizer", model.spec.name);
-  // Errors of a template name it by its file, and clients are told no paths.
-  const std::optional<ChatTemplate> nameless = chat ? std::optional(ChatTemplate(chat->source())) : std::nullopt;
+  const std::optional<ChatTemplate> nameless = chat ? std::optional(without_paths(*chat)) : std::nullopt;
   Server server(decoder, model, nameless, options,
                 {.host = options.host,
                  .port = http.port(),
