@@ -40,7 +40,7 @@ class Run {
     const ModelSpec spec = source.spec(*tokenizer);
     data_.find_chat_template(source.file(), *tokenizer, resume_.earlier("/texts/chat_time"));
     data_.tokenize(*tokenizer, o.fit_tokens ? std::nullopt : std::optional(o.trainer.tokens), o.seed,
-                   std::min(kMostFittedTokens, spec.context));
+                   std::min({kMostFittedTokens, spec.context, o.context > 0 ? o.context : spec.context}));
     settle();
     require_validation(o_, data_, tell);
     config_ = config_of(o_, source, device, spec, data_.config());

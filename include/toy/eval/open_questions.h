@@ -15,11 +15,11 @@ namespace toy {
 
 /// A question, and the texts that answer it.
 struct OpenQuestion {
-  std::string where;                 ///< for messages: "questions.jsonl:3"
-  std::string prompt;                ///< is continued as it is
-  nlohmann::ordered_json messages;   ///< a conversation instead of a prompt; null: none
-  nlohmann::ordered_json tools;      ///< of the conversation; null: none
-  std::vector<std::string> answers;  ///< any of them is right
+  std::string where;                  ///< for messages: "questions.jsonl:3"
+  std::string prompt;                 ///< is continued as it is
+  nlohmann::ordered_json messages;    ///< a conversation instead of a prompt; null: none
+  std::vector<std::string> answers;   ///< any of them is right
+  nlohmann::ordered_json tools = {};  ///< of the conversation; null: none
 };
 
 /// A row of JSON: {"prompt": TEXT} or {"messages": [{"role", "content"}, ...]} and perhaps "tools", with "answer": TEXT
