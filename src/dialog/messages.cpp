@@ -249,8 +249,7 @@ ToolChoice tool_choice_of(const ordered_json* j, std::vector<Tool>& tools) {
   const ordered_json* function = choice.take("function");  // in /v1/responses its fields stand here
   Fields named(function ? *function : *j, function ? choice.path("function") : "tool_choice");
   if (function == nullptr) named.text("type");
-  const std::string name = named.text("name");
-  if (name.empty()) refuse_at("tool_choice", kForms);
+  const std::string name = named.needed_text("name");
   named.finish();
   require_tool(tools, name, named.path("name"));
   return {ToolChoice::required, name};

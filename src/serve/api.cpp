@@ -135,11 +135,13 @@ void read_variables(Fields& f, CompletionRequest& r) {
   }
   effort = f.text("reasoning_effort");
   if (!effort.empty()) set_effort(r, effort, "reasoning_effort");
-  if (const ordered_json* variables = f.take("chat_template_kwargs"))
-    for (const auto& [name, value] : template_variables(*variables).items()) {
+  if (const ordered_json* given = f.take("chat_template_kwargs")) {
+    const ordered_json variables = template_variables(*given);
+    for (const auto& [name, value] : variables.items()) {
       r.variables[name] = value;
       r.hints.erase(name);
     }
+  }
 }
 
 // An answer at the end is continued, as vLLM's continue_final_message does.

@@ -95,6 +95,10 @@ ReplyHead Server::head(const char* prefix, const CompletionRequest& r) {
           .created = std::time(nullptr)};
 }
 
+int64_t Server::prefix_owner(const Exchange& exchange) const {
+  return options_.share_prefixes ? 0 : exchange.request.key;
+}
+
 void Server::completions(const std::shared_ptr<Exchange>& exchange) {
   const auto r = read(exchange, [](const std::string& body) { return parse_completion(body, false); });
   start(exchange, r, std::make_unique<CompletionFormat>(head("cmpl-", r), r, tokenizer_));
@@ -135,13 +139,13 @@ void Server::embed(const std::shared_ptr<Exchange>& exchange, const EmbeddingsRe
     refuse(fmt::format("'dimensions' is {}; this model's embeddings have {}", *r.dimensions, width_), "dimensions");
   if (int64_t(r.inputs.size()) > kMostNumbers / width_)
     refuse(fmt::format("'input' has {} texts; use at most {}", r.inputs.size(), kMostNumbers / width_), "input");
-  const auto job = std::make_shared<EmbeddingsJob>(exchange, r, pooling_of(r, pooling_), name_of(r.model),
-                                                   [this](int status) { count(status); });
+  const auto job = std::make_shared<EmbeddingsJob>(exchange, r, pooling_of(r, pooling_), name_of(r.model));
   std::vector<TextRequest> texts;
   for (std::vector<int32_t>& ids : prompts_.complete(r.inputs)) {
     prompts_.require_fits(int64_t(ids.size()), "input");
     texts.push_back(job->add(std::move(ids)));
     texts.back().adapters = adapters_of(r.model);
+    texts.back().owner = prefix_owner(*exchange);
   }
   submit(*exchange, std::move(texts));
 }
@@ -159,8 +163,7 @@ void Server::start(const std::shared_ptr<Exchange>& exchange, const CompletionRe
     if (template_.find(variable) == template_.npos)
       ignore(exchange, field, "is not known to the model's chat template");
   for (const auto& [id, bias] : r.sampler.logit_bias) prompts_.require_ids({id}, "logit_bias");
-  const auto job =
-      std::make_shared<TextJob>(exchange, std::move(format), r.stream, [this](int status) { count(status); });
+  const auto job = std::make_shared<TextJob>(exchange, std::move(format), r.stream, timings_);
   const uint64_t seed = r.seed ? *r.seed : random_number();
   const auto deadline = deadline_of(r);
   const std::vector<std::vector<int32_t>> prompts = prompts_.of(r);
@@ -197,6 +200,7 @@ void Server::start(const std::shared_ptr<Exchange>& exchange, const CompletionRe
       text.options.sampler.constraint = constraint;
       text.options.sampler.dry_breakers = dry_breakers;
       text.deadline = deadline;
+      text.owner = prefix_owner(*exchange);
       AnswerReader reader = answer_reader(kind, constraints_, call_salt(prompt, k));
       text.named = std::move(reader.named);
       texts.push_back(
@@ -215,7 +219,6 @@ void Server::submit(Exchange& exchange, std::vector<TextRequest> texts) {
   const std::vector<int64_t> numbers = service_.submit_all(std::move(texts));
   exchange.on_gone([this, numbers] {
     for (const int64_t number : numbers) service_.cancel(number);
-    count(499);  // as nginx counts clients that have gone
   });
 }
 

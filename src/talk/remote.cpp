@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <optional>
@@ -100,10 +101,12 @@ struct Arriving {
   }
 
   void take_usage(const ordered_json& usage) {
-    const auto number = [](const ordered_json& object, const char* key) {
-      return object.is_object() && object.contains(key) && object.at(key).is_number_integer()
-                 ? std::optional(object.at(key).get<int64_t>())
-                 : std::nullopt;
+    const std::optional<int64_t> none;
+    const auto number = [&none](const ordered_json& object, const char* key) {
+      constexpr uint64_t kMost = uint64_t(1) << 53;  // no server counts that far
+      if (!object.is_object() || !object.contains(key) || !object.at(key).is_number_unsigned()) return none;
+      const uint64_t n = object.at(key).get<uint64_t>();
+      return n <= kMost ? std::optional(int64_t(n)) : none;
     };
     tokens = number(usage, "completion_tokens");
     prompt_tokens = number(usage, "prompt_tokens");
@@ -196,6 +199,7 @@ std::string error_text(long status, std::string_view body) {
     text = j.at("error").is_string() ? j.at("error").get<std::string>() : text_of(j.at("error"), "message");
   if (text.empty() && j.is_object()) text = text_of(j, "message");
   if (text.empty()) text = std::string(body.substr(0, kShown));
+  if (constexpr size_t kMost = 2000; text.size() > kMost) text.resize(kMost);  // one_line() repairs its end
   text = one_line(text);
   if (status == 0) return text;
   return text.empty() ? fmt::format("status {}", status) : fmt::format("status {}: {}", status, text);
@@ -276,7 +280,7 @@ Reply RemoteModel::reply(const ordered_json& messages, const ReplySettings& sett
                                         : ReplyEnd::done,
           .tokens = a.tokens.value_or(a.chunks),
           .prompt_tokens = a.prompt_tokens.value_or(0),
-          .computed = a.prompt_tokens && a.cached ? *a.prompt_tokens - *a.cached : -1,
+          .computed = a.prompt_tokens && a.cached ? std::max<int64_t>(*a.prompt_tokens - *a.cached, 0) : -1,
           .seconds = a.last - a.first};
 }
 

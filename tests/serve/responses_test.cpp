@@ -238,7 +238,7 @@ TEST(Responses, BadRequests) {
   refuses_item(R"({"role": "user", "content": [{"type": "input_text"}]})", ".content[0].text", "missing");
   refuses_item(R"({"role": "user", "content": [{"type": "input_text", "text": 1}]})", ".content[0].text", "string");
   refuses_item(R"({"role": "assistant", "content": [{"type": "output_text", "text": "a", "annotations": [1]}]})",
-               ".content[0].annotations", "empty array");
+               ".content[0].annotations", "unknown");
   refuses_item(R"({"type": "function_call", "name": "f", "arguments": "{}"})", ".call_id", "missing");
   refuses_item(R"({"type": "function_call", "call_id": "1", "arguments": "{}"})", ".name", "missing");
   refuses_item(R"({"type": "function_call", "call_id": "1", "name": "f", "arguments": {}})", ".arguments", "string");
@@ -257,7 +257,7 @@ TEST(Responses, BadRequests) {
   refuses_tool(R"({"type": "function", "name": "g", "parameters": {"type": "array"}})", ".parameters", "object");
   refuses_tool(R"({"type": "function", "name": "g", "more": 1})", ".more", "unknown");
   const std::string tools = ask + R"("tools": [{"type": "function", "name": "f"}], "tool_choice": )";
-  refuses(tools + R"("maybe")", "tool_choice", R"({"type": "function", "name": "..."})");
+  refuses(tools + R"("maybe")", "tool_choice", "\"required\" or");
   refuses(tools + R"({"type": "function"})", "tool_choice.name", "missing");
   refuses(tools + R"({"type": "function", "name": "g"})", "tool_choice.name", "not among");
   refuses(ask + R"("text": {"format": {"type": "json_schema", "name": "a", "schema": {"uniqueItems": true}}})",

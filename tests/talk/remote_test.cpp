@@ -183,6 +183,17 @@ TEST(RemoteModel, OtherServers) {
     EXPECT_EQ(shown_calls(calls.message), (std::vector<std::string>{"f({\"n\":1})", "g({})"})) << first;
     EXPECT_EQ(calls.message.at("tool_calls")[1].at("id"), "b");
   }
+  // Numbers that no server counts to.
+  for (const char* number : {"-9223372036854775808", "-1", "9223372036854775807", "18446744073709551615", "1e300"}) {
+    stream(event(R"({"content": "Y"})") + "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 9, " +
+           "\"completion_tokens\": " + number + ", \"prompt_tokens_details\": {\"cached_tokens\": " + number +
+           "}}}\n\n");
+    const Reply hostile = ask(remote, hello(), s);
+    EXPECT_EQ(hostile.tokens, 1) << number;  // those that came
+    EXPECT_EQ(hostile.computed, -1) << number;
+  }
+  answer = http_answer("500 Error", "", "{\"error\": \"" + std::string(1 << 20, 'x') + "\"}");
+  EXPECT_LT(message_of([&] { ask(remote, hello(), s); }).size(), 3000u);
   stream(event(R"({"content": "Y"})") + "data: {\"error\": {\"message\": \"out of memory\"}}\n\n");
   expect_contains(message_of([&] { ask(remote, hello(), s); }), "out of memory");
   answer = http_answer("503 Service Unavailable", "", R"({"error": {"message": "loading"}})");
