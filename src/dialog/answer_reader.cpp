@@ -9,12 +9,13 @@ AnswerReader answer_reader(const AnswerKind& kind, const Constraints& constraint
   const bool has_channels = kind.form && kind.form->kind == CallForm::channels;  // which have the thoughts
   std::optional<ThoughtSplitter> thoughts;
   std::unique_ptr<CallParser> calls;
-  if (!has_channels) thoughts.emplace(kind.thoughts, kind.state == ThoughtState::begun);
-  if (kind.tools || has_channels)
+  if (kind.chat && !has_channels) thoughts.emplace(kind.thoughts, kind.state == ThoughtState::begun);
+  if (kind.tools || (kind.chat && has_channels))
     calls = std::make_unique<CallParser>(*kind.form,
                                          kind.tools ? kind.tools : std::make_shared<const std::vector<Tool>>(), salt);
-  return {constraints.marks(kind.tools != nullptr || has_channels || kind.is_formed),
-          OutputParser(std::move(thoughts), std::move(calls))};
+  std::vector<int32_t> named;
+  if (kind.chat) named = constraints.marks(kind.tools != nullptr || has_channels || kind.is_formed);
+  return {std::move(named), OutputParser(std::move(thoughts), std::move(calls))};
 }
 
 std::string call_salt(const std::vector<int32_t>& prompt, int64_t choice) {

@@ -13,6 +13,7 @@ namespace toy::dialog {
 
 /// What decides it.
 struct AnswerKind {
+  bool chat = true;                                  ///< else a text that continues another, which is not split
   const CallForm* form = nullptr;                    ///< how the model writes calls; nullptr: in no known way
   ThoughtMarks thoughts = {};                        ///< around its thoughts
   ThoughtState state = ThoughtState::possible;       ///< where the answer begins

@@ -177,7 +177,8 @@ void Server::start(const std::shared_ptr<Exchange>& exchange, const CompletionRe
   std::vector<int32_t> dry_breakers;
   if (r.sampler.dry_multiplier > 0 && r.dry_breakers != std::vector<std::string>{"none"})
     dry_breakers = tokens_with(tokenizer_, r.dry_breakers);
-  const AnswerKind kind{.form = form_,
+  const AnswerKind kind{.chat = r.chat,
+                        .form = form_,
                         .thoughts = thoughts_,
                         .state = thinks,
                         .is_formed = r.form.kind != TextForm::any,
@@ -200,8 +201,7 @@ void Server::start(const std::shared_ptr<Exchange>& exchange, const CompletionRe
       text.options.sampler.dry_breakers = dry_breakers;
       text.deadline = deadline;
       text.owner = prefix_owner(*exchange);
-      AnswerReader reader;
-      if (r.chat) reader = answer_reader(kind, constraints_, call_salt(prompt, k));
+      AnswerReader reader = answer_reader(kind, constraints_, call_salt(prompt, k));
       text.named = std::move(reader.named);
       texts.push_back(
           job->add_choice(std::move(text), r.echo ? tokenizer_.decode(prompt) : "", std::move(reader.parser)));

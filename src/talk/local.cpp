@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "dialog/answer_reader.h"
 #include "talk/conversation.h"
@@ -26,6 +27,8 @@ constexpr auto kBetweenStops = std::chrono::milliseconds(20), kBetweenCounts = s
 
 // An answer while it is written: the service's thread writes, the other waits.
 struct Writing {
+  explicit Writing(dialog::OutputParser p) : parser(std::move(p)) {}
+
   std::mutex mutex;
   std::condition_variable changed;
   dialog::OutputParser parser;
@@ -136,8 +139,7 @@ Reply LocalModel::reply(const ordered_json& messages, const ReplySettings& setti
                              .tools = calls ? std::make_shared<const std::vector<dialog::Tool>>(rules.tools) : nullptr},
                             s.constraints, dialog::call_salt(request.prompt, int64_t(again)));
   request.named = std::move(reader.named);
-  const auto w = std::make_shared<Writing>();
-  w->parser = std::move(reader.parser);
+  const auto w = std::make_shared<Writing>(std::move(reader.parser));
   request.on_text = [w, &on_part](const GeneratedToken&, const std::string& text) {
     const std::scoped_lock lock(w->mutex);
     if (w->abandoned) return false;

@@ -69,7 +69,6 @@ TEST_F(ChatCli, AnswersInAForm) {
   EXPECT_EQ(talk("hi\n", "--json-schema " + schema + " --logit-bias 32-inf --logit-bias 10-inf").out, "\"yes\"\n");
   EXPECT_EQ(talk("hi\n", "--grammar " + write("g", "root ::= \"ab\"")).out, "ab\n");
   refuses(chat("--json-schema " + bad), {"bad.json"});
-  refuses(chat("--tools " + write("t.json", R"([{"name": "f"}])")), {"chat template knows no tools"});
 }
 
 TEST_F(ChatCli, CommandsInAScript) {

@@ -91,7 +91,9 @@ TEST(AnswerView, ThoughtsAreDimAndControlCharactersHarmless) {
   out = plain.push("<think>a</think> **b**\x1b", false);
   EXPECT_EQ(out += plain.finish(), "<think>a</think> **b**?");
   AnswerView known(false, false);
-  out = known.push("h", true) + known.push("m", true) + known.push("Yes", false);
+  out = known.push("h", true);
+  out += known.push("m", true);
+  out += known.push("Yes", false);
   EXPECT_EQ(out += known.finish(), "<think>\nhm\n</think>\n\nYes");
 }
 

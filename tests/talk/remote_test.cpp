@@ -87,7 +87,9 @@ TEST(RequestBody, HasToolsCallsAndResults) {
   };
   const ordered_json question{{"role", "user"}, {"content", "q"}}, result{{"role", "tool"}, {"content", "r"}},
       named{{"role", "tool"}, {"content", "r"}, {"tool_call_id", "mine"}, {"name", "f"}};
-  const ordered_json messages{question, answer({with_id}), named, question, answer({call, call}), result, result};
+  const ordered_json messages{question, answer(ordered_json::array({with_id})),    named,
+                              question, answer(ordered_json::array({call, call})), result,
+                              result};
   const ordered_json body = request_body("m", messages, s, 0), sent = body.at("messages");
   EXPECT_EQ(body.at("tools"), s.tools);
   ASSERT_EQ(sent.size(), 7u);
