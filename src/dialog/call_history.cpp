@@ -158,8 +158,9 @@ ordered_json with_tool_responses(const ordered_json& messages) {
   return list;
 }
 
-// A value as Python prints it, or as its json.dumps() does.
-std::string python_text(const ordered_json& v, bool is_json = false) {
+}  // namespace
+
+std::string python_text(const ordered_json& v, bool is_json) {
   if (v.is_boolean() && !is_json) return v.get<bool>() ? "True" : "False";
   if (v.is_null() && !is_json) return "None";
   if (!v.is_structured()) return json_text(v);
@@ -169,8 +170,6 @@ std::string python_text(const ordered_json& v, bool is_json = false) {
             python_text(item, is_json);
   return v.is_object() ? "{" + text + "}" : "[" + text + "]";
 }
-
-}  // namespace
 
 std::string python_calls(const CallForm& form, const ordered_json& calls) {
   std::string all;

@@ -24,6 +24,8 @@ struct TemplateInput {
 /// - DeepSeek, templates that leave out tools: the system message has them. Calls have no content.
 TemplateInput input_for(const CallForm& form, const std::string& chat_template, TemplateInput input);
 
+/// A value as Python prints it, or as its json.dumps() does.
+std::string python_text(const nlohmann::ordered_json& v, bool is_json = false);
 /// The calls of a message as LFM2 writes them.
 std::string python_calls(const CallForm& form, const nlohmann::ordered_json& calls);
 

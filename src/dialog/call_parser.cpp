@@ -414,7 +414,8 @@ bool CallParser::tags() {
   }
   if (!name.ends_with(after.substr(after.rfind('<') == after.npos ? 0 : after.rfind('<'))))
     return rest.size() < kMostTag;
-  const std::string key(name.substr(0, name.find(after.substr(0, after.find('>') + 1))));
+  const std::string key(
+      name.substr(0, name.find(after.substr(0, after.find('>') == after.npos ? after.npos : after.find('>') + 1))));
   held_.clear();
   if (tool_ == nullptr) return announce(key);
   parameter_ = key;

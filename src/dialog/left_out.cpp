@@ -45,7 +45,7 @@ std::string calls_text(const CallForm& form, const ordered_json& calls) {
     const ordered_json& function = call["function"];
     const ordered_json arguments = function.value("arguments", ordered_json::object());
     const std::string name = function["name"],
-                      text = arguments.is_string() ? arguments.get<std::string>() : json_text(arguments);
+                      text = arguments.is_string() ? arguments.get<std::string>() : python_text(arguments, true);
     const std::string object =
         fmt::format("{{\"name\": {}, \"{}\": {}}}", json_text(ordered_json(name)), form.arguments, text);
     if (form.kind == CallForm::named && form.list)
@@ -100,7 +100,7 @@ ordered_json with_results_as_text(const ordered_json& messages) {
 
 std::string tools_text(const ordered_json& tools) {
   std::string list;
-  for (const ordered_json& tool : tools) list += json_text(tool.value("function", tool)) + "\n";
+  for (const ordered_json& tool : tools) list += python_text(tool.value("function", tool), true) + "\n";
   return fmt::format(
       "# Tools\n\nYou can call these functions. Each line is a JSON object with the name, the description and the "
       "parameters of one:\n<tools>\n{}</tools>\n\nTo call a function, write a JSON object with its name and arguments "

@@ -33,7 +33,7 @@ class LeftOut : public ::testing::Test {
 };
 
 const std::string kCalls =
-    "<tool_call>\n{\"name\": \"rain\", \"arguments\": {\"city\":\"Ulm\"}}\n</tool_call>\n"
+    "<tool_call>\n{\"name\": \"rain\", \"arguments\": {\"city\": \"Ulm\"}}\n</tool_call>\n"
     "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
 
 // As official templates of SmolLM3 do.
@@ -42,7 +42,7 @@ TEST_F(LeftOut, CallsAreWrittenInTheFormOfTheTemplate) {
   EXPECT_EQ(rendered("{{ tools }}{# <tool_call> #}" + lines, false),
             "Noneuser:Rain?;assistant:" + kCalls + ";tool:wet;tool:9;");
   EXPECT_EQ(rendered("{{ tools and '' }}{# <|tool_call|> #}" + lines, false),
-            "Noneuser:Rain?;assistant:<|tool_call|>[{\"name\": \"rain\", \"arguments\": {\"city\":\"Ulm\"}}, "
+            "Noneuser:Rain?;assistant:<|tool_call|>[{\"name\": \"rain\", \"arguments\": {\"city\": \"Ulm\"}}, "
             "{\"name\": \"now\", \"arguments\": {}}]<|/tool_call|>;tool:wet;tool:9;");
   // A template that shows them gets them.
   EXPECT_EQ(
@@ -73,7 +73,7 @@ TEST_F(LeftOut, ToolsOfTemplatesThatKnowNone) {
   ASSERT_NE(form_, nullptr);
   EXPECT_EQ(form_->open, "<tool_call>");
   EXPECT_TRUE(text.starts_with("[system]Be kind.\n\n# Tools\n\n")) << text;
-  EXPECT_NE(text.find("<tools>\n{\"name\":\"rain\",\"parameters\":{"), std::string::npos) << text;
+  EXPECT_NE(text.find("<tools>\n{\"name\": \"rain\", \"parameters\": {"), std::string::npos) << text;
   EXPECT_TRUE(text.ends_with("</tool_response>.[user]Rain?")) << text;
   // Without tools nothing is added, and without a system message the first one of the user has them.
   EXPECT_EQ(rendered(plain, false, ask), "[system]Be kind.[user]Rain?");
