@@ -59,11 +59,16 @@ class Compiler {
     check(a_.states.size() < kMaxStates,
           "{}: the grammar needs more than {} states; use smaller counts, or fewer alternatives", name_, kMaxStates);
     budget_.spend(kState, name_);
+    budget_.spend_bytes(sizeof(NfaState), name_);
     a_.states.emplace_back();
     return int32_t(a_.states.size()) - 1;
   }
   NfaState& at(int32_t s) { return a_.states[size_t(s)]; }
   void join(int32_t from, int32_t to) { at(from).free.push_back(to); }
+  void add_byte(int32_t from, ByteEdge edge) {
+    budget_.spend_bytes(2 * sizeof(ByteEdge), name_);
+    at(from).bytes.push_back(edge);
+  }
 
   // Adds what `e` needs behind the state `from`, into which nothing new leads. Returns the state after it.
   int32_t build(const Expr& e, int32_t from) {
@@ -74,6 +79,8 @@ class Compiler {
         add_chars(from, e.set, end);
         return end;
       }
+      case Expr::texts:
+        return build_texts(*e.list, from);
       case Expr::sequence:
         for (const Expr& part : e.parts) from = build(part, from);
         return from;
@@ -91,9 +98,35 @@ class Compiler {
         return end;
       }
       case Expr::json_string_of:
-        return build_json(*e.automaton, from);
+        return build_json(e, from);
+      case Expr::text_begin:
+      case Expr::text_end:
+      case Expr::word_edge:
+      case Expr::no_word_edge:
+        break;
     }
-    return from;
+    fail_internal("{}: a place of a text is for patterns only", name_);
+  }
+
+  // Sorted texts as a tree of their bytes.
+  int32_t build_texts(const std::vector<std::string>& texts, int32_t from) {
+    const int32_t end = add_state();
+    std::vector<int32_t> path{from};  // after each byte of the text before
+    std::string_view before;
+    for (const std::string& text : texts) {
+      budget_.spend(1 + text.size(), name_);
+      const auto common =
+          std::mismatch(text.begin(), text.begin() + int64_t(std::min(text.size(), before.size())), before.begin());
+      path.resize(size_t(common.first - text.begin()) + 1);
+      for (size_t i = path.size() - 1; i < text.size(); ++i) {
+        const int32_t to = add_state();
+        add_byte(path.back(), {.lo = uint8_t(text[i]), .hi = uint8_t(text[i]), .to = to});
+        path.push_back(to);
+      }
+      join(path.back(), end);
+      before = text;
+    }
+    return end;
   }
 
   int32_t build_repeat(const Expr& e, int32_t from) {
@@ -113,24 +146,68 @@ class Compiler {
     return end;
   }
 
-  int32_t build_json(const CharAutomaton& chars, int32_t from) {
-    std::vector<int32_t> state(chars.states.size());
-    for (int32_t& s : state) s = add_state();
+  int32_t build_json(const Expr& e, int32_t from) {
+    const CharAutomaton* chars = e.automaton.get();
+    CharAutomaton product;
+    const int32_t counter = e.least > 0 || e.most >= 0 ? add_counter(*chars, e.least, e.most, product) : -1;
+    if (!product.states.empty()) chars = &product;
+    const auto count = [&](int32_t in, int32_t row) {
+      if (counter >= 0) at(in).counter = counter, at(in).row = row;
+    };
+    std::vector<int32_t> state(chars->states.size());
+    for (size_t s = 0; s < state.size(); ++s) count(state[s] = add_state(), int32_t(s));
     const int32_t end = add_state();
-    join(from, state[0]);
-    for (size_t s = 0; s < chars.states.size(); ++s) {
-      if (chars.states[s].accept) join(state[s], end);
-      for (const CharEdge& edge : chars.states[s].edges) {
+    if (counter < 0 || a_.viable(at(state[0]), 0)) join(from, state[0]);
+    for (size_t s = 0; s < chars->states.size(); ++s) {
+      if (chars->states[s].accept) join(state[s], end);
+      for (const CharEdge& edge : chars->states[s].edges) {
         budget_.spend(edge.set.size() * kRange, name_);
         const JsonChars j = json_chars(edge.set);
-        add_chars(state[s], j.plain, state[size_t(edge.to)]);
-        if (j.letters.empty()) continue;
+        const int32_t to = state[size_t(edge.to)];
+        add_chars(state[s], j.plain, to);
+        if (j.letters.empty() && j.controls.empty()) continue;
         const int32_t backslash = add_state();
-        at(state[s]).bytes.push_back({'\\', '\\', backslash});
-        for (const char c : j.letters) at(backslash).bytes.push_back({uint8_t(c), uint8_t(c), state[size_t(edge.to)]});
+        count(backslash, edge.to);
+        add_byte(state[s], {.lo = '\\', .hi = '\\', .counts = counter >= 0, .to = backslash});
+        for (const char c : j.letters) add_byte(backslash, {.lo = uint8_t(c), .hi = uint8_t(c), .to = to});
+        const auto next = [&](int32_t before, char lo, char hi) {
+          const int32_t after = add_state();
+          count(after, edge.to);
+          add_byte(before, {.lo = uint8_t(lo), .hi = uint8_t(hi), .to = after});
+          return after;
+        };
+        int32_t tens[2] = {-1, -1};  // \u000 and \u001
+        for (const char c : j.controls) {
+          int32_t& ten = tens[c / 16];
+          if (ten < 0)
+            ten =
+                next(next(next(next(backslash, 'u', 'u'), '0', '0'), '0', '0'), char('0' + c / 16), char('0' + c / 16));
+          const char digit = "0123456789abcdef"[c % 16];
+          add_byte(ten, {.lo = uint8_t(digit), .hi = uint8_t(digit), .to = to});
+        }
       }
     }
     return end;
+  }
+
+  // -1: all texts have such lengths, or `product` is those of them that do.
+  int32_t add_counter(const CharAutomaton& chars, int64_t least, int64_t most, CharAutomaton& product) {
+    const Payer payer{name_, budget_};
+    Counter c{
+        .least = int32_t(least), .most = most < 0 ? kNoLimit : int32_t(most), .lengths = lengths_of(chars, payer)};
+    const Lengths& l = c.lengths;
+    if (l.horizon == 0) {  // a state is needed once per length, as far as there are any
+      product = intersection(chars, length_automaton(least, most, payer), payer);
+      return -1;
+    }
+    const bool in_bounds =
+        l.at_least(0, 0) >= least && (most < 0 || l.at_least(0, int32_t(most) + 1) == Lengths::kNone);
+    if (in_bounds) return -1;
+    for (size_t s = 0; s < chars.states.size(); ++s) c.farthest = std::max(c.farthest, l.at_least(s, 0));
+    c.open = std::all_of(l.endless.begin(), l.endless.end(), [](bool b) { return b; }) &&
+             (c.most == kNoLimit || int64_t(c.least) + l.horizon <= c.most);
+    a_.counters.push_back(std::move(c));
+    return int32_t(a_.counters.size()) - 1;
   }
 
   void add_chars(int32_t from, const CharSet& set, int32_t to) {
@@ -143,14 +220,16 @@ class Compiler {
       for (size_t i = bytes.size(); i-- > 0;) {
         const auto [lo, hi] = bytes[i];
         if (i == 0) {
-          at(from).bytes.push_back({uint8_t(lo), uint8_t(hi), next});
+          add_byte(from, {.lo = uint8_t(lo), .hi = uint8_t(hi), .counts = at(from).counter >= 0, .to = next});
           break;
         }
         key.push_back(lo << 8 | hi);
         const auto [found, is_new] = shared.try_emplace(key, -1);
         if (is_new) {
           found->second = add_state();
-          at(found->second).bytes.push_back({uint8_t(lo), uint8_t(hi), next});
+          NfaState &middle = at(found->second), &target = at(to);  // within a character
+          middle.counter = target.counter, middle.row = target.row;
+          add_byte(found->second, {.lo = uint8_t(lo), .hi = uint8_t(hi), .to = next});
         }
         next = found->second;
       }

@@ -35,22 +35,21 @@ void walk(Matcher& m, const Trie& trie, int32_t begin, int32_t end, size_t depth
 
 }  // namespace
 
-std::shared_ptr<const RuleMask> RuleMasks::find(const std::vector<int32_t>& nfa_states, size_t& work) {
+std::shared_ptr<const RuleMask> RuleMasks::find(const std::vector<Place>& places, size_t& work) {
   const std::lock_guard lock(mutex_);
-  if (const auto known = masks_.find(nfa_states); known != masks_.end()) return known->second;
+  if (const auto known = masks_.find(places); known != masks_.end()) return known->second;
   if (masks_.size() * trie_->words() * sizeof(uint64_t) > kMostBytes) masks_.clear();
   if (matcher_.count() > kMostStates || matcher_.size() > Matcher::kMostSize) matcher_ = Matcher(*automaton_);
   matcher_.restart_work(work);
   auto mask = std::make_shared<RuleMask>();
   mask->allowed.resize(trie_->words());
-  walk(matcher_, *trie_, 0, int32_t(trie_->nodes.size()), 0, matcher_.inside(nfa_states),
-       [&](int32_t i, int32_t state) {
-         const Trie::Node& node = trie_->nodes[size_t(i)];
-         for (int32_t k = 0; k < node.count; ++k) set_bit(mask->allowed, trie_->ids[size_t(node.first + k)]);
-         if (matcher_.done(state) && node.end > i + 1) mask->exits.push_back(i);
-       });
+  walk(matcher_, *trie_, 0, int32_t(trie_->nodes.size()), 0, matcher_.inside(places), [&](int32_t i, int32_t state) {
+    const Trie::Node& node = trie_->nodes[size_t(i)];
+    for (int32_t k = 0; k < node.count; ++k) set_bit(mask->allowed, trie_->ids[size_t(node.first + k)]);
+    if (matcher_.done(state) && node.end > i + 1) mask->exits.push_back(i);
+  });
   work = matcher_.work();
-  masks_.emplace(nfa_states, mask);
+  masks_.emplace(places, mask);
   return mask;
 }
 
@@ -117,10 +116,13 @@ TokenBits GrammarConstraint::compute_mask() {
   const std::vector<Return> ways = matcher_.ways(state_);
   for (size_t i = 0; i < ways.size();) {
     const int32_t frame = ways[i].frame;
-    std::vector<int32_t> nfa_states;
-    for (; i < ways.size() && ways[i].frame == frame; ++i) nfa_states.push_back(ways[i].state);
+    std::vector<Place> places;
+    for (; i < ways.size() && ways[i].frame == frame; ++i) {
+      const NfaState& s = masks_->automaton().states[size_t(ways[i].state)];
+      places.push_back({ways[i].state, masks_->automaton().zone(s, ways[i].count, trie.deepest)});
+    }
     size_t work = matcher_.work();
-    const auto rule = masks_->find(nfa_states, work);
+    const auto rule = masks_->find(places, work);
     matcher_.restart_work(work);
     for (size_t w = 0; w < result.size(); ++w) result[w] |= rule->allowed[w];
     if (frame != Matcher::kBottom && !rule->exits.empty()) add_exits(rule->exits, matcher_.after(frame), result);

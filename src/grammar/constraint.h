@@ -32,7 +32,7 @@ class RuleMasks {
   const Trie& trie() const { return *trie_; }
   size_t bytes() const;  ///< of memory, about
   /// `work`: what was spent on the caller's mask, and is spent here.
-  std::shared_ptr<const RuleMask> find(const std::vector<int32_t>& nfa_states, size_t& work);
+  std::shared_ptr<const RuleMask> find(const std::vector<Place>& places, size_t& work);
 
  private:
   static constexpr size_t kMostBytes = size_t(16) << 20, kMostStates = 50'000;
@@ -40,7 +40,7 @@ class RuleMasks {
   std::shared_ptr<const Trie> trie_;
   mutable std::mutex mutex_;
   Matcher matcher_;
-  std::map<std::vector<int32_t>, std::shared_ptr<const RuleMask>> masks_;
+  std::map<std::vector<Place>, std::shared_ptr<const RuleMask>> masks_;
 };
 
 /// Follows one text of a grammar.

@@ -55,9 +55,14 @@ std::vector<uint32_t> code_points(std::string_view text, std::string_view what) 
 }
 
 Expr literal(std::string_view text) {
-  Expr e;
-  for (const uint32_t c : code_points(text, "a text")) e.parts.push_back(chars({{c, c}}));
-  return e;
+  if (text.empty()) return {};
+  return one_of({std::string(text)});
+}
+
+Expr one_of(std::vector<std::string> texts) {
+  std::sort(texts.begin(), texts.end());
+  texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
+  return {.kind = Expr::texts, .list = std::make_shared<const std::vector<std::string>>(std::move(texts))};
 }
 
 }  // namespace toy::grammar

@@ -28,18 +28,33 @@ struct CharAutomaton;
 
 /// An expression. A sequence without parts is the empty text; alternatives without parts are no text at all.
 struct Expr {
-  enum Kind { chars, sequence, alternatives, repeat, rule, json_string_of };
+  enum Kind {
+    chars,
+    texts,
+    sequence,
+    alternatives,
+    repeat,
+    rule,
+    json_string_of,
+    text_begin,  ///< this and the following take no code point; for char_automaton() only
+    text_end,
+    word_edge,
+    no_word_edge
+  };
   Kind kind = sequence;
   CharSet set = {};              ///< chars: one of these
   std::vector<Expr> parts = {};  ///< of repeat: one
-  int64_t least = 0, most = -1;  ///< repeat; most -1: any number
+  int64_t least = 0, most = -1;  ///< repeat: how often; json_string_of: code points; most -1: any number
   int32_t rule_index = -1;
   std::shared_ptr<const CharAutomaton> automaton = {};  ///< json_string_of: the texts as they stand in a JSON string
+  std::shared_ptr<const std::vector<std::string>> list = {};  ///< texts: one of these, which are UTF-8
 };
 
 inline Expr chars(CharSet set) { return {.kind = Expr::chars, .set = normalized(std::move(set))}; }
 /// The text itself; it has to be UTF-8.
 Expr literal(std::string_view text);
+/// One of these texts. They share their beginnings, so any number of them is read in one way.
+Expr one_of(std::vector<std::string> texts);
 inline Expr sequence(std::vector<Expr> parts) { return {.kind = Expr::sequence, .parts = std::move(parts)}; }
 inline Expr alternatives(std::vector<Expr> parts) { return {.kind = Expr::alternatives, .parts = std::move(parts)}; }
 inline Expr repeat(Expr part, int64_t least, int64_t most) {

@@ -127,6 +127,7 @@ class GbnfParser {
     Expr result;
     for (;;) {
       budget_.spend(kItem, name_);
+      budget_.spend_bytes(2 * sizeof(Expr), name_);
       skip_space(depth > 0);
       Expr item;
       if (at_end()) {
@@ -257,13 +258,13 @@ class GbnfParser {
   }
 
   Expr parse_literal() {
-    Expr result;
+    std::string text;
     while (!take("\"")) {
       budget_.spend(kItem, name_);
-      const uint32_t c = parse_char();
-      result.parts.push_back(chars({{c, c}}));
+      text += utf8_encode(parse_char());
     }
-    return result;
+    budget_.spend_bytes(3 * text.size(), name_);
+    return literal(text);
   }
 
   Expr parse_set() {

@@ -33,10 +33,13 @@ const CharSet kEscaped{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
 }  // namespace
 
 JsonChars json_chars(const CharSet& set) {
-  JsonChars result{intersection(set, complement(kEscaped)), {}};
+  JsonChars result{intersection(set, complement(kEscaped)), {}, {}};
   for (const CharRange r : intersection(set, kEscaped))
     for (uint32_t c = r.lo; c <= r.hi; ++c)
-      if (const char letter = letter_of(c); letter != 0) result.letters += letter;
+      if (const char letter = letter_of(c); letter != 0)
+        result.letters += letter;
+      else
+        result.controls += char(c);
   return result;
 }
 

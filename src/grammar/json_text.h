@@ -8,11 +8,11 @@
 
 namespace toy::grammar {
 
-/// A set of characters as JSON writes them, each in one way: as they are, or as a backslash and a letter. Control
-/// characters without such a letter are left out.
+/// A set of characters as JSON writes them, each in one way: as they are, as a backslash and a letter, or as \u00XX.
 struct JsonChars {
   CharSet plain;
-  std::string letters;  ///< after the backslash
+  std::string letters;   ///< after the backslash
+  std::string controls;  ///< below 0x20, without such a letter
 };
 JsonChars json_chars(const CharSet& set);
 

@@ -1,6 +1,7 @@
 #include "grammar/matcher.h"
 
 #include <algorithm>
+#include <tuple>
 #include <unordered_set>
 
 #include "toy/base/error.h"
@@ -8,7 +9,18 @@
 namespace toy::grammar {
 namespace {
 
-constexpr Return kEnd{-1, -1};  // in the list of the frame at the bottom
+constexpr Return kEnd{-1, -1, 0};  // in the list of the frame at the bottom
+
+struct ReturnHash {
+  size_t operator()(const Return& r) const {
+    const uint64_t h = uint64_t(uint32_t(r.state)) << 32 | uint32_t(r.frame);
+    return size_t((h ^ uint64_t(uint32_t(r.count)) << 20) * 0x9E3779B97F4A7C15u >> 13);
+  }
+};
+
+bool by_frame(const Return& x, const Return& y) {
+  return std::tuple(x.frame, x.state, x.count) < std::tuple(y.frame, y.state, y.count);
+}
 
 }  // namespace
 
@@ -47,9 +59,9 @@ int32_t Matcher::start() {
   return intern(std::move(state));
 }
 
-int32_t Matcher::inside(std::vector<int32_t> nfa_states) {
+int32_t Matcher::inside(const std::vector<Place>& places) {
   State state;
-  for (const int32_t s : nfa_states) state.ways.push_back({s, kBottom});
+  for (const Place& p : places) state.ways.push_back({p.state, kBottom, p.count});
   return intern(std::move(state));
 }
 
@@ -67,7 +79,11 @@ int32_t Matcher::compute(int32_t state, uint8_t group) {
   work_ += states_[size_t(state)].ways.size() + 1;
   for (const Return& way : states_[size_t(state)].ways)
     for (const ByteEdge& e : automaton_->states[size_t(way.state)].bytes)
-      if (e.lo <= byte && byte <= e.hi) reached.push_back({e.to, way.frame});
+      if (e.lo <= byte && byte <= e.hi) {
+        const NfaState& to = automaton_->states[size_t(e.to)];
+        const int32_t count = e.counts ? automaton_->counted(to, way.count) : way.count;
+        if (!e.counts || automaton_->viable(to, count)) reached.push_back({e.to, way.frame, count});
+      }
   const int32_t id = reached.empty() ? kDead : close(reached, false);
   next_[size_t(state) * classes_ + group] = id;
   return id;
@@ -79,7 +95,7 @@ int32_t Matcher::compute(int32_t state, uint8_t group) {
 int32_t Matcher::close(const std::vector<Return>& begin, bool fresh) {
   const Automaton& a = *automaton_;
   State result;
-  std::unordered_set<uint64_t> seen;
+  std::unordered_set<Return, ReturnHash> seen;
   std::vector<Return> todo;
   std::map<int32_t, std::pair<int32_t, std::vector<Return>>> calls;  // by order: the rule, and where it returns to
   const auto visit = [&](Return way) {
@@ -87,7 +103,7 @@ int32_t Matcher::close(const std::vector<Return>& begin, bool fresh) {
       result.done = true;
       return;
     }
-    if (!seen.insert(uint64_t(uint32_t(way.state)) << 32 | uint32_t(way.frame)).second) return;
+    if (!seen.insert(way).second) return;
     check(seen.size() <= 10 * kMaxWays, "grammar: the text can be read in more than {} ways; make it less ambiguous",
           kMaxWays);
     todo.push_back(way);
@@ -98,7 +114,8 @@ int32_t Matcher::close(const std::vector<Return>& begin, bool fresh) {
       todo.pop_back();
       const NfaState& s = a.states[size_t(way.state)];
       if (!s.bytes.empty()) result.ways.push_back(way);
-      for (const int32_t to : s.free) visit({to, way.frame});
+      for (const int32_t to : s.free)
+        if (int32_t count = way.count; a.leads(s, a.states[size_t(to)], count)) visit({to, way.frame, count});
       if (s.accept && !is_fresh)
         for (const Return& r : frames_[size_t(way.frame)]) visit(r);
       if (s.call < 0) continue;
@@ -126,8 +143,7 @@ int32_t Matcher::close(const std::vector<Return>& begin, bool fresh) {
   check(result.ways.size() <= kMaxWays, "grammar: the text can be read in more than {} ways; make it less ambiguous",
         kMaxWays);
   spend(seen.size());
-  std::sort(result.ways.begin(), result.ways.end(),
-            [](const Return& x, const Return& y) { return std::pair(x.frame, x.state) < std::pair(y.frame, y.state); });
+  std::sort(result.ways.begin(), result.ways.end(), by_frame);
   return result.ways.empty() && !result.done ? kDead : intern(std::move(result));
 }
 
@@ -155,8 +171,7 @@ Matcher Matcher::reduced(int32_t state, int32_t& to) const {
   }
   State s = states_[size_t(state)];
   for (Return& way : s.ways) way.frame = number[size_t(way.frame)];
-  std::sort(s.ways.begin(), s.ways.end(),
-            [](const Return& x, const Return& y) { return std::pair(x.frame, x.state) < std::pair(y.frame, y.state); });
+  std::sort(s.ways.begin(), s.ways.end(), by_frame);
   to = s.ways.empty() && !s.done ? kDead : m.intern(std::move(s));
   return m;
 }

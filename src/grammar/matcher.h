@@ -13,7 +13,14 @@ namespace toy::grammar {
 /// Where a finished rule returns to: a state of the rule that called it, and the frame of that one.
 struct Return {
   int32_t state = 0, frame = 0;
+  int32_t count = 0;  ///< characters so far of the counted part that the state is in
   auto operator<=>(const Return&) const = default;
+};
+
+/// A state of a rule, without what the rule returns to.
+struct Place {
+  int32_t state = 0, count = 0;
+  auto operator<=>(const Place&) const = default;
 };
 
 /// The stacks of all ways to read a text, and the steps between them. A frame is a list of places that may be returned
@@ -28,8 +35,8 @@ class Matcher {
 
   /// Before the first byte.
   int32_t start();
-  /// A state that is in these states of one rule, whose end is the end of the text.
-  int32_t inside(std::vector<int32_t> nfa_states);
+  /// A state that is at these places of one rule, whose end is the end of the text.
+  int32_t inside(const std::vector<Place>& places);
   /// After one more byte. Throws Error{bad_input} where the grammar is so ambiguous that kMaxWays do not suffice.
   int32_t step(int32_t state, uint8_t byte) {
     const int32_t known = next_[size_t(state) * classes_ + automaton_->class_of[byte]];

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <optional>
 
 #include "grammar/automaton.h"
+#include "text/unicode.h"
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"
 
@@ -14,29 +16,90 @@ namespace {
 constexpr int kMaxGroups = 100;  // in each other
 const CharSet kDigits{{'0', '9'}};
 const CharSet kWord{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
-const CharSet kSpace{{'\t', '\r'}, {' ', ' '}};
-const CharSet kAscii{{0, 0x7F}};
+const CharSet kSpace{{'\t', '\r'},     {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
+                     {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
 const CharSet kLineEnds{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
+
+// All texts that a pattern is found in.
+struct Regex {
+  Expr texts;
+  std::vector<std::pair<Expr, bool>> conditions;  // texts that it is one of, or not
+};
+
+// The code points of a general category, by its short or long name; nullopt: there is none of the name.
+std::optional<CharSet> category_set(std::string_view name) {
+  static constexpr std::pair<std::string_view, std::string_view> kLongNames[] = {{"Letter", "L"},
+                                                                                 {"Uppercase_Letter", "Lu"},
+                                                                                 {"Lowercase_Letter", "Ll"},
+                                                                                 {"Titlecase_Letter", "Lt"},
+                                                                                 {"Modifier_Letter", "Lm"},
+                                                                                 {"Other_Letter", "Lo"},
+                                                                                 {"Mark", "M"},
+                                                                                 {"Number", "N"},
+                                                                                 {"Decimal_Number", "Nd"},
+                                                                                 {"Letter_Number", "Nl"},
+                                                                                 {"Other_Number", "No"},
+                                                                                 {"Punctuation", "P"},
+                                                                                 {"Symbol", "S"},
+                                                                                 {"Math_Symbol", "Sm"},
+                                                                                 {"Currency_Symbol", "Sc"},
+                                                                                 {"Modifier_Symbol", "Sk"},
+                                                                                 {"Other_Symbol", "So"},
+                                                                                 {"Separator", "Z"},
+                                                                                 {"Space_Separator", "Zs"},
+                                                                                 {"Control", "Cc"},
+                                                                                 {"Format", "Cf"},
+                                                                                 {"Connector_Punctuation", "Pc"},
+                                                                                 {"digit", "Nd"},
+                                                                                 {"Dash_Punctuation", "Pd"},
+                                                                                 {"Nonspacing_Mark", "Mn"},
+                                                                                 {"Spacing_Mark", "Mc"},
+                                                                                 {"Enclosing_Mark", "Me"}};
+  for (const std::string_view prefix : {"General_Category=", "gc="})
+    if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
+  for (const auto& [long_name, short_name] : kLongNames)
+    if (name == long_name) name = short_name;
+  static const std::map<std::string, CharSet, std::less<>> kSets = [] {
+    std::map<std::string, CharSet, std::less<>> sets;
+    for (uint32_t c = 0, next = 0; c <= kLastCodePoint; c = next) {
+      if (c == 0xD800) c = 0xE000;
+      const std::string_view category = category_of(c);
+      for (next = c + 1; next <= kLastCodePoint && next != 0xD800 && category_of(next) == category;) ++next;
+      for (const std::string_view n : {category, category.substr(0, 1)}) sets[std::string(n)].push_back({c, next - 1});
+    }
+    for (auto& [key, set] : sets) set = normalized(std::move(set));
+    return sets;
+  }();
+  const auto found = kSets.find(name);
+  if (found == kSets.end()) return std::nullopt;
+  return found->second;
+}
 
 class RegexParser {
  public:
   RegexParser(std::string_view pattern, const std::string& name)
       : c_(code_points(pattern, name)), pattern_(pattern), name_(name) {}
 
-  Expr parse() {
+  // What a text may be in front of and behind what is found is no part of it. Conditions come first: (?=A), (?!A).
+  Regex parse() {
     const Expr any = repeat(chars({{0, kLastCodePoint}}), 0, -1);
-    Expr result = alternatives({});
-    do {
-      const bool at_begin = take('^');
-      Expr branch = parse_sequence(0);
-      const bool at_end = take('$');
-      if (at_ < c_.size() && c_[at_] != '|') refuse("it has an anchor or ) in the middle");
-      Expr whole;
-      if (!at_begin) whole.parts.push_back(any);
-      whole.parts.push_back(std::move(branch));
-      if (!at_end) whole.parts.push_back(any);
-      result.parts.push_back(std::move(whole));
-    } while (take('|'));
+    Regex result;
+    const size_t begin = at_;
+    if (take('^') && is('(') && is('?', 1) && (is('=', 2) || is('!', 2))) {
+      while (is('(') && is('?', 1) && (is('=', 2) || is('!', 2))) {
+        const bool holds = is('=', 2);
+        at_ += 3;
+        Expr ahead = parse_alternatives(1);
+        if (!take(')')) refuse("expected )");
+        result.conditions.push_back({sequence({std::move(ahead), any}), holds});
+      }
+      result.texts = sequence({parse_sequence(0), any});
+      if (is('|')) refuse("look-around in an alternative");
+    } else {
+      at_ = begin;
+      result.texts = sequence({any, parse_alternatives(0), any});
+    }
+    if (at_ < c_.size()) refuse("a ) without (");
     return result;
   }
 
@@ -56,7 +119,7 @@ class RegexParser {
 
   Expr parse_sequence(int depth) {
     Expr result;
-    while (at_ < c_.size() && !is('|') && !is(')') && !is('$')) result.parts.push_back(parse_quantified(depth));
+    while (at_ < c_.size() && !is('|') && !is(')')) result.parts.push_back(parse_quantified(depth));
     return result;
   }
 
@@ -98,7 +161,13 @@ class RegexParser {
         return chars(complement(kLineEnds));
       case '[':
         return parse_set();
+      case '^':
+        return {.kind = Expr::text_begin};
+      case '$':
+        return {.kind = Expr::text_end};
       case '\\': {
+        if (take('b')) return {.kind = Expr::word_edge};
+        if (take('B')) return {.kind = Expr::no_word_edge};
         if (const std::optional<CharSet> set = named_set()) return chars(*set);
         const uint32_t e = escaped();
         return chars({{e, e}});
@@ -106,16 +175,13 @@ class RegexParser {
       case '(': {
         if (depth >= kMaxGroups) refuse("groups nest too deeply");
         if (take('?') && !take(':')) {
-          if (!is('<') || is('=', 1) || is('!', 1)) refuse("look-around");
+          if (!is('<') || is('=', 1) || is('!', 1)) refuse("look-around that does not begin it");
           while (at_ < c_.size() && !take('>')) ++at_;  // a name
         }
         Expr group = parse_alternatives(depth + 1);
-        if (!take(')')) refuse("expected ), or it has an anchor in the middle");
+        if (!take(')')) refuse("expected )");
         return group;
       }
-      case '^':
-        --at_;
-        refuse("it has ^ in the middle");
       case '*':
       case '+':
       case '?':
@@ -126,7 +192,7 @@ class RegexParser {
     }
   }
 
-  // \d and the like, after the backslash. Negated ones are ASCII, too: engines differ in what else they are.
+  // \d and the like, after the backslash, as ECMAScript has them.
   std::optional<CharSet> named_set() {
     if (at_ >= c_.size()) refuse("it ends in a backslash");
     switch (c_[at_]) {
@@ -141,16 +207,34 @@ class RegexParser {
         return kSpace;
       case 'D':
         ++at_;
-        return intersection(kAscii, complement(kDigits));
+        return complement(kDigits);
       case 'W':
         ++at_;
-        return intersection(kAscii, complement(kWord));
+        return complement(kWord);
       case 'S':
         ++at_;
-        return intersection(kAscii, complement(kSpace));
+        return complement(kSpace);
+      case 'p':
+      case 'P':
+        return property();
       default:
         return std::nullopt;
     }
+  }
+
+  // \p{L}, \P{Lu}, \p{General_Category=Letter}
+  CharSet property() {
+    const bool negated = c_[at_++] == 'P';
+    std::string name;
+    if (take('{')) {
+      while (at_ < c_.size() && !is('}')) name += utf8_encode(c_[at_++]);
+      if (!take('}')) refuse("expected }");
+    } else if (at_ < c_.size()) {
+      name = utf8_encode(c_[at_++]);
+    }
+    const std::optional<CharSet> set = category_set(name);
+    if (!set) refuse(fmt::format("\\p{{{}}} is not a general category of Unicode", name));
+    return negated ? complement(*set) : *set;
   }
 
   uint32_t escaped() {
@@ -171,12 +255,24 @@ class RegexParser {
       case 'x':
         return hex(2);
       case 'u':
+        if (is('{')) return hex_in_braces();
         return hex(4);
       default:
         break;
     }
+    if (c == 'c' && at_ < c_.size() && ((c_[at_] | 32) >= 'a' && (c_[at_] | 32) <= 'z')) return c_[at_++] % 32;
     if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'))
       --at_, refuse(fmt::format("\\{}", utf8_encode(c)));
+    return c;
+  }
+
+  uint32_t hex_in_braces() {
+    int digits = 0;
+    for (++at_; at_ + size_t(digits) < c_.size() && !is('}', size_t(digits));) ++digits;
+    if (digits == 0 || digits > 6) refuse("expected 1 to 6 hexadecimal digits");
+    const uint32_t c = hex(digits);
+    ++at_;
+    if (c > kLastCodePoint) refuse("no code point");
     return c;
   }
 
@@ -191,21 +287,26 @@ class RegexParser {
       else
         refuse("expected hexadecimal digits");
     }
-    if (c >= 0xD800 && c < 0xE000) refuse("half of a surrogate pair");
+    if (c >= 0xD800 && c < 0xDC00 && is('\\') && is('u', 1)) {
+      at_ += 2;
+      const uint32_t low = hex(4);
+      if (low >= 0xDC00 && low < 0xE000) return 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
+    } else if (c >= 0xDC00 && c < 0xE000 && digits == 4) {
+      return c;  // the other half, or a character that no text has
+    }
+    if (c >= 0xD800 && c < 0xDC00) refuse("half of a surrogate pair");
     return c;
   }
 
   Expr parse_set() {
     const bool negated = take('^');
     CharSet set;
-    bool named = false;
     while (!take(']')) {
       if (at_ >= c_.size()) refuse("expected ]");
       if (is('\\')) {
         ++at_;
         if (const std::optional<CharSet> s = named_set()) {
           set.insert(set.end(), s->begin(), s->end());
-          named = true;
           continue;
         }
         --at_;
@@ -220,8 +321,7 @@ class RegexParser {
       set.push_back({lo, hi});
     }
     set = normalized(std::move(set));
-    if (negated) set = named ? intersection(kAscii, complement(set)) : complement(set);
-    return chars(std::move(set));
+    return chars(negated ? complement(set) : std::move(set));
   }
 
   uint32_t set_char() {
@@ -239,38 +339,19 @@ class RegexParser {
   size_t at_ = 0;
 };
 
-#define TOY_DATE                                                                                        \
-  "[12][0-9]{3}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)" \
-  "|02-(?:0[1-9]|1[0-9]|2[0-8]))"
-#define TOY_TIME "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,6})?(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
-#define TOY_BYTE "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
-#define TOY_LABEL "[A-Za-z0-9](?:[A-Za-z0-9-]{0,20}[A-Za-z0-9])?"
-
 }  // namespace
 
-Expr parse_regex(std::string_view pattern, const Payer& payer) {
+CharAutomaton regex_automaton(std::string_view pattern, const Payer& payer) {
   constexpr size_t kCharacter = 10;  // steps of the budget
   payer.spend(pattern.size() * kCharacter);
-  return RegexParser(pattern, payer.name).parse();
-}
-
-const char* format_pattern(std::string_view format) {
-  static constexpr std::pair<std::string_view, const char*> kFormats[] = {
-      {"date", "^" TOY_DATE "$"},
-      {"time", "^" TOY_TIME "$"},
-      {"date-time", "^" TOY_DATE "T" TOY_TIME "$"},
-      {"duration", "^P(?:[0-9]{1,3}W|[0-9]{1,3}D(?:T[0-9]{1,2}H)?|[0-9]{1,2}Y(?:[0-9]{1,2}M)?|T[0-9]{1,2}[HMS])$"},
-      {"uuid", "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"},
-      {"email", "^[A-Za-z0-9_+-]{1,20}(?:\\.[A-Za-z0-9_+-]{1,20}){0,2}@" TOY_LABEL "(?:\\." TOY_LABEL "){1,3}$"},
-      {"hostname", "^" TOY_LABEL "(?:\\." TOY_LABEL "){0,4}$"},
-      {"ipv4", "^" TOY_BYTE "(?:\\." TOY_BYTE "){3}$"},
-      {"ipv6", "^[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){7}$"},
-      {"uri", "^https?://" TOY_LABEL "(?:\\." TOY_LABEL "){0,4}(?:/[A-Za-z0-9._~-]{0,30}){0,8}"
-              "(?:\\?[A-Za-z0-9._~=&-]{0,60})?$"},
-  };
-  for (const auto& [name, pattern] : kFormats)
-    if (name == format) return pattern;
-  return nullptr;
+  payer.spend_bytes(pattern.size() * sizeof(Expr));
+  const Regex regex = RegexParser(pattern, payer.name).parse();
+  CharAutomaton result = char_automaton(regex.texts, payer);
+  for (const auto& [texts, holds] : regex.conditions) {
+    const CharAutomaton a = char_automaton(texts, payer);
+    result = intersection(result, holds ? a : complement(a, payer), payer);
+  }
+  return result;
 }
 
 }  // namespace toy::grammar

@@ -38,7 +38,10 @@ void refuses(const std::string& schema, const Texts& words) {
 TEST(JsonSchema, Types) {
   expect(R"({"type": "string"})", {R"("")", R"("a\n\u00e9\ud83d\ude00é")"},
          {R"("a)", "a", "\"\n\"", R"("\x")", R"("\ud83d")", R"("\ude00")", "1"});
-  expect(R"({"type": "integer"})", {"0", "-1", "120", "999999999999999"}, {"", "01", "-0", "1.0", "1e3", "+1"});
+  expect(R"({"type": "integer"})",
+         {"0", "-1", "120", "999999999999999", "1152921504606846976", "9223372036854775807", "-9223372036854775808",
+          "18446744073709551615"},
+         {"", "01", "-0", "1.0", "1e3", "+1", "18446744073709551616", "-9223372036854775809"});
   expect(R"({"type": "number"})", {"0", "-0", "1.5", "-2.25e-3", "1E10"}, {"1.", ".5", "01", "1e", "1e999", "NaN"});
   expect(R"({"type": "boolean"})", {"true", "false"}, {"True", "null"});
   expect(R"({"type": "null"})", {"null"}, {"0"});
@@ -113,16 +116,19 @@ TEST(JsonSchema, EnumConstAndUnions) {
       {"type": "object", "properties": {"kind": {"const": "square"}, "a": {"type": "integer"}}, "required": ["kind", "a"]}]})";
   expect(one, {R"({"kind":"circle","r":1})", R"({"kind":"square","a":1})"}, {R"({"kind":"circle","a":1})"});
   expect(R"({"oneOf": [{"type": "null"}, {"type": "string"}]})", {"null", "\"\""}, {"1"});
-  refuses(R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})", {"/oneOf", "0 and 1"});
-  // `true` and an object with a "y" are valid under both.
-  refuses(
-      R"({"oneOf": [{"type": ["number", "boolean"], "maximum": 1}, {"type": ["number", "boolean"], "minimum": 2}]})",
-      {"/oneOf", "0 and 1"});
-  refuses(R"({"oneOf": [{"type": "object", "properties": {"x": {}}, "required": ["y"]},)"
-          R"( {"type": "object", "properties": {"z": {}}, "required": ["y"]}]})",
-          {"/oneOf", "0 and 1"});
+  // Exactly one of them: what is valid under several is left out.
+  expect(R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})", {"1.5", "-0.25"}, {"1", "1.0", "\"a\""});
+  expect(R"({"oneOf": [{"type": ["number", "boolean"], "maximum": 1}, {"type": ["number", "boolean"], "minimum": 2}]})",
+         {"1", "2", "-5.5"}, {"1.5", "true", "null"});
+  expect(R"({"oneOf": [{"type": "integer", "maximum": 9}, {"type": "integer", "minimum": 5}]})", {"4", "10"},
+         {"5", "7", "9"});
+  expect(R"({"oneOf": [{"type": "string", "pattern": "^a"}, {"type": "string", "pattern": "z$"}]})",
+         {R"("ab")", R"("bz")"}, {R"("az")", R"("b")"});
+  expect(R"({"type": "object", "properties": {"a": {}, "b": {}}, "oneOf": [{"required": ["a"]}, {"required": ["b"]}]})",
+         {R"({"a":1})", R"({"b":1})"}, {"{}", R"({"a":1,"b":1})"});
+  expect(R"({"oneOf": [true, {"type": "string"}]})", {"1", "[]"}, {R"("a")"});
   refuses(R"({"oneOf": [{"type": "object", "properties": {"a": {}}}, {"type": "object", "properties": {"b": {}}}]})",
-          {"/oneOf"});
+          {"no text satisfies it"});
 }
 
 TEST(JsonSchema, AllOfAndReferences) {
@@ -144,11 +150,16 @@ TEST(JsonSchema, AllOfAndReferences) {
   refuses(R"({"$ref": "#/$defs/none"})", {"'#/$defs/none' leads to nothing"});
   refuses(R"({"$ref": "https://example.org/s.json"})", {"leads out of the schema"});
   refuses("{\"$ref\": \"a\\n\\u001b[31m\"}", {"$ref 'a??[31m' leads out of the schema"});
-  refuses(R"({"$ref": "#"})", {"no text satisfies it"});
+  refuses(R"({"$ref": "#"})", {"refer to themselves"});
+  expect(R"({"$ref": "#one", "$defs": {"x": {"$anchor": "one", "type": "integer"}}})", {"1"}, {R"("a")"});
+  expect(R"({"$id": "http://x.y/a/root.json", "$ref": "item.json#/$defs/n", "$defs": {"i": {"$id": "item.json",
+             "$defs": {"n": {"$ref": "#/$defs/m"}, "m": {"type": "null"}}}, "m": {"type": "integer"}}})",
+         {"null"}, {"1"});
   refuses(R"({"allOf": [{"$ref": "#"}]})", {"refer to themselves"});
-  refuses(R"({"allOf": [{"type": "array", "prefixItems": [{}]}, {"items": {"type": "integer"}}]})", {"prefixItems"});
-  refuses(R"({"allOf": [{"type": "object", "patternProperties": {"x": {}}}, {"additionalProperties": false}]})",
-          {"patternProperties"});
+  expect(R"({"allOf": [{"type": "array", "prefixItems": [{}]}, {"items": {"type": "integer"}}]})", {"[]", "[1,2]"},
+         {R"(["a"])", R"([1,"a"])"});
+  expect(R"({"allOf": [{"type": "object", "patternProperties": {"x": {}}}, {"additionalProperties": false}]})", {"{}"},
+         {R"({"x":1})"});
   refuses(R"({"allOf": [{"type": "object", "required": 5}, {"required": ["a"]}]})", {"required"});
   refuses(
       R"({"$defs": {"a": {"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}, "required": ["a"]}}, "$ref": "#/$defs/a"})",
@@ -171,15 +182,15 @@ TEST(JsonSchema, Strings) {
   expect(R"({"format": "date-time"})", {R"("2024-02-28T23:59:59Z")", R"("2024-02-28T00:00:00.25+01:00")"},
          {R"("2024-02-28")", R"("2024-02-28T24:00:00Z")"});
   expect(R"({"format": "uuid"})", {R"("123e4567-e89b-12d3-a456-426614174000")"}, {R"("123e4567")"});
-  expect(R"({"format": "email"})", {R"("a.b@c.de")"}, {R"("a..b@c.de")", R"("a@b")", R"("@c.de")"});
+  expect(R"({"format": "email"})", {R"("a.b@c.de")"}, {R"("a..b@c.de")", R"("@c.de")"});
   expect(R"({"format": "ipv4"})", {R"("0.10.200.255")"}, {R"("1.2.3")", R"("256.1.1.1")", R"("01.1.1.1")"});
   expect(R"({"format": "ipv6"})", {R"("1:2:3:4:5:6:7:8")"}, {R"("1:2")"});
   expect(R"({"format": "uri"})", {R"("https://a.b/c?d=e")"}, {R"("a b")"});
   refuses(R"x({"type": "string", "pattern": "(?=a)"})x", {"/pattern", "look-around"});
   refuses(R"({"type": "string", "pattern": "(a)\\1"})", {"/pattern", "\\1"});
-  refuses(R"({"type": "string", "pattern": "a^b"})", {"/pattern"});
+  refuses(R"({"type": "string", "pattern": "a^b"})", {"no text satisfies it"});
   refuses(R"({"type": "string", "pattern": "(a"})", {"/pattern", "expected )"});
-  refuses(R"({"type": "string", "format": "iri"})", {"/format", "'iri'"});
+  expect(R"({"type": "string", "format": "no-such-format"})", {R"("anything")"}, {"1"});
   refuses(R"({"type": "string", "pattern": "^a$", "minLength": 2})", {"no text satisfies it"});
 }
 
@@ -222,29 +233,26 @@ TEST(JsonSchema, NumericBounds) {
   expect(R"({"type": "integer", "minimum": 0.5, "maximum": 2.5})", {"1", "2"}, {"0", "3"});
   expect(R"({"type": "integer", "format": "int32"})", {"2147483647", "-2147483648"}, {"2147483648"});
   refuses(R"({"type": "integer", "minimum": 3, "maximum": 2})", {"no text satisfies it"});
-  refuses(R"({"type": "number", "multipleOf": 0.1})", {"/multipleOf"});
+  refuses(R"({"type": "number", "multipleOf": 0})", {"/multipleOf", "above 0"});
+  refuses(R"({"type": "number", "multipleOf": 0.123456789})", {"/multipleOf", "too many digits"});
   refuses(R"({"type": "number", "minimum": true})", {"/minimum", "true"});
 }
 
 TEST(JsonSchema, WhatCannotBeExpressedIsRefusedByName) {
-  for (const char* keyword : {"not", "if", "contains", "dependentRequired", "unevaluatedProperties", "propertyNames",
-                              "$dynamicRef", "nullable", "misspelt"}) {
-    const Json s{{"type", "object"}, {"properties", {{"a/b", {{"type", "string"}, {keyword, {}}}}}}};
-    refuses(s.dump(), {std::string("/properties/a~1b/") + keyword, std::string("'") + keyword + "'"});
-  }
-  refuses(R"({"type": "array", "uniqueItems": true})", {"/uniqueItems"});
+  refuses(R"({"properties": {"a/b": {"not": {"patternProperties": {"a": {"type": "null"}}}}}})",
+          {"/properties/a~1b/not/patternProperties", "'patternProperties'"});
+  refuses(R"({"type": "object", "not": {"propertyNames": {"maxLength": 3}}})", {"/not/propertyNames"});
+  refuses(R"({"type": "array", "uniqueItems": true})", {"/uniqueItems", "'uniqueItems' cannot be expressed"});
   expect(R"({"type": "array", "uniqueItems": false})", {"[]"}, {});
+  refuses(R"({"unevaluatedProperties": {"type": "integer"}})", {"/unevaluatedProperties"});
   refuses(R"({"type": "text"})", {"/type", "\"text\""});
   refuses(R"({"type": "object", "required": "a"})", {"/required"});
   refuses(R"({"type": "string", "minLength": -1})", {"/minLength", "-1"});
-  refuses(R"({"enum": ["a"], "minLength": 2})", {"/minLength"});
+  refuses(R"({"enum": ["a"], "minLength": 2})", {"no text satisfies it"});
   refuses(R"({"enum": 1})", {"/enum"});
   refuses("[]", {"a schema is an object or a boolean"});
   refuses("false", {"no text satisfies it"});
-  refuses(R"({"type": "string", "minLength": 1000000})", {"/minLength", "states"});
-  refuses(R"({"type": "object", "patternProperties": {"a": {}}, "additionalProperties": true})",
-          {"/patternProperties"});
-  refuses(R"({"type": "object", "patternProperties": {"a": {}, "b": {}}})", {"two patterns"});
+  refuses(R"({"type": "object", "minProperties": 3, "additionalProperties": true})", {"/minProperties"});
 }
 
 // Combinations that would grow exponentially.
@@ -255,18 +263,23 @@ TEST(JsonSchema, HostileSchemasAreBounded) {
     defs[std::to_string(i)] = {{"allOf", {next, next}}};
   }
   defs["60"] = {{"type", "string"}};
-  refuses(Json{{"$defs", defs}, {"$ref", "#/$defs/0"}}.dump(), {"schema"});
-  refuses(
+  expect(Json{{"$defs", defs}, {"$ref", "#/$defs/0"}}.dump(), {"\"a\""}, {"1"});
+  // What two recursive schemas say together is recursive as well.
+  expect(
       R"({"$defs": {"x": {"type": "object", "properties": {"c": {"allOf": [{"$ref": "#/$defs/x"}, {"$ref": "#/$defs/y"}]}}},
                         "y": {"type": "object", "properties": {"c": {"allOf": [{"$ref": "#/$defs/y"}, {"$ref": "#/$defs/x"}]}}}},
               "allOf": [{"$ref": "#/$defs/x"}, {"$ref": "#/$defs/y"}]})",
-      {"schema"});
-  refuses(Json{{"type", "array"}, {"items", {{"oneOf", {{{"type", "integer"}}, {{"type", "number"}}}}}}}.dump(),
-          {"/items/oneOf"});
+      {"{}", R"({"c":{"c":{}}})"}, {"1", R"({"c":{"c":1}})"});
   Json many = Json::array();
   for (int i = 0; i < 2000; ++i)
     many.push_back({{"type", "object"}, {"properties", {{"k", {{"const", i}}}}}, {"required", {"k"}}});
-  refuses(Json{{"oneOf", many}}.dump(), {"/oneOf"});
+  refuses(Json{{"oneOf", many}}.dump(), {"schema"});
+  Json all = Json::array();
+  for (int i = 0; i < 30; ++i) {
+    const auto of = [&](const char* name) { return Json{{"required", {name + std::to_string(i)}}}; };
+    all.push_back({{"anyOf", {of("a"), of("b"), of("c")}}});
+  }
+  refuses(Json{{"type", "object"}, {"allOf", all}}.dump(), {"too many combinations"});
 }
 
 TEST(JsonSchema, AnyObject) {

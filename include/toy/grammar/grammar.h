@@ -70,7 +70,7 @@ class Grammar {
 };
 
 /// What all grammars that are compiled with it may cost together. It counts steps, not seconds, so the same grammars
-/// are refused on every machine. One thread at a time.
+/// are refused on every machine, and the bytes that are taken on the way. One thread at a time.
 class GrammarBudget {
  public:
   /// Throws Error{bad_input} "WHAT: ..." where fewer steps are left. A step is about ten nanoseconds, or sixteen bytes.
@@ -78,13 +78,20 @@ class GrammarBudget {
     if (steps > left_) refuse(what);
     left_ -= steps;
   }
+  /// The same for memory. What is freed again counts as well.
+  void spend_bytes(size_t bytes, std::string_view what) {
+    if (bytes > bytes_left_) refuse(what);
+    bytes_left_ -= bytes;
+  }
   size_t left() const { return left_; }
+  size_t bytes_left() const { return bytes_left_; }
   /// Was something refused?
   bool exceeded() const { return exceeded_; }
 
  private:
   [[noreturn]] void refuse(std::string_view what);
   size_t left_ = 40'000'000;
+  size_t bytes_left_ = size_t(128) << 20;
   bool exceeded_ = false;
 };
 
