@@ -83,7 +83,7 @@ run_tests() {  # NAME FOLDER LIST-ARGUMENTS... -- SELECT-ARGUMENTS...
   shift
   echo "test: tests of $folder ..."
   ctest --test-dir "$folder" "${list[@]}" --show-only=json-v1 > "$logs/$name.json" 2> "$logs/$name-list.log" || true
-  ctest --test-dir "$folder" "${list[@]}" "$@" -j "$jobs" --timeout 900 --output-junit "$logs/$name.xml" \
+  ctest --test-dir "$folder" "${list[@]}" "$@" -j "$jobs" --timeout 300 --output-junit "$logs/$name.xml" \
     > "$logs/$name.log" 2>&1 || true
   echo "test: tests of $folder: done, $((SECONDS - begin)) s (log: $logs/$name.log)"
 }

@@ -71,22 +71,24 @@ bool is_temporary(std::string_view name) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(resolve(path)) {
+AtomicFile::AtomicFile(const std::string& path, FileAccess access)
+    : path_(path), target_(access == FileAccess::owner ? path : resolve(path)) {
+  const bool usual = access == FileAccess::usual;
   check(!path.empty(), "the name of the file to write is empty");
   struct stat st = {};
-  const bool exists = ::stat(target_.c_str(), &st) == 0;
-  if (exists) check_target(path_, st);
+  const bool exists = (usual ? ::stat : ::lstat)(target_.c_str(), &st) == 0;
+  if (exists && !S_ISLNK(st.st_mode)) check_target(path_, st);
   // O_EXCL decides who owns a name: a process of another machine or container may have our pid.
   static std::atomic<uint64_t> counter{0};
   int error = EEXIST;
   for (int attempt = 0; attempt < 1000 && error == EEXIST; ++attempt) {
     temporary_ = fmt::format("{}.{}-{}.tmp", target_, ::getpid(), counter.fetch_add(1));
-    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, usual ? 0666 : 0600);
     error = fd_ >= 0 ? 0 : errno;
   }
   if (fd_ < 0) fail_create(path_, folder_of(target_), error);
   // A private file stays private. Where the file system has no modes there is nothing to keep.
-  [[maybe_unused]] const int kept = exists ? ::fchmod(fd_, st.st_mode & 07777) : 0;
+  [[maybe_unused]] const int kept = exists && usual ? ::fchmod(fd_, st.st_mode & 07777) : 0;
 }
 
 AtomicFile::~AtomicFile() {

@@ -13,6 +13,7 @@
 #include "cli/console.h"
 #include "cli/model_file.h"
 #include "cli/options.h"
+#include "cli/prompts.h"
 #include "cli/sampling.h"
 #include "talk/history.h"
 #include "talk/local.h"
@@ -20,10 +21,12 @@
 #include "talk/remote.h"
 #include "talk/session.h"
 #include "talk/terminal_screen.h"
+#include "talk/tools.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
 #include "toy/decode/text_stream.h"
+#include "toy/grammar/grammar.h"
 #include "toy/models/spec.h"
 
 namespace toy::cli {
@@ -132,7 +135,10 @@ struct Given {
 };
 
 struct Chat : Command {
-  std::string model_path, url, system;
+  std::string model_path, url, system, tools_file, schema_file, grammar_file;
+  talk::ToolCommand tool_command;
+  ordered_json tools;
+  dialog::TextForm form;
   ChatTemplateOption chat_template;
   int64_t context = 0;
   AnswerOptions answers;
@@ -147,19 +153,29 @@ struct Chat : Command {
     chat_template.add(app);
     begin_group(app, "Conversation");
     add_text_option(app, "--system", system, "System message: what the model is told first");
+    CLI::Option* schema =
+        add_option(app, "--json-schema", schema_file, "File with a JSON Schema that answers follow", file_name());
+    add_option(app, "--grammar", grammar_file, "File with a grammar (GBNF) that answers follow", file_name())
+        ->excludes(schema);
     answers.add(app);
+    begin_group(app, "Tools");
+    add_option(app, "--tools", tools_file, "JSON file with a list of tools that the model may call", file_name());
+    add_text_option(app, "--tool-command", tool_command.command,
+                    "Command for sh that answers calls: {\"name\", \"arguments\"} comes in, the result goes out");
+    app.add_flag("--yes-to-tools", tool_command.always, "Run --tool-command without asking");
     begin_group(app, "Machine");
     add_context_option(app, context, "Positions of the conversation; 0 takes the model's own");
     decoding.add(app);
     device.add(app);
-    show_in_help(app, {"--url", "--lora", "--chat-template", "--system", "--temperature", "--top-p", "--seed", "--n",
-                       "--ctx", "--threads"});
+    show_in_help(app, {"--url", "--lora", "--chat-template", "--system", "--json-schema", "--tools", "--tool-command",
+                       "--temperature", "--top-p", "--seed", "--n", "--ctx", "--threads"});
     app.footer(
         "/help lists the commands of a chat. Without a terminal, each line of standard input is a message. With --url, "
         "the key comes from TOY_API_KEY or OPENAI_API_KEY.\n\n"
         "Examples:\n"
         "  toy chat chat.gguf --system \"Answer in one sentence.\"\n"
         "  echo \"What is a badger?\" | toy chat chat.gguf --temperature 0\n"
+        "  toy chat chat.gguf --tools weather.json --tool-command ./weather.py\n"
         "  toy chat --url http://127.0.0.1:8080");
   }
 
@@ -175,10 +191,35 @@ struct Chat : Command {
     given.take(*parser);
     given.parsed();
     answers.sampling.read();
+    read_rules();
     if (!url.empty()) return talk_to_server(given);
     check(!model_path.empty(), "model is missing; name a file, or a server with --url");
     answers.sampling.check_together(*parser);
     talk_to_model(given);
+  }
+
+  // What answers may be.
+  void read_rules() {
+    check(tool_command.command.empty() || tool_command.always || is_on_terminal(),
+          "--tool-command runs a command for every call, and without a terminal nobody is asked; add --yes-to-tools");
+    check(!tool_command.always || !tool_command.command.empty(),
+          "--yes-to-tools is about --tool-command; add one, or remove it");
+    if (!tools_file.empty()) tools = talk::load_tools(tools_file);
+    if (!schema_file.empty()) {
+      form = {.kind = dialog::TextForm::json_schema, .field = schema_file};
+      form.schema = read_json<ordered_json>(schema_file, read_text(schema_file));
+    } else if (!grammar_file.empty()) {
+      check(tools_file.empty(), "--grammar with --tools is not supported; use one of them");
+      form = {.kind = dialog::TextForm::gbnf, .grammar = read_text(grammar_file), .field = grammar_file};
+    }
+  }
+
+  // Fields of OpenAI's API, and llama-server's name for a grammar.
+  void add_form(ordered_json& fields) const {
+    if (form.kind == dialog::TextForm::json_schema)
+      fields["response_format"] = {{"type", "json_schema"},
+                                   {"json_schema", {{"name", "answer"}, {"schema", form.schema}, {"strict", true}}}};
+    if (form.kind == dialog::TextForm::gbnf) fields["grammar"] = form.grammar;
   }
 
   void talk_to_server(Given& given) const {
@@ -189,6 +230,7 @@ struct Chat : Command {
     if (is_terminal(STDERR_FILENO)) to_stderr(fmt::format("toy: talking to {}\n", one_line(replier.model())));
     talk_to(replier, given, [&](const AnswerOptions& o) {
       talk::ReplySettings settings{.fields = given.fields()};
+      add_form(settings.fields);
       settings.generate.sampler.seed = o.sampling.sampler.seed;
       return settings;
     });
@@ -201,6 +243,8 @@ struct Chat : Command {
   }
 
   void talk_to_model(Given& given) {
+    if (form.kind == dialog::TextForm::json_schema) json_schema_grammar(form.schema, schema_file);
+    if (form.kind == dialog::TextForm::gbnf) parse_gbnf(form.grammar, grammar_file);
     model_path = model_file(model_path);
     const auto dev = device.make();
     Model model = load_model(model_path, *dev);
@@ -219,12 +263,14 @@ struct Chat : Command {
     warn_of_long_context(model_path, model.spec, decoder.context());
     talk::LocalModel replier(decoder, model, chat);
     talk_to(replier, given, [&](const AnswerOptions& o) {
-      return talk::ReplySettings{.generate = {.max_tokens = o.n, .sampler = o.sampling.of(model)}, .stops = o.stops};
+      return talk::ReplySettings{
+          .generate = {.max_tokens = o.n, .sampler = o.sampling.of(model)}, .stops = o.stops, .form = form};
     });
   }
 
+  static bool is_on_terminal() { return is_terminal(STDIN_FILENO) && is_terminal(STDOUT_FILENO); }
   static std::unique_ptr<talk::Screen> make_screen() {
-    if (!is_terminal(STDIN_FILENO) || !is_terminal(STDOUT_FILENO)) return std::make_unique<talk::PlainScreen>();
+    if (!is_on_terminal()) return std::make_unique<talk::PlainScreen>();
     return std::make_unique<talk::TerminalScreen>(
         talk::Look{.color = has_color(STDOUT_FILENO), .unicode = has_unicode()}, talk::default_history_path());
   }
@@ -242,8 +288,10 @@ struct Chat : Command {
     settings.list = [&] { return list(given); };
     talk::Conversation conversation;
     conversation.set_system(system);
+    conversation.set_tools(tools);
+    replier.require_tools(tools);
     const auto screen = make_screen();
-    talk::Session session(*screen, replier, settings, std::move(conversation));
+    talk::Session session(*screen, replier, settings, std::move(conversation), tool_command);
     session.run();
   }
 

@@ -31,8 +31,7 @@ double cost_of(const gguf::RequantizedTensor& t) { return double(t.shape.count()
 }  // namespace
 
 void Rewrite::check_out() const {
-  std::error_code error;
-  check(!std::filesystem::equivalent(out, in, error), "OUT is '{}', which is the model; choose another name", out);
+  check(!is_same_file(out, in), "OUT is '{}', which is the model; choose another name", out);
   refuse_replacing("OUT", out, [](std::string_view beginning) { return beginning.starts_with("GGUF"); });
 }
 

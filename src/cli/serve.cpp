@@ -2,7 +2,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <sstream>
@@ -14,18 +17,20 @@
 #include "cli/model_file.h"
 #include "cli/options.h"
 #include "cli/prompts.h"
+#include "serve/origin.h"
 #include "serve/server.h"
 #include "serve/states.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
+#include "toy/base/utf8.h"
 
 namespace toy::cli {
 namespace {
 
 struct Serve : Command {
-  std::string model_path, host = "127.0.0.1", key_file, cache, state_folder;
-  std::vector<std::string> aliases;
-  bool strict = false;
+  std::string model_path, host = "127.0.0.1", key_file, cache, state_folder, log = "text";
+  std::vector<std::string> aliases, cors;
+  bool strict = false, share_prefixes = false;
   serve::TlsFiles tls;
   int port = 8080;
   int64_t context = 0, parallel = 8, queue = 1024;
@@ -50,6 +55,9 @@ struct Serve : Command {
     add_option(app, "--port", port, "Port to listen on; 0 takes a free one", from_to(0, 65535));
     add_option(app, "--api-key-file", key_file, "File of keys, one per line; clients must send one of them",
                file_name());
+    add_option(app, "--cors", cors,
+               "Web pages of this origin may use the server, such as http://localhost:3000; * is any")
+        ->option_text("ORIGIN");
     auto* certificate = add_option(app, "--tls-cert", tls.certificate,
                                    "Speak TLS with this certificate, a PEM file with its chain", file_name());
     auto* key =
@@ -58,6 +66,7 @@ struct Serve : Command {
     key->needs(certificate);
     add_option(app, "--grace", http.grace_seconds, "Seconds to finish requests after Ctrl-C or SIGTERM",
                from_to(0, 86400));
+    add_option(app, "--log", log, "A line on stderr for each request", one_of({"text", "json", "off"}));
     begin_group(app, "Machine");
     add_context_option(app, context, "Positions of prompt and text; 0 takes the model's own");
     add_option(app, "--parallel", parallel, "Texts to generate at once; others wait", from_to(1, 1024));
@@ -70,6 +79,8 @@ struct Serve : Command {
         ->option_text("SIZE");
     add_option(app, "--state", state_folder, "Folder where clients may save conversations (/v1/state)", not_empty())
         ->option_text("DIR");
+    app.add_flag("--share-prefixes", share_prefixes,
+                 "API keys share saved conversations, and what was computed for others");
     decoding.add(app);
     device.add(app);
     draft.add(app);
@@ -85,9 +96,17 @@ struct Serve : Command {
         "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once upon a time\"}'");
   }
 
+  // Secrets are for their owner.
+  static void warn_of_readers(const std::string& secret) {
+    struct stat s = {};
+    if (!secret.empty() && ::stat(secret.c_str(), &s) == 0 && S_ISREG(s.st_mode) && (s.st_mode & 077) != 0)
+      print_warnings(one_line(secret), {"other users of this machine can read it; chmod 600 keeps it secret"});
+  }
+
   std::vector<std::string> keys() const {
     std::vector<std::string> keys;
     if (key_file.empty()) return keys;
+    warn_of_readers(key_file);
     std::istringstream lines(read_text(key_file));
     for (std::string line; std::getline(lines, line);) {
       CLI::detail::trim(line);
@@ -147,6 +166,8 @@ struct Serve : Command {
 
   void run() {
     const std::vector<std::string> api_keys = keys();
+    warn_of_readers(tls.key);
+    for (std::string& origin : cors) origin = serve::origin_of(origin);
     serve::HttpServer server(host, uint16_t(port), http, tls);  // a port in use is told before a model is loaded
     std::optional<serve::StateFolder> states;
     if (!state_folder.empty()) states.emplace(state_folder);
@@ -181,7 +202,18 @@ struct Serve : Command {
                                  .http = http,
                                  .speculation = proposes.options,
                                  .state_folder = state_folder,
-                                 .strict = strict};
+                                 .strict = strict,
+                                 .host = host,
+                                 .tls = !tls.certificate.empty(),
+                                 .cors = cors,
+                                 .log = log == "json"   ? serve::LogForm::json
+                                        : log == "text" ? serve::LogForm::text
+                                                        : serve::LogForm::off,
+                                 .share_prefixes = share_prefixes,
+                                 .stuck = [] {
+                                   to_stderr("toy: stopped; a request was given up\n");
+                                   std::_Exit(0);  // its thread uses what would be gone
+                                 }};
     to_stderr(cache_text(model.spec, decoder.state()));
     const bool v6 = host.find(':') != std::string::npos;
     to_stderr(fmt::format("toy: serving {} at {}://{}{}{}:{}; Ctrl-C stops\n", o.name,

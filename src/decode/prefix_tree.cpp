@@ -40,9 +40,9 @@ void PrefixTree::touch_state(Node& node) {
   snapshots_.emplace(state_key(node), &node);
 }
 
-PrefixTree::Found PrefixTree::find(std::span<const int32_t> tokens, std::span<const float> adapters) {
+PrefixTree::Found PrefixTree::find(std::span<const int32_t> tokens, const PrefixSpace& space) {
   ++now_;
-  const auto root = roots_.find({adapters.begin(), adapters.end()});
+  const auto root = roots_.find(space);
   if (root == roots_.end()) return {};
   Node* node = &root->second;
   while (size_t(node->depth) * kPage < tokens.size()) {
@@ -103,22 +103,21 @@ PrefixTree::Node* PrefixTree::lookup(Node& root, std::span<const int32_t> tokens
   return node;
 }
 
-void PrefixTree::insert_pages(std::span<const int32_t> tokens, std::span<const float> adapters, int sequence) {
-  insert(tokens.first(tokens.size() / kPage * kPage), adapters, sequence);
+void PrefixTree::insert_pages(std::span<const int32_t> tokens, const PrefixSpace& space, int sequence) {
+  insert(tokens.first(tokens.size() / kPage * kPage), space, sequence);
 }
 
-void PrefixTree::insert(std::span<const int32_t> tokens, std::span<const float> adapters, int sequence) {
+void PrefixTree::insert(std::span<const int32_t> tokens, const PrefixSpace& space, int sequence) {
   ++now_;
   const int64_t length = int64_t(tokens.size());
   if (length == 0) return;
   if (!state_.can_keep(sequence, length)) return;
   std::optional<KeptState> kept;
-  const std::vector<float> factors(adapters.begin(), adapters.end());
-  const Node* known = lookup(roots_[factors], tokens);
+  const Node* known = lookup(roots_[space], tokens);
   if (!state_.only_pages() && !(known && known->state))
     while (!(kept = state_.keep(sequence, length)))
       if (!evict_snapshot()) return;
-  Node* node = &roots_[factors];
+  Node* node = &roots_[space];
   for (size_t at = 0; at < tokens.size(); at += kPage) node = &child(*node, edge_at(tokens, at), sequence);
   if (kept) node->state = std::move(kept);
   touch(*node);
@@ -136,8 +135,8 @@ bool PrefixTree::evict() {
   return false;
 }
 
-bool PrefixTree::exchange(std::span<const int32_t> tokens, std::span<const float> adapters, int sequence) {
-  const auto root = roots_.find({adapters.begin(), adapters.end()});
+bool PrefixTree::exchange(std::span<const int32_t> tokens, const PrefixSpace& space, int sequence) {
+  const auto root = roots_.find(space);
   if (root == roots_.end() || !state_.shared_pool()) return false;
   bool any = false;
   Node* node = &root->second;

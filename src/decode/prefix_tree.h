@@ -13,10 +13,18 @@
 
 namespace toy {
 
+/// Which texts may share prefixes: those of the same owner, computed with the same factors of the adapters.
+struct PrefixSpace {
+  std::vector<float> adapters = {};
+  int64_t owner = 0;
+  bool operator==(const PrefixSpace&) const = default;
+  bool operator<(const PrefixSpace& o) const { return owner != o.owner ? owner < o.owner : adapters < o.adapters; }
+};
+
 /// Finds the longest prefix of a text whose state is still there. Holds pages of a state, which must outlive it, so
 /// that they stay after their sequence. An edge has the tokens of a page, or fewer: then no other follows.
 /// Where pages are not all that a sequence holds (windows, recurrent layers), a prefix can be taken over only after
-/// tokens whose state was kept: a snapshot. A text finds only what was computed with the same factors of the adapters.
+/// tokens whose state was kept: a snapshot. A text finds only what was computed in its PrefixSpace.
 class PrefixTree {
  public:
   /// A prefix of a text, until the tree changes.
@@ -33,19 +41,19 @@ class PrefixTree {
   PrefixTree& operator=(const PrefixTree&) = delete;
 
   /// The longest prefix of these tokens, which counts as used now.
-  Found find(std::span<const int32_t> tokens, std::span<const float> adapters);
+  Found find(std::span<const int32_t> tokens, const PrefixSpace& space);
   /// The sequence holds these tokens, and perhaps more: its full pages become known. For states of pages only.
-  void insert_pages(std::span<const int32_t> tokens, std::span<const float> adapters, int sequence);
+  void insert_pages(std::span<const int32_t> tokens, const PrefixSpace& space, int sequence);
   /// The same to the last token, with a snapshot where that needs one: then as DecodeState::keep(), in place of the one
   /// that was not used for the longest time where there is no room. Nothing happens where no room can be made, or where
   /// the sequence has forgotten that state.
-  void insert(std::span<const int32_t> tokens, std::span<const float> adapters, int sequence);
+  void insert(std::span<const int32_t> tokens, const PrefixSpace& space, int sequence);
   /// Gives back a page that no sequence holds, the one that was not used for the longest time, or its share of one that
   /// is not full, so that its sequence need not copy it. False: there is none.
   bool evict();
   /// The sequence computed these tokens itself: pages of the tree that hold the same and that no sequence uses give way
   /// to its own, of which later tokens follow. False: there are none.
-  bool exchange(std::span<const int32_t> tokens, std::span<const float> adapters, int sequence);
+  bool exchange(std::span<const int32_t> tokens, const PrefixSpace& space, int sequence);
   int64_t pages() const { return int64_t(order_.size()); }
   int64_t snapshots() const { return int64_t(snapshots_.size()); }
 
@@ -71,7 +79,7 @@ class PrefixTree {
   void erase(Node* node);
 
   DecodeState& state_;
-  std::map<std::vector<float>, Node> roots_;  // by the factors of the adapters
+  std::map<PrefixSpace, Node> roots_;
   std::map<Key, Node*> order_, snapshots_;
   int64_t now_ = 0, numbers_ = 0;
 };

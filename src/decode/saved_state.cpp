@@ -107,7 +107,7 @@ std::map<std::string, std::string> made_with(const Model& model, Decoder& decode
   return m;
 }
 
-void write_state(const SavedState& saved, const DecodeState& state, const std::string& path) {
+uint64_t write_state(const SavedState& saved, const DecodeState& state, const std::string& path) {
   const std::vector<StateSlot>& slots = state.slot_list();
   check(saved.snapshot.length > 0 && int64_t(saved.tokens.size()) == saved.snapshot.length &&
             saved.snapshot.slots.size() == slots.size(),
@@ -128,7 +128,7 @@ void write_state(const SavedState& saved, const DecodeState& state, const std::s
   }
   add_words(out, kTokens, bytes_of_tokens(saved.tokens));
   for (size_t i = 0; i < slots.size(); ++i) add_words(out, slots[i].name, saved.snapshot.slots[i]);
-  out.finish(path);
+  return out.finish(path, FileAccess::owner);
 }
 
 StateCard read_state_card(const gguf::File& file) {

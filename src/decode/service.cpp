@@ -112,7 +112,13 @@ void GenerationService::take_over() {
     cancelled.swap(cancelled_);
     counts_.waiting += int64_t(submitted.size());
   }
-  for (auto& [number, request] : submitted) start(number, std::move(request));
+  for (auto& [number, request] : submitted) {
+    try {
+      start(number, std::move(request));
+    } catch (...) {  // there is no memory for it
+      end(number, {}, std::current_exception());
+    }
+  }
   for (const int64_t number : cancelled)
     if (const auto it = running_.find(number); it != running_.end()) {
       scheduler_.cancel(it->second.scheduled);
@@ -125,6 +131,7 @@ GenerateRequest GenerationService::generate_request(const TextRequest& request) 
   GenerateRequest g{.prompt = request.prompt, .eos = {}, .options = request.options, .on_token = {}, .on_done = {}};
   if (tokenizer_) g.eos = tokenizer_->end_of_generation();
   g.adapters = request.adapters;
+  g.owner = request.owner;
   g.score_prompt = request.score_prompt;
   g.priority = request.priority;
   g.deadline = request.deadline;
@@ -166,7 +173,9 @@ void GenerationService::start(int64_t number, TextRequest request) {
 }
 
 void GenerationService::end(int64_t number, const Generated& generated, const std::exception_ptr& error) {
-  const Running ended = std::move(running_.extract(number).mapped());  // on_end may submit, and throw
+  const auto it = running_.find(number);
+  if (it == running_.end()) return;
+  const Running ended = std::move(running_.extract(it).mapped());  // on_end may submit, and throw
   {
     const std::scoped_lock lock(mutex_);
     counts_.tokens += int64_t(generated.tokens.size());

@@ -15,6 +15,8 @@ constexpr size_t kWorthSharing = size_t(kPagePositions);
 // Tokens between the snapshots of a prompt: at least, and in long messages.
 constexpr size_t kNearSnapshots = 2 * size_t(kPagePositions), kFarSnapshots = 8 * size_t(kPagePositions);
 
+PrefixSpace space_of(const Job& job) { return {job.request.adapters, job.request.owner}; }
+
 // Where a prompt is worth a snapshot, in order: after its messages, which these tokens end, before its last token, and
 // at intervals. No more than about `most`, which the ends of messages have first.
 std::vector<size_t> snapshot_positions(std::span<const int32_t> prompt, std::span<const int32_t> eos, size_t most) {
@@ -52,7 +54,7 @@ SharedPrefixes::Source SharedPrefixes::find_source(const Job& job, std::span<con
   const DecodeState& state = decoder_.state();
   Source source;
   for (Slot& s : slots_) {
-    if (!s.known || s.adapters != job.request.adapters) continue;
+    if (!s.known || s.space != space_of(job)) continue;
     const size_t computed = size_t(state.length(s.sequence));  // the last rows may still be on their way
     const size_t here = std::min(common_prefix(s.held, prompt), computed);
     // Layers with a window forget what was before: only the latest prefixes can be taken over.
@@ -77,9 +79,9 @@ void SharedPrefixes::plan_snapshots(Job& job, size_t shared, size_t known) const
     job.snapshots.insert(next, known);
 }
 
-void SharedPrefixes::use_adapters(Slot& slot) {
-  slot.adapters = slot.job->request.adapters;
-  decoder_.use_adapters(slot.sequence, slot.adapters);
+void SharedPrefixes::use_space(Slot& slot) {
+  slot.space = space_of(*slot.job);
+  decoder_.use_adapters(slot.sequence, slot.space.adapters);
 }
 
 void SharedPrefixes::restore(Slot& slot) {
@@ -87,17 +89,17 @@ void SharedPrefixes::restore(Slot& slot) {
   slot.held = slot.job->history;
   slot.known = slot.begun = true;
   slot.job->fed = slot.held.size();
-  use_adapters(slot);
+  use_space(slot);
   remember(slot);
 }
 
 bool SharedPrefixes::begin(Slot& slot) {
   Job& job = *slot.job;
   DecodeState& state = decoder_.state();
-  const std::vector<float>& adapters = job.request.adapters;
+  const PrefixSpace space = space_of(job);
   if (!slot.used && state.length(slot.sequence) > 0) {  // continued, whatever it is
     slot.used = slot.begun = true;
-    use_adapters(slot);
+    use_space(slot);
     return true;
   }
   slot.used = true;
@@ -107,7 +109,7 @@ bool SharedPrefixes::begin(Slot& slot) {
   if (job.request.on_hidden) most = std::min(most, job.next_hidden());
   const std::span<const int32_t> prompt(job.history.data(), most);
   const auto [held, promised, source, reader] = find_source(job, prompt);
-  PrefixTree::Found found = tree_ ? tree_->find(prompt, adapters) : PrefixTree::Found();
+  PrefixTree::Found found = tree_ ? tree_->find(prompt, space) : PrefixTree::Found();
   const bool kept = found.length > held;
   size_t best = std::max(held, found.length);
   if (promised >= kWorthSharing && promised > best) {
@@ -119,7 +121,7 @@ bool SharedPrefixes::begin(Slot& slot) {
   if (source != &slot || kept || int64_t(best) < state.length(slot.sequence)) remember(slot);
   if (kept || best == 0) state.reset(slot.sequence);
   if (best > 0 && kept) {
-    found = tree_->find(prompt, adapters);  // the snapshot of what the sequence held may have taken its place
+    found = tree_->find(prompt, space);  // the snapshot of what the sequence held may have taken its place
     best = found.length;
     if (best > 0) state.adopt(slot.sequence, int64_t(best), found.pages, found.state);
   } else if (best > 0) {
@@ -128,7 +130,7 @@ bool SharedPrefixes::begin(Slot& slot) {
   }
   slot.held.assign(prompt.begin(), prompt.begin() + int64_t(best));
   slot.known = slot.begun = true;
-  use_adapters(slot);
+  use_space(slot);
   job.fed = best;
   shared_tokens_ += int64_t(best);
   if (job.result.tokens.empty()) job.result.shared = int64_t(best);
@@ -137,7 +139,7 @@ bool SharedPrefixes::begin(Slot& slot) {
 }
 
 void SharedPrefixes::remember(const Slot& slot) {
-  if (tree_ && slot.known && slot.held.size() >= kWorthSharing) tree_->insert(slot.held, slot.adapters, slot.sequence);
+  if (tree_ && slot.known && slot.held.size() >= kWorthSharing) tree_->insert(slot.held, slot.space, slot.sequence);
 }
 
 void SharedPrefixes::remember_snapshots() {
@@ -146,7 +148,7 @@ void SharedPrefixes::remember_snapshots() {
     if (!slot.known || slot.rows == 0) continue;
     for (const size_t at : slot.job->snapshots)
       if (at > slot.held.size() - slot.rows && at <= slot.held.size())
-        tree_->insert(std::span(slot.held).first(at), slot.adapters, slot.sequence);
+        tree_->insert(std::span(slot.held).first(at), slot.space, slot.sequence);
   }
 }
 
@@ -155,7 +157,7 @@ void SharedPrefixes::remember_pages() {
   const auto full = [](size_t tokens) { return tokens / size_t(kPagePositions); };
   for (const Slot& slot : slots_)
     if (slot.known && slot.rows > 0 && full(slot.held.size()) > full(slot.held.size() - slot.rows))
-      tree_->insert_pages(slot.held, slot.adapters, slot.sequence);
+      tree_->insert_pages(slot.held, slot.space, slot.sequence);
 }
 
 }  // namespace toy

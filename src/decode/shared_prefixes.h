@@ -30,7 +30,7 @@ class SharedPrefixes {
   bool evict() { return tree_ && tree_->evict(); }
   /// As PrefixTree::exchange(), for what the sequence holds.
   bool exchange(const Slot& slot) {
-    return tree_ && slot.known && tree_->exchange(slot.held, slot.adapters, slot.sequence);
+    return tree_ && slot.known && tree_->exchange(slot.held, slot.space, slot.sequence);
   }
   /// Snapshots that are kept.
   int64_t snapshots() const { return tree_ ? tree_->snapshots() : 0; }
@@ -39,7 +39,7 @@ class SharedPrefixes {
 
  private:
   struct Source;
-  void use_adapters(Slot& slot);
+  void use_space(Slot& slot);
   Source find_source(const Job& job, std::span<const int32_t> prompt);
   void plan_snapshots(Job& job, size_t shared, size_t known) const;
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "decode/prefix_tree.h"
 #include "toy/decode/scheduler.h"
 
 namespace toy {
@@ -48,7 +49,7 @@ struct Slot {
   bool begun = false;                  ///< the job is told what it need not compute
   bool known = false;                  ///< is it known which tokens the sequence holds?
   std::vector<int32_t> held = {};      ///< these,
-  std::vector<float> adapters = {};    ///< computed with these
+  PrefixSpace space = {};              ///< where they were computed
   size_t rows = 0;                     ///< of the call that is being made, proposed ones included
   std::vector<int32_t> proposed = {};  ///< tokens after the history in this call
   size_t wrong = 0;                    ///< of these, as far as known

@@ -13,6 +13,7 @@ constexpr std::string_view kKimi[] = {"<|tool_call_begin|>", "<|tool_call_argume
 constexpr std::string_view kDeepSeek[] = {"<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"};
 constexpr std::string_view kGemma[] = {kBareQuote};
 constexpr std::string_view kGlm[] = {"<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"};
+constexpr std::string_view kDsml[] = {"｜DSML｜"};
 constexpr std::string_view kHarmony[] = {"<|start|>", "<|message|>", "<|constrain|>", "<|end|>"};
 
 constexpr CallForm lfm2(std::string_view in_template) {
@@ -111,6 +112,22 @@ constexpr CallForm kForms[] = {
      .close = "</seed:tool_call>",
      .between = "\n",
      .tags = {.after_key = ">", .after_value = "</parameter>\n"}},
+    // DeepSeek V3.2
+    {.in_template = "function_calls>",
+     .open_is_composed = true,
+     .kind = CallForm::parameters,
+     .open = "<｜DSML｜function_calls>",
+     .close = "</｜DSML｜function_calls>",
+     .list = true,
+     .tags = {.name = "<｜DSML｜invoke name=\"",
+              .after_name = "\">\n",
+              .key = "<｜DSML｜parameter name=\"",
+              .after_key = "\" string=\"",
+              .is_string = "true\">",
+              .is_other = "false\">",
+              .after_value = "</｜DSML｜parameter>\n",
+              .end = "</｜DSML｜invoke>"},
+     .inner_marks = kDsml},
     // MiniMax M2
     {.in_template = "<invoke name=",
      .kind = CallForm::parameters,
@@ -192,7 +209,8 @@ const CallForm* call_form_of(const std::string& chat_template, const Tokenizer* 
   const auto contains = [&](std::string_view mark) { return chat_template.find(mark) != std::string::npos; };
   const auto* form = std::ranges::find_if(kForms, [&](const CallForm& f) {
     return (f.tools_in_system || knows_tools(chat_template)) && contains(f.in_template) &&
-           (f.at_start || contains(f.open) || (f.open_in_vocabulary && is_token(tokenizer, f.open))) &&
+           (f.at_start || contains(f.open) || (f.open_is_composed && contains(f.inner_marks[0])) ||
+            (f.open_in_vocabulary && is_token(tokenizer, f.open))) &&
            (f.not_in_template.empty() || !contains(f.not_in_template));
   });
   return form == std::end(kForms) ? nullptr : form;

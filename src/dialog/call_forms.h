@@ -16,6 +16,8 @@ namespace toy::dialog {
 struct CallTags {
   std::string_view name = "<function=", after_name = ">\n";
   std::string_view key = "<parameter=", after_key = ">\n";  ///< before each key, and up to its value
+  /// Where a tag says whether its value is a string: what follows after_key then, and else.
+  std::string_view is_string = {}, is_other = {};
   std::string_view after_value = "\n</parameter>\n";
   std::string_view end = "</function>";  ///< may be missing
   std::string_view around = "\n";        ///< between `open` and a call, calls, and a call and `close`
@@ -39,6 +41,8 @@ struct CallForm {
   std::string_view not_in_template = {};  ///< what one of another form does
   /// The vocabulary shows `open`, the template need not.
   bool open_in_vocabulary = false;
+  /// The template puts `open` together, so its text does not show it.
+  bool open_is_composed = false;
   Kind kind = json;
   std::string_view open, close = {};         ///< around a call, or around a list; `close` may be missing
   bool list = false;                         ///< several calls in one unit: an array, or one after the other (named)

@@ -9,6 +9,7 @@
 #include "dialog/call_forms.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
 
 namespace toy::dialog {
 namespace {
@@ -36,14 +37,23 @@ std::set<std::string> names_of(const ordered_json& list) {
 // Names that GBNF does not take are numbers here.
 std::string rule_name(std::string_view what, size_t i, size_t k = 0) { return fmt::format("{}-{}-{}", what, i, k); }
 
-// Text up to a mark, and the mark, which has its first byte once: state k has read k bytes of it.
+// Text up to a mark, and the mark, which has its first character once: state k has read k characters of it.
 std::string text_until(std::string_view mark) {
+  std::vector<std::string_view> characters;
+  for (size_t n = 0; !mark.empty(); mark.remove_prefix(n)) {
+    n = std::max<size_t>(1, utf8_character(mark));
+    characters.push_back(mark.substr(0, n));
+  }
+  // As a class of characters has it.
+  const auto member = [](std::string_view c) {
+    return c.size() == 1 ? fmt::format("\\x{:02x}", int(c[0])) : std::string(c);
+  };
   std::string rules;
-  for (size_t k = 0; k < mark.size(); ++k) {
-    const std::string next = k + 1 < mark.size() ? fmt::format(" raw-{}", k + 1) : "";
-    rules += fmt::format("raw-{} ::= {}{}", k, literal(mark.substr(k, 1)), next);
-    if (k > 0) rules += fmt::format(" | {} raw-1", literal(mark.substr(0, 1)));
-    rules += fmt::format(" | [^\\x{:02x}\\x{:02x}] raw-0\n", int(mark[0]), int(mark[k]));
+  for (size_t k = 0; k < characters.size(); ++k) {
+    const std::string next = k + 1 < characters.size() ? fmt::format(" raw-{}", k + 1) : "";
+    rules += fmt::format("raw-{} ::= {}{}", k, literal(characters[k]), next);
+    if (k > 0) rules += fmt::format(" | {} raw-1", literal(characters[0]));
+    rules += fmt::format(" | [^{}{}] raw-0\n", member(characters[0]), member(characters[k]));
   }
   return rules;
 }
@@ -77,7 +87,7 @@ class ParameterRules {
         s.contains("additionalProperties") ? s["additionalProperties"] != false : !s.contains("properties");
     rules += fmt::format("{} ::= {}\n", rule_name("after", index_, k),
                          open ? fmt::format("({} [a-zA-Z0-9_.-]{{1,64}} {} raw-0 {})*", literal(tags_.key),
-                                            literal(tags_.after_key), literal(tags_.value_blanks()))
+                                            literal(after_key(true)), literal(tags_.value_blanks()))
                               : R"("")");
     for (auto it = properties.rbegin(); it != properties.rend(); ++it) {
       --k;
@@ -88,11 +98,10 @@ class ParameterRules {
         rules += fmt::format("{} ::= {}\n", rule_name("after", index_, k), rule_name("after", index_, k + 1));
         continue;
       }
-      rules +=
-          fmt::format("{0} ::= {1} {2} {3} {4}{5}\n", rule_name("after", index_, k),
-                      literal(std::string(tags_.key) + it.key() + std::string(tags_.after_key)),
-                      value(it.key(), it.value(), k), literal(tags_.value_blanks()), rule_name("after", index_, k + 1),
-                      required.contains(it.key()) ? "" : " | " + rule_name("after", index_, k + 1));
+      rules += fmt::format("{0} ::= {1} {2} {3} {4}{5}\n", rule_name("after", index_, k),
+                           literal(std::string(tags_.key) + it.key()), value(it.key(), it.value(), k),
+                           literal(tags_.value_blanks()), rule_name("after", index_, k + 1),
+                           required.contains(it.key()) ? "" : " | " + rule_name("after", index_, k + 1));
     }
     return rules + fmt::format("{} ::= {} {} {}\n", rule_name("call", index_),
                                literal(std::string(tags_.name) + tool_.name + std::string(tags_.after_name)),
@@ -100,7 +109,11 @@ class ParameterRules {
   }
 
  private:
-  // A value and the end of its tag.
+  std::string after_key(bool of_string) const {
+    return std::string(tags_.after_key) + std::string(of_string ? tags_.is_string : tags_.is_other);
+  }
+
+  // What stands after a key: the end of its tag, a value and the end of that.
   std::string value(const std::string& name, const ordered_json& property, size_t k) {
     const ordered_json& p = referred(tool_.parameters, property);
     ordered_json values = p.is_object() ? p.value("enum", ordered_json::array()) : ordered_json::array();
@@ -108,14 +121,15 @@ class ParameterRules {
     if (values.is_array() && !values.empty()) {
       std::string any;
       for (const auto& v : values)
-        any += (any.empty() ? "" : " | ") + literal(v.is_string() ? v.get<std::string>() : json_text(v));
+        any += (any.empty() ? "" : " | ") +
+               literal(after_key(v.is_string()) + (v.is_string() ? v.get<std::string>() : json_text(v)));
       return fmt::format("({}) {}", any, literal(tags_.value_end()));
     }
     const std::vector<std::string> types = all_types_of(tool_.parameters, property);
-    if (types.empty() || std::ranges::find(types, "string") != types.end()) return "raw-0";
+    if (types.empty() || std::ranges::find(types, "string") != types.end()) return literal(after_key(true)) + " raw-0";
     const std::string rule = rule_name("value", index_, k);
     schemas_.push_back({rule, schema_, fmt::format("tools: the parameters of {}", tool_.name), name});
-    return fmt::format("{} {}", rule, literal(tags_.value_end()));
+    return fmt::format("{} {} {}", literal(after_key(false)), rule, literal(tags_.value_end()));
   }
 
   const CallTags& tags_;

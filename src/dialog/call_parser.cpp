@@ -426,23 +426,26 @@ bool CallParser::value() {
   const std::string_view end = trimmed(form_.tags.after_value);
   if (!held_.ends_with(end)) return true;
   std::string value = held_.substr(0, held_.size() - end.size());
+  const std::string_view string = form_.tags.is_string, other = form_.tags.is_other;
+  const bool is_string = !string.empty() && value.starts_with(string);
+  if (is_string || (!other.empty() && value.starts_with(other))) value.erase(0, (is_string ? string : other).size());
   if (form_.tags.after_key.ends_with('\n') && value.starts_with('\n')) value.erase(0, 1);
   if (form_.tags.after_value.starts_with('\n') && value.ends_with('\n')) value.pop_back();
-  end_parameter(std::exchange(parameter_, ""), value);
+  end_parameter(std::exchange(parameter_, ""), value, is_string);
   held_.clear();
   return true;
 }
 
-// Strings are written as they are, other values as JSON.
-void CallParser::end_parameter(const std::string& name, const std::string& value) {
+// Strings are written as they are, other values as JSON; `is_string`: the tag says that it is one.
+void CallParser::end_parameter(const std::string& name, const std::string& value, bool is_string) {
   const ordered_json properties = tool_->parameters.value("properties", ordered_json::object());
   const ordered_json property = properties.is_object() ? properties.value(name, ordered_json()) : ordered_json();
   const std::vector<std::string> types = all_types_of(tool_->parameters, property);
-  std::optional<ordered_json> j = json_of(value);
+  std::optional<ordered_json> j = is_string ? std::nullopt : json_of(value);
   for (const auto& [name_in_python, meant] :
        {std::pair("True", ordered_json(true)), std::pair("False", ordered_json(false)),
         std::pair("None", ordered_json())})
-    if (!types.empty() && value == name_in_python) j = meant;
+    if (!is_string && !types.empty() && value == name_in_python) j = meant;
   const auto is = [&](const char* type) { return std::ranges::find(types, type) != types.end(); };
   if (j && !types.empty() && !is(type_of(*j)) && !(j->is_number() && (is("number") || is("integer")))) j.reset();
   argue(fmt::format("{}{}: {}", parameters_ ? ", " : "{", json_text(ordered_json(name)),

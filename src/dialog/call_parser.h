@@ -68,7 +68,7 @@ class CallParser {
   void end_call();
   bool tags();
   bool value();
-  void end_parameter(const std::string& name, const std::string& value);
+  void end_parameter(const std::string& name, const std::string& value, bool is_string);
 
   const CallForm& form_;
   std::shared_ptr<const std::vector<Tool>> tools_;

@@ -73,12 +73,18 @@ void add_marks(const Tokenizer& tokenizer, const std::vector<std::string_view>& 
   }
 }
 
+[[noreturn]] void refuse_for_now() {
+  throw ConstraintsBusy(
+      "the schemas and grammars of other requests take all the memory that they may; try again later");
+}
+
 }  // namespace
 
 bool calls_tools(const AnswerRules& r) { return !r.tools.empty() && r.tool_choice.kind != ToolChoice::none; }
 
-Constraints::Constraints(const Tokenizer& tokenizer, const CallForm* form, const ThoughtMarks& thoughts)
-    : tokenizer_(tokenizer), form_(form), thoughts_(thoughts) {
+Constraints::Constraints(const Tokenizer& tokenizer, const CallForm* form, const ThoughtMarks& thoughts,
+                         const ConstraintLimits& limits)
+    : tokenizer_(tokenizer), form_(form), thoughts_(thoughts), limits_(limits) {
   add_marks(tokenizer, thoughts.tokens, thought_marks_);
   marks_ = thought_marks_;
   if (form) add_marks(tokenizer, form->markers(), marks_);
@@ -100,23 +106,51 @@ std::shared_ptr<const TokenConstraint> Constraints::of(const AnswerRules& r, Tho
         "remove 'tools'",
         "tools", "unsupported_parameter");
   const std::string key = key_of(r, state);
-  Known known = find(key);
-  return known ? known : keep(key, make(r, state));
+  if (key.size() > limits_.source)
+    throw FieldError(fmt::format("a text's form has {} bytes of schemas, grammars and tools; use at most {}",
+                                 key.size(), limits_.source),
+                     calls_tools(r) ? "tools" : r.form.field);
+  if (Known known = find(key)) return known;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!make_room(1)) refuse_for_now();
+  }
+  return keep(key, make(r, state));
 }
 
-std::shared_ptr<const TokenConstraint> Constraints::find(const std::string& key) {
+Constraints::Known Constraints::find(const std::string& key) {
   const std::scoped_lock lock(mutex_);
-  const auto known = std::ranges::find(kept_, key, [](const auto& entry) { return entry.first; });
-  if (known == kept_.end()) return nullptr;
-  kept_.splice(kept_.begin(), kept_, known);
-  return known->second;
+  const auto at = known_.find(key);
+  Known known = at == known_.end() ? nullptr : at->second.lock();
+  if (!known) return nullptr;
+  kept_.remove(known);
+  kept_.push_front(known);
+  return known;
 }
 
-// Another thread may have made the same meanwhile; then both are right.
-std::shared_ptr<const TokenConstraint> Constraints::keep(const std::string& key, Known made) {
+// Forgets those that nobody uses, the latest last, until there is room for so many bytes more.
+bool Constraints::make_room(size_t bytes) {
+  while (true) {
+    size_t all = bytes;
+    std::erase_if(known_, [&](const auto& entry) {
+      const Known known = entry.second.lock();
+      if (known) all += entry.first.size() + bytes_of(*known);
+      return !known;
+    });
+    if (all <= limits_.bytes && kept_.size() <= limits_.kept) return true;
+    if (kept_.empty()) return false;
+    kept_.pop_back();
+  }
+}
+
+Constraints::Known Constraints::keep(const std::string& key, Known made) {
+  const size_t bytes = key.size() + bytes_of(*made);
   const std::scoped_lock lock(mutex_);
-  kept_.emplace_front(key, made);
-  if (kept_.size() > kMostKept) kept_.pop_back();
+  std::weak_ptr<const TokenConstraint>& known = known_[key];
+  if (Known other = known.lock()) return other;  // which another thread has made meanwhile
+  if (!make_room(bytes)) refuse_for_now();
+  known_[key] = made;
+  kept_.push_front(made);
   return made;
 }
 

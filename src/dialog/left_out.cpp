@@ -146,7 +146,7 @@ Shown shown_by(const TryRender& render, bool with_tools) {
   for (const Shown& way : {Shown{}, Shown{.results = false}, Shown{.calls = false, .results = false}}) {
     const auto text = render(with_left_out(general_form(), way, {all, tools}));
     if (!text) continue;
-    shown.calls = way.calls && has(text, kCall) && has(text, kValue);
+    shown.calls = way.calls && (has(text, kCall) || has(text, kValue));
     shown.results = way.results && has(text, kResult);
     break;
   }

@@ -25,6 +25,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kTries = 4;  // without progress
+// Of one file, whatever each brings: a server may give little each time, or have it begin again and again.
+constexpr int kMostAnswers = 1000;
 
 bool is_name(const std::string& text) {
   return !text.empty() && text[0] != '.' &&
@@ -114,7 +116,12 @@ class Fetch {
     const Repo repo = read_repo();
     const std::vector<RepoFile> files = choose_files(repo, o_.file, o_.repo);
     uint64_t missing = 0;
-    for (const RepoFile& f : files) total_ += f.bytes, missing += is_there(f) ? 0 : f.bytes;
+    for (const RepoFile& f : files) {
+      constexpr uint64_t kMost = uint64_t(1) << 60;  // of all, so that their sum is right
+      check(f.bytes <= kMost - total_, "{}: the server says that its files have more than {}", o_.repo,
+            format_bytes(kMost));
+      total_ += f.bytes, missing += is_there(f) ? 0 : f.bytes;
+    }
     std::error_code error;
     fs::create_directories(folder_ / "blobs", error);
     check(!error, "{}: cannot be made: {}", (folder_ / "blobs").string(), error.message());
@@ -183,9 +190,13 @@ class Fetch {
       partial.read_into(*digest);
       return partial.bytes();
     };
-    uint64_t have = begin();
+    uint64_t have = begin(), most = have;  // bytes; more than there were before is progress
+    int answers = 0;
     for (int tries = 1; have < f.bytes;) {
-      const uint64_t before = have;
+      check(++answers <= kMostAnswers,
+            "{}: the file is not complete after {} answers of the server; run the command "
+            "again to resume",
+            f.path, kMostAnswers);
       bool first = true;
       try {
         const Answer a = http_.get(url, have, [&](const Answer& answer, std::span<const std::byte> bytes) {
@@ -213,7 +224,7 @@ class Fetch {
         if (have < f.bytes)
           throw Transient(fmt::format("{}: the answer ends after {} of {} bytes", url, have, f.bytes));
       } catch (const Transient& e) {
-        if (have > before) tries = 1;
+        if (have > most) tries = 1, most = have;
         wait_after(e, tries++);
       }
     }

@@ -154,7 +154,7 @@ void Writer::add(std::string name, const Shape& shape, DType stored, std::functi
   items_.push_back({std::move(name), {}, shape, stored, std::move(source)});
 }
 
-void Writer::finish(const std::string& path) {
+uint64_t Writer::finish(const std::string& path, FileAccess access) {
   HeaderWriter header;
   header.put_raw(kMagic);
   header.put(kVersion);
@@ -177,7 +177,7 @@ void Writer::finish(const std::string& path) {
   }
   header.pad();
 
-  AtomicFile out(path);
+  AtomicFile out(path, access);
   out.write(header.bytes());
   for (const Item& item : items_) {
     const uint64_t end = out.bytes_written() + bytes_of(item.stored, item.shape);
@@ -190,6 +190,7 @@ void Writer::finish(const std::string& path) {
     out.write(padding);
   }
   out.commit();
+  return out.bytes_written();
 }
 
 }  // namespace toy::gguf

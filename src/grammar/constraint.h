@@ -30,6 +30,7 @@ class RuleMasks {
       : automaton_(std::move(automaton)), trie_(std::move(trie)), matcher_(*automaton_) {}
   const Automaton& automaton() const { return *automaton_; }
   const Trie& trie() const { return *trie_; }
+  size_t bytes() const;  ///< of memory, about
   /// `work`: what was spent on the caller's mask, and is spent here.
   std::shared_ptr<const RuleMask> find(const std::vector<int32_t>& nfa_states, size_t& work);
 
@@ -37,7 +38,7 @@ class RuleMasks {
   static constexpr size_t kMostBytes = size_t(16) << 20, kMostStates = 50'000;
   std::shared_ptr<const Automaton> automaton_;
   std::shared_ptr<const Trie> trie_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   Matcher matcher_;
   std::map<std::vector<int32_t>, std::shared_ptr<const RuleMask>> masks_;
 };
@@ -54,6 +55,7 @@ class GrammarConstraint : public TokenConstraint {
   bool finished() const override { return ended_ || (matcher_.done(state_) && !matcher_.goes_on(state_)); }
 
   const Trie& trie() const { return masks_->trie(); }
+  const RuleMasks& masks() const { return *masks_; }
   /// The text continues with these bytes. False, and nothing is changed, where it may not.
   bool push(std::string_view bytes);
 
@@ -93,6 +95,7 @@ class LazyConstraint : public TokenConstraint {
   void mask(std::span<uint64_t> allowed) override;
   void accept(int32_t token) override;
   bool finished() const override { return finished_; }
+  const RuleMasks& masks() const { return begin_->masks(); }
 
  private:
   void push(char c);

@@ -154,6 +154,7 @@ class PeftFile {
     used_.insert(std::string(kPrefix) + home.module + ".base_layer.weight");  // the base, once more
     const int64_t all = home.place.all_rows, columns = t.shape.back(0);
     Values v = pair(names, home.module, home.experts, embedding ? Shape{columns, t.shape[0]} : Shape{all, columns});
+    config_.require_rank(path(), home.target(), v.rank);
     v.scale = config_.scale_of(home.target(), v.rank);
     if (embedding) v.a = transposed(v.a, v.rank, t.shape[0]);
     // Columns of b are all experts' first ones, then their second ones.
@@ -181,6 +182,7 @@ class PeftFile {
     Values v;
     for (int64_t e = 0; e < t.shape[0]; ++e) {
       const Values one = pair(PeftNames(of_expert(e)), of_expert(e), 1, {t.shape[1], t.shape[2]});
+      config_.require_rank(path(), of_expert(e), one.rank);
       const double scale = config_.scale_of(of_expert(e), one.rank);
       if (e == 0) v.rank = one.rank, v.scale = scale;
       check(one.rank == v.rank && scale == v.scale, "{}: '{}' has another rank or alpha than the first expert",

@@ -16,6 +16,18 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr std::string_view kAny = R"(.*\.)";  // PEFT writes it in front of experts
+
+bool is_plain(const std::string& name) {
+  return std::all_of(name.begin(), name.end(), [](char c) { return std::isalnum(c & 0xff) || c == '_' || c == '.'; });
+}
+
+int64_t rank_in(const ordered_json& value, const std::string& path, const std::string& what) {
+  const bool whole = value.is_number_unsigned() && value > 0 && value <= INT32_MAX;
+  check(whole, "{}: '{}' is {}, expected a whole number above 0", path, what, json_text(value));
+  return value.get<int64_t>();
+}
+
 bool is_named(const std::string& target, const std::string& name) {
   return target == name || target.ends_with("." + name);
 }
@@ -25,6 +37,17 @@ bool is_named(const std::string& target, const std::string& name) {
 double PeftConfig::scale_of(const std::string& target, int64_t rank) const {
   const auto own = std::find_if(alphas.begin(), alphas.end(), [&](const auto& a) { return is_named(target, a.first); });
   return (own == alphas.end() ? alpha : own->second) / (rslora ? std::sqrt(double(rank)) : double(rank));
+}
+
+void PeftConfig::require_rank(const std::string& where, const std::string& target, int64_t of_tensors) const {
+  if (rank == 0) return;
+  const auto own = std::find_if(ranks.begin(), ranks.end(), [&](const auto& r) { return is_named(target, r.first); });
+  const int64_t said = own == ranks.end() ? rank : own->second;
+  const bool may =
+      other_patterns && std::any_of(ranks.begin(), ranks.end(), [&](const auto& r) { return r.second == of_tensors; });
+  check(said == of_tensors || may,
+        "{}: its config says rank {} for '{}', and the tensors have rank {}; {} is of another adapter, or damaged",
+        where, said, target, of_tensors, kPeftConfig);
 }
 
 bool PeftConfig::has_parameter(const std::string& target) const {
@@ -63,12 +86,19 @@ PeftConfig PeftConfig::read(const std::string& folder) {
   check(alphas.is_null() || alphas.is_object(), "{}: 'alpha_pattern' is {}, expected an object", path,
         json_text(alphas));
   for (const auto& [pattern, value] : alphas.items()) {
-    constexpr std::string_view kAny = R"(.*\.)";  // PEFT writes it for experts
     const std::string name = pattern.substr(pattern.starts_with(kAny) ? kAny.size() : 0);
     check(value.is_number(), "{}: 'alpha_pattern' has {} for '{}', expected a number", path, json_text(value), name);
-    check(std::all_of(name.begin(), name.end(), [](char c) { return std::isalnum(c & 0xff) || c == '_' || c == '.'; }),
-          "{}: 'alpha_pattern' has '{}'; only names of modules are supported, not other patterns", path, name);
+    check(is_plain(name), "{}: 'alpha_pattern' has '{}'; only names of modules are supported, not other patterns", path,
+          name);
     config.alphas.emplace_back(name, value.get<double>());
+  }
+  if (!at("r").is_null()) config.rank = rank_in(at("r"), path, "r");
+  const ordered_json ranks = at("rank_pattern");
+  check(ranks.is_null() || ranks.is_object(), "{}: 'rank_pattern' is {}, expected an object", path, json_text(ranks));
+  for (const auto& [pattern, value] : ranks.items()) {
+    const std::string name = pattern.substr(pattern.starts_with(kAny) ? kAny.size() : 0);
+    config.ranks.emplace_back(name, rank_in(value, path, "rank_pattern"));
+    if (!is_plain(name)) config.other_patterns = true;
   }
   const ordered_json parameters = at("target_parameters");
   check(parameters.is_null() || parameters.is_array(), "{}: 'target_parameters' is {}, expected a list", path,

@@ -110,11 +110,13 @@ void add(const std::vector<AddedToken>& added, int64_t vocab, bool spaces_are_ma
 
 // Special tokens that are named without an id have that of their text, or the next one, as in transformers.
 void add_special_tokens(const TokenizerFiles& files, int64_t vocab, Vocabulary& v, std::vector<std::string>& warnings) {
+  std::unordered_map<std::string, size_t> ids;
+  for (size_t id = v.tokens.size(); id-- > 0;) ids[v.tokens[id]] = id;
   for (const std::string& text : special_texts(files)) {
-    const auto found = std::ranges::find(v.tokens, text);
-    const auto at = size_t(found - v.tokens.begin());
-    if (found != v.tokens.end()) {
-      if (v.type(int32_t(at)) == TokenType::normal) v.types[at] = int32_t(TokenType::control);
+    const size_t at = v.tokens.size();
+    if (const auto found = ids.find(text); found != ids.end()) {
+      int32_t& type = v.types[found->second];
+      if (type == int32_t(TokenType::normal)) type = int32_t(TokenType::control);
       continue;
     }
     if (int64_t(at) >= vocab) {

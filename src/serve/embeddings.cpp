@@ -89,25 +89,34 @@ TextRequest EmbeddingsJob::add(std::vector<int32_t> ids) {
   prompt_tokens_ += int64_t(ids.size());
   TextRequest t{.prompt = std::move(ids), .options = {.max_tokens = 0}};
   t.embed = pooling_;
-  t.on_end = [job = shared_from_this(), i](const TextEnd& end) { job->finish(i, end); };
+  t.on_end = [job = shared_from_this(), i](const TextEnd& end) {
+    try {
+      job->finish(i, end);
+    } catch (...) {
+      job->fail(std::current_exception());
+    }
+  };
   return t;
 }
 
 void EmbeddingsJob::finish(size_t i, const TextEnd& end) {
   ++done_;
   if (failed_) return;
-  if (end.error) {
-    failed_ = true;
-    const ApiError e = api_error(end.error);
-    count_(e.status);
-    return exchange_->send(error_reply(e, form_ == EmbeddingsRequest::openai ? error_body : ollama_error));
-  }
+  if (end.error) return fail(end.error);
   embeddings_[i] = end.embedding;
   if (done_ < embeddings_.size()) return;
-  count_(200);
+  exchange_->note([this](RequestNotes& n) { n.prompt = prompt_tokens_; });
   exchange_->send({.body = form_ == EmbeddingsRequest::openai
                                ? embeddings_body(embeddings_, model_, base64_, prompt_tokens_)
                                : ollama_embeddings_body(embeddings_, model_, form_, prompt_tokens_)});
+}
+
+void EmbeddingsJob::fail(const std::exception_ptr& error) noexcept {
+  failed_ = true;
+  try {
+    exchange_->send(error_reply(api_error(error), form_ == EmbeddingsRequest::openai ? error_body : ollama_error));
+  } catch (...) {  // not even memory for that: the connection ends with the exchange
+  }
 }
 
 }  // namespace toy::serve

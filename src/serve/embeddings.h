@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,27 +42,26 @@ std::string embeddings_body(const std::vector<std::vector<float>>& embeddings, c
 /// changes it.
 class EmbeddingsJob : public std::enable_shared_from_this<EmbeddingsJob> {
  public:
-  /// `count` is told the status of the reply.
   EmbeddingsJob(std::shared_ptr<Exchange> exchange, const EmbeddingsRequest& request, Pooling pooling,
-                std::string model, std::function<void(int status)> count)
+                std::string model)
       : exchange_(std::move(exchange)),
         model_(std::move(model)),
         pooling_(pooling),
         base64_(request.base64),
-        form_(request.form),
-        count_(std::move(count)) {}
+        form_(request.form) {}
   /// One more text, to be submitted.
   TextRequest add(std::vector<int32_t> ids);
 
  private:
   void finish(size_t i, const TextEnd& end);
+  // The callbacks of a service must not throw.
+  void fail(const std::exception_ptr& error) noexcept;
 
   std::shared_ptr<Exchange> exchange_;
   const std::string model_;
   const Pooling pooling_;
   const bool base64_;
   const EmbeddingsRequest::Form form_;
-  std::function<void(int)> count_;
   std::vector<std::vector<float>> embeddings_;
   int64_t prompt_tokens_ = 0;
   size_t done_ = 0;

@@ -6,8 +6,6 @@
 #include <algorithm>
 
 #include "serve/anthropic.h"
-#include "serve/keys.h"
-#include "serve/metrics.h"
 #include "serve/ollama.h"
 #include "serve/page.h"
 #include "serve/replies.h"
@@ -57,11 +55,9 @@ const Server::Route* Server::route_of(const std::string& target, const std::stri
   return r;
 }
 
-void Server::require_key(const Exchange& exchange) const {
-  if (options_.api_keys.empty() || exchange.request.target == "/health" || exchange.request.target == "/") return;
-  if (!has_key(exchange.request, options_.api_keys))
-    throw ApiError(401, "the API key is missing or wrong; send 'Authorization: Bearer KEY' or 'X-Api-Key: KEY'", "",
-                   "invalid_api_key");
+ErrorBody Server::errors_of(const std::string& target) {
+  const Route* r = route_of(target);
+  return r ? r->errors : error_body;
 }
 
 void Server::route(const std::shared_ptr<Exchange>& exchange) {
@@ -87,11 +83,11 @@ void Server::route(const std::shared_ptr<Exchange>& exchange) {
 }
 
 void Server::page(const std::shared_ptr<Exchange>& exchange) {
-  send(*exchange, {.body = std::string(kPage),
-                   .type = "text/html; charset=utf-8",
-                   .headers = {{"Content-Security-Policy",
-                                "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-                                "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}}});
+  exchange->send({.body = std::string(kPage),
+                  .type = "text/html; charset=utf-8",
+                  .headers = {{"Content-Security-Policy",
+                               "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+                               "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}}});
 }
 
 void Server::health(const std::shared_ptr<Exchange>& exchange) {
@@ -147,8 +143,8 @@ void Server::metrics(const std::shared_ptr<Exchange>& exchange) {
     const std::scoped_lock lock(mutex_);
     replies = replies_;
   }
-  send(*exchange,
-       {.body = metrics_text(service_.counts(), cache_bytes_, replies), .type = "text/plain; version=0.0.4"});
+  exchange->send({.body = metrics_text(service_.counts(), cache_bytes_, replies) + timings_.text(options_.name),
+                  .type = "text/plain; version=0.0.4"});
 }
 
 }  // namespace toy::serve

@@ -13,12 +13,15 @@
 
 #include "dialog/constraints.h"
 #include "dialog/thoughts.h"
+#include "serve/access_log.h"
 #include "serve/api.h"
 #include "serve/embeddings.h"
 #include "serve/http_server.h"
 #include "serve/ignored.h"
 #include "serve/keep_alive.h"
+#include "serve/metrics.h"
 #include "serve/ollama.h"
+#include "serve/origin.h"
 #include "serve/prompts.h"
 #include "serve/reply_format.h"
 #include "serve/server.h"
@@ -30,12 +33,17 @@ namespace toy::serve {
 /// Answers requests with a GenerationService. Any thread may call handle(), one computes: service().serve().
 class Server {
  public:
-  Server(Decoder& decoder, const Model& model, const std::optional<ChatTemplate>& chat, const ServerOptions& options);
+  Server(Decoder& decoder, const Model& model, const std::optional<ChatTemplate>& chat, const ServerOptions& options,
+         OriginRules origins);
 
   GenerationService& service() { return service_; }
   /// Finishes the texts that there are and refuses others.
   void stop();
+  /// Notes which key a request has, and refuses those that may not ask.
+  Admission admit(HttpRequest& header) const;
   void handle(const std::shared_ptr<Exchange>& exchange);
+  /// Counts and logs a request.
+  void answered(const Answered& a);
 
  private:
   using ExchangePointer = const std::shared_ptr<Exchange>&;
@@ -50,10 +58,8 @@ class Server {
       send_error(*exchange, std::current_exception());
     }
   }
-  void send_error(Exchange& exchange, const std::exception_ptr& error);
-  void send(Exchange& exchange, HttpReply reply);
+  void send_error(Exchange& exchange, const std::exception_ptr& error) noexcept;
   void send_json(Exchange& exchange, const nlohmann::ordered_json& j);
-  void count(int status);
   // What a request says, read by `parse` from its body. Fields without an effect are noted, unless all have to have
   // one.
   template <class Parse>
@@ -75,7 +81,7 @@ class Server {
   };
   // That of another method where there is none of this one.
   static const Route* route_of(const std::string& target, const std::string& method = "");
-  void require_key(const Exchange& exchange) const;
+  static ErrorBody errors_of(const std::string& target);
   void route(ExchangePointer exchange);
 
   void page(ExchangePointer exchange);
@@ -108,6 +114,8 @@ class Server {
   // Notes an unknown name for the only model.
   void note_model(ExchangePointer exchange, const std::string& model) const;
   ReplyHead head(const char* prefix, const CompletionRequest& r);
+  // Whose texts' prefixes those of a request may take over.
+  int64_t prefix_owner(const Exchange& exchange) const;
   // Submits the texts of a request, whose reply has this form.
   void start(ExchangePointer exchange, const CompletionRequest& r, std::unique_ptr<ReplyFormat> format);
   // They end when the client goes.
@@ -136,12 +144,16 @@ class Server {
 
   // ---- Saved conversations (state_endpoints.cpp).
   States& states();
+  const StateOwner& owner_of(const Exchange& exchange) const;
   void list_states(ExchangePointer exchange);
   void state(ExchangePointer exchange);
   void save_state(ExchangePointer exchange, const StateRequest& r);
   void restore_state(ExchangePointer exchange, const std::string& name);
 
   const ServerOptions& options_;
+  const OriginRules origins_;
+  AccessLog log_;
+  Timings timings_;
   const Tokenizer& tokenizer_;
   GenerationService service_;
   const std::unique_ptr<const Dialog> dialog_;  // nullptr: no chat template
@@ -159,6 +171,7 @@ class Server {
   const int64_t started_;
   std::mutex mutex_;
   std::map<int, int64_t> replies_;  // by status
+  std::vector<StateOwner> owners_;  // of each key; the first is of none
   std::unique_ptr<States> states_;  // nullptr: none are kept. Its thread ends before the rest is gone
   KeepAlive keep_alive_;            // so does its thread
 };

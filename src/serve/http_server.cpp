@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <csignal>
+#include <thread>
+
 #include "serve/connection.h"
 #include "serve/tls.h"
 #include "toy/base/error.h"
@@ -25,12 +28,14 @@ void raise_open_files() {
 
 void HttpServer::State::accept() {
   acceptor.async_accept([this](error_code error, tcp::socket socket) {
+    accepting = false;
     if (error == asio::error::operation_aborted) return;
     if (error) {  // no file descriptor is left: others will be closed
       retry.expires_after(milliseconds(100));
       retry.async_wait([this](error_code stopped) {
         if (!stopped) accept();
       });
+      accepting = true;
       return;
     }
     const auto connection = std::make_shared<Connection>(std::move(socket), *this);
@@ -41,21 +46,23 @@ void HttpServer::State::accept() {
     }
     accept();
   });
+  accepting = true;
 }
 
 void HttpServer::State::wait_for_signal() {
+  signals.add(SIGINT);
+  signals.add(SIGTERM);
   signals.async_wait([this](error_code error, int) {
-    if (error) return;
-    if (stopping) return io.stop();
-    begin_stop();
-    wait_for_signal();
+    if (!error) begin_stop();
   });
 }
 
 void HttpServer::State::begin_stop() {
   if (stopping) return;
   stopping = true;
-  on_stop();
+  error_code ignored;
+  signals.clear(ignored);  // the system ends the process with the next one
+  if (calls.stopping) calls.stopping();
   grace.expires_after(seconds(limits.grace_seconds));
   grace.async_wait([this](error_code cancelled) {
     if (!cancelled) end_grace();
@@ -67,8 +74,19 @@ void HttpServer::State::begin_stop() {
 }
 
 void HttpServer::State::end_grace() {
-  if (on_grace_end) on_grace_end();
-  grace.expires_after(seconds(on_grace_end ? limits.last_seconds : 0));
+  if (calls.ending) calls.ending();
+  grace.expires_after(seconds(calls.ending ? limits.last_seconds : 0));
+  grace.async_wait([this](error_code cancelled) {
+    if (!cancelled) end_now();
+  });
+}
+
+// Handlers that do not end leave their clients without an answer.
+void HttpServer::State::end_now() {
+  ending = true;
+  const auto all = connections;
+  for (const auto& c : all) c->give_up(calls.bad(503, "the server is shutting down"));
+  grace.expires_after(milliseconds(200));  // what was sent last is on its way
   grace.async_wait([this](error_code cancelled) {
     if (!cancelled) io.stop();
   });
@@ -119,27 +137,42 @@ HttpServer::~HttpServer() = default;
 
 uint16_t HttpServer::port() const { return state_->acceptor.local_endpoint().port(); }
 
+bool HttpServer::loopback() const { return state_->acceptor.local_endpoint().address().is_loopback(); }
+
 void HttpServer::stop() {
   asio::post(state_->io, [this] { state_->begin_stop(); });
 }
 
-void HttpServer::run(const std::function<void(std::shared_ptr<Exchange>)>& handle, const BadRequestReply& bad,
-                     const std::function<void()>& stopping, const std::function<void()>& ending) {
+// A lack of memory ends the connection whose work it was, which Connection::Mine sees to.
+void HttpServer::State::run_until_stopped() {
+  while (true) {
+    try {
+      if (!accepting) accept();
+      io.run();
+      return;
+    } catch (...) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  }
+}
+
+bool HttpServer::State::handlers_end_within(milliseconds time) const {
+  const auto end = std::chrono::steady_clock::now() + time;
+  while (handling > 0 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(milliseconds(2));
+  return handling == 0;
+}
+
+void HttpServer::run(const HttpCalls& calls) {
   State& s = *state_;
-  s.handle = handle;
-  s.bad = bad;
-  s.on_stop = stopping;
-  s.on_grace_end = ending;
+  s.calls = calls;
   s.handlers = std::make_unique<asio::thread_pool>(kHandlers);
-  s.signals.add(SIGINT);
-  s.signals.add(SIGTERM);
   s.wait_for_signal();
-  s.accept();
-  s.io.run();
-  s.handlers->stop();  // requests that nobody has looked at: their connections close
-  s.handlers->join();
+  s.run_until_stopped();
   const auto all = s.connections;
   for (const auto& c : all) c->close();
+  s.handlers->stop();  // requests that nobody has looked at
+  if (!s.handlers_end_within(milliseconds(500)) && calls.stuck) calls.stuck();
+  s.handlers->join();
 }
 
 }  // namespace toy::serve

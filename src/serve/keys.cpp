@@ -26,11 +26,12 @@ bool same_secret(const std::string& given, const std::string& expected) {
   return difference == 0;
 }
 
-bool has_key(const HttpRequest& r, std::span<const std::string> keys) {
+int64_t key_of(const HttpRequest& r, std::span<const std::string> keys) {
   const std::string given = r.api_key.empty() ? bearer_of(r.authorization) : r.api_key;
-  bool right = false;
-  for (const std::string& key : keys) right = same_secret(given, key) || right;  // whichever is right
-  return right;
+  int64_t which = 0;
+  for (size_t i = 0; i < keys.size(); ++i)  // all, whichever is right
+    which = same_secret(given, keys[i]) && which == 0 ? int64_t(i) + 1 : which;
+  return which;
 }
 
 }  // namespace toy::serve

@@ -1,6 +1,7 @@
 // Who may ask: API keys.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -10,7 +11,7 @@ namespace toy::serve {
 
 /// Are two texts the same? Takes as long whatever the first difference.
 bool same_secret(const std::string& given, const std::string& expected);
-/// Does a request have one of these keys, in `X-Api-Key` or as `Authorization: Bearer KEY`?
-bool has_key(const HttpRequest& request, std::span<const std::string> keys);
+/// Which of these keys a request has, from 1, in `X-Api-Key` or as `Authorization: Bearer KEY`; 0: none.
+int64_t key_of(const HttpRequest& request, std::span<const std::string> keys);
 
 }  // namespace toy::serve

@@ -76,7 +76,7 @@ void Server::ollama_answer(const std::shared_ptr<Exchange>& exchange, const Olla
   auto format = std::make_unique<OllamaFormat>(head("", r.completion), r.generates);
   if (!r.loads_only) return start(exchange, r.completion, std::move(format));
   require_model(r.completion.model);
-  send(*exchange, {.body = format->loaded()});
+  exchange->send({.body = format->loaded()});
 }
 
 void Server::ollama_embed(const std::shared_ptr<Exchange>& exchange) {

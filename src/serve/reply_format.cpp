@@ -1,5 +1,8 @@
 #include "serve/reply_format.h"
 
+#include <new>
+
+#include "dialog/constraints.h"
 #include "dialog/fields.h"
 #include "toy/base/error.h"
 #include "toy/decode/service.h"
@@ -15,8 +18,12 @@ ApiError api_error(const std::exception_ptr& error) {
     return ApiError(400, e.what(), e.field, e.code);
   } catch (const ServiceBusy& e) {
     return ApiError(e.closed() ? 503 : 429, e.what(), "", e.closed() ? "" : "overloaded");
+  } catch (const ConstraintsBusy& e) {
+    return ApiError(429, e.what(), "", "overloaded");
   } catch (const Error& e) {
     return ApiError(e.code() == ErrorCode::bad_input ? 400 : 500, e.what());
+  } catch (const std::bad_alloc&) {
+    return ApiError(503, "there is not enough memory for this request now; make it smaller, or try again later");
   } catch (const std::exception& e) {
     return ApiError(500, e.what());
   }

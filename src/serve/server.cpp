@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <ctime>
 #include <exception>
+#include <functional>
 #include <random>
 #include <thread>
 
 #include "serve/endpoints.h"
+#include "serve/keys.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
@@ -26,6 +28,31 @@ int64_t context_of(Decoder& decoder) {
   return std::min(decoder.context(), state.shape().shared_pages * kPagePositions);
 }
 
+// The thread that computes. It ends with its scope, whatever ends that.
+class Computing {
+ public:
+  Computing(GenerationService& service, std::function<void()> broken)
+      : service_(service), broken_(std::move(broken)), thread_([this] {
+          try {
+            service_.serve();
+          } catch (...) {
+            broken_();
+            service_.close(false);
+          }
+        }) {}
+  ~Computing() {
+    service_.close(false);
+    thread_.join();
+  }
+  Computing(const Computing&) = delete;
+  Computing& operator=(const Computing&) = delete;
+
+ private:
+  GenerationService& service_;
+  const std::function<void()> broken_;
+  std::thread thread_;
+};
+
 }  // namespace
 
 uint64_t random_number() {
@@ -34,8 +61,10 @@ uint64_t random_number() {
 }
 
 Server::Server(Decoder& decoder, const Model& model, const std::optional<ChatTemplate>& chat,
-               const ServerOptions& options)
+               const ServerOptions& options, OriginRules origins)
     : options_(options),
+      origins_(std::move(origins)),
+      log_(options.log),
       tokenizer_(*model.tokenizer),
       service_(decoder, model.tokenizer.get(), options.most_waiting, options.speculation),
       dialog_(chat ? std::make_unique<Dialog>(*model.tokenizer, *chat) : nullptr),
@@ -52,6 +81,8 @@ Server::Server(Decoder& decoder, const Model& model, const std::optional<ChatTem
       started_(std::time(nullptr)),
       keep_alive_(options.keep_alive) {
   service_.limit_pause(kLongestPause);
+  owners_.emplace_back();
+  for (const std::string& key : options.api_keys) owners_.push_back(state_owner(key));
   if (!options.state_folder.empty())
     states_ = std::make_unique<States>(options.state_folder, options.adapters, model, decoder);
   const ModelSpec& spec = model.spec;
@@ -66,9 +97,20 @@ void Server::stop() {
   service_.close(true);
 }
 
+Admission Server::admit(HttpRequest& header) const {
+  Admission a = serve::admit(header, origins_);
+  header.key = key_of(header, options_.api_keys);
+  if (!a.reply && !options_.api_keys.empty() && header.key == 0 && header.target != "/health" && header.target != "/")
+    a.reply = error_reply(ApiError(401,
+                                   "the API key is missing or wrong; send 'Authorization: Bearer KEY' or "
+                                   "'X-Api-Key: KEY'",
+                                   "", "invalid_api_key"),
+                          errors_of(header.target));
+  return a;
+}
+
 void Server::handle(const std::shared_ptr<Exchange>& exchange) {
   answer(exchange, [&] {
-    require_key(*exchange);
     const std::string& encoding = exchange->request.content_encoding;
     if (!encoding.empty() && encoding != "identity")
       throw ApiError(415, fmt::format("the request's body has the encoding '{}', which is not supported; send it as it "
@@ -78,42 +120,50 @@ void Server::handle(const std::shared_ptr<Exchange>& exchange) {
   });
 }
 
-void Server::send_error(Exchange& exchange, const std::exception_ptr& error) {
-  const Route* r = route_of(exchange.request.target);
-  send(exchange, error_reply(api_error(error), r ? r->errors : error_body));
+void Server::answered(const Answered& a) {
+  {
+    const std::scoped_lock lock(mutex_);
+    ++replies_[a.status];
+  }
+  if (a.notes.prompt >= 0 && a.status == 200) timings_.whole.observe(a.seconds);
+  log_.write(a);
 }
 
-void Server::send(Exchange& exchange, HttpReply reply) {
-  count(reply.status);
-  exchange.send(std::move(reply));
+void Server::send_error(Exchange& exchange, const std::exception_ptr& error) noexcept {
+  try {
+    exchange.send(error_reply(api_error(error), errors_of(exchange.request.target)));
+  } catch (...) {  // not even memory for that: the connection ends with the exchange
+  }
 }
 
-void Server::send_json(Exchange& exchange, const nlohmann::ordered_json& j) { send(exchange, {.body = json_text(j)}); }
-
-void Server::count(int status) {
-  const std::scoped_lock lock(mutex_);
-  ++replies_[status];
-}
+void Server::send_json(Exchange& exchange, const nlohmann::ordered_json& j) { exchange.send({.body = json_text(j)}); }
 
 void serve(HttpServer& http, Decoder& decoder, const Model& model, const std::optional<ChatTemplate>& chat,
            const ServerOptions& options) {
   check(model.tokenizer != nullptr, "serve: the model {} has no tokenizer", model.spec.name);
-  Server server(decoder, model, chat, options);
+  // Errors of a template name it by its file, and clients are told no paths.
+  const std::optional<ChatTemplate> nameless = chat ? std::optional(ChatTemplate(chat->source())) : std::nullopt;
+  Server server(decoder, model, nameless, options,
+                {.host = options.host,
+                 .port = http.port(),
+                 .tls = options.tls,
+                 .loopback = http.loopback(),
+                 .keyless = options.api_keys.empty(),
+                 .cors = options.cors});
   std::exception_ptr broken;
-  std::thread computing([&] {
-    try {
-      server.service().serve();
-    } catch (...) {
+  {
+    const Computing computing(server.service(), [&] {
       broken = std::current_exception();
-      server.service().close(false);
       http.stop();
-    }
-  });
-  http.run([&](const std::shared_ptr<Exchange>& exchange) { server.handle(exchange); },
-           [](int status, const std::string& message) { return error_reply(ApiError(status, message)); },
-           [&] { server.stop(); }, [&] { server.service().close(false); });
-  server.service().close(false);
-  computing.join();
+    });
+    http.run({.handle = [&](const std::shared_ptr<Exchange>& exchange) { server.handle(exchange); },
+              .bad = [](int status, const std::string& message) { return error_reply(ApiError(status, message)); },
+              .stopping = [&] { server.stop(); },
+              .ending = [&] { server.service().close(false); },
+              .admit = [&](HttpRequest& header) { return server.admit(header); },
+              .answered = [&](const Answered& a) { server.answered(a); },
+              .stuck = options.stuck});
+  }
   if (broken) std::rethrow_exception(broken);
 }
 

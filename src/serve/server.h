@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "serve/access_log.h"
 #include "serve/http_server.h"
 #include "toy/chat/chat_template.h"
 #include "toy/decode/service.h"
@@ -28,7 +29,13 @@ struct ServerOptions {
   /// in the header X-Toy-Ignored, and a server of one model takes any name for it.
   bool strict = false;
   std::chrono::milliseconds keep_alive =
-      std::chrono::seconds(5);  ///< streams that are silent for so long send a comment
+      std::chrono::seconds(5);         ///< streams that are silent for so long send a comment
+  std::string host = "127.0.0.1";      ///< that the HttpServer listens on
+  bool tls = false;                    ///< does it speak TLS?
+  std::vector<std::string> cors = {};  ///< origins of other pages that may use it: of origin_of()
+  LogForm log = LogForm::off;          ///< a line for each request
+  bool share_prefixes = false;         ///< keys see each other's states, and what was computed for others
+  std::function<void()> stuck = {};    ///< as HttpCalls
 };
 
 /// Serves a model until HttpServer::run() returns. `chat`: its chat template, if it has one. Model and decoder must

@@ -1,12 +1,16 @@
 #include "serve/states.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <openssl/evp.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <optional>
 
@@ -23,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr const char* kExtension = ".state";
+constexpr const char *kExtension = ".state", *kOwner = "key-";  // of a file; of a folder
 
 // Names are names of files.
 std::string name_in(Fields& f, const std::string& field) {
@@ -56,17 +60,39 @@ StateRequest::Action action_of(const std::string& name) {
 struct Opened {
   MappedFile mapping;
   gguf::File file;
+  int64_t created = 0;  // seconds since 1970
 };
 
 // Messages name the state, not the server's folder.
 Opened open(const std::string& path, const std::string& name) {
   struct stat s = {};
   if (::stat(path.c_str(), &s) != 0) refuse_unknown(name);
-  if (!S_ISREG(s.st_mode) || s.st_size == 0 || ::access(path.c_str(), R_OK) != 0)
+  const auto unreadable = [&name] {
     fail("the state '{}' is empty, or not a file that can be read; save it again", name);
-  MappedFile mapping = MappedFile::open(path);
+  };
+  if (!S_ISREG(s.st_mode) || s.st_size == 0 || ::access(path.c_str(), R_OK) != 0) unreadable();
+  MappedFile mapping;
+  try {
+    mapping = MappedFile::open(path);
+  } catch (const Error&) {  // it was deleted meanwhile
+    if (::stat(path.c_str(), &s) != 0) refuse_unknown(name);
+    unreadable();
+  }
   gguf::File file = gguf::File::parse(mapping.bytes(), fmt::format("the state '{}'", name));
-  return {std::move(mapping), std::move(file)};
+  return {std::move(mapping), std::move(file), s.st_mtime};
+}
+
+ordered_json description(const std::string& name, uint64_t bytes, int64_t created) {
+  return {{"object", "state"}, {"name", name}, {"bytes", bytes}, {"created", created}};
+}
+
+// Of a file that an earlier version wrote, or that was copied here.
+void take_from_others(const fs::path& file) {
+  const int fd = ::open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  struct stat s = {};
+  if (fd >= 0 && ::fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && (s.st_mode & 077) != 0) [[maybe_unused]]
+    const int changed = ::fchmod(fd, s.st_mode & 0700);
+  if (fd >= 0) ::close(fd);
 }
 
 }  // namespace
@@ -113,10 +139,31 @@ std::vector<int32_t> tokens_to_save(const StateRequest& r, const Prompts& prompt
 
 StateFolder::StateFolder(const std::string& path) {
   std::error_code error;
-  fs::create_directories(path, error);
-  check(!error, "state: the folder {} cannot be made: {}", path, error.message());
+  if (const fs::path parent = fs::path(path).parent_path(); !parent.empty()) fs::create_directories(parent, error);
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+    fail("state: the folder {} cannot be made: {}", path, std::strerror(errno));
+  check(fs::is_directory(path, error), "state: {} is no folder; choose another one", path);
   lock_ = std::make_unique<FolderLock>(path);
-  remove_leftovers(path);
+  std::vector<std::string> folders{path};
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error))
+    if (entry.is_directory(error) && entry.path().filename().string().starts_with(kOwner))
+      folders.push_back(entry.path().string());
+  for (const std::string& folder : folders) {
+    remove_leftovers(folder);
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
+      if (entry.path().extension() == kExtension) take_from_others(entry.path());
+  }
+}
+
+StateOwner state_owner(const std::string& api_key) {
+  const std::string text = "toy serve --state: " + api_key;
+  std::array<unsigned char, EVP_MAX_MD_SIZE> sum = {};
+  unsigned bytes = 0;
+  check(EVP_Digest(text.data(), text.size(), sum.data(), &bytes, EVP_sha256(), nullptr) == 1,
+        "state: no SHA-256 of a key could be computed");
+  std::string owner = kOwner;
+  for (size_t i = 0; i < 12; ++i) owner += fmt::format("{:02x}", sum[i]);
+  return owner;
 }
 
 States::States(const std::string& folder, std::vector<std::string> adapters, const Model& model, Decoder& decoder)
@@ -126,28 +173,28 @@ States::States(const std::string& folder, std::vector<std::string> adapters, con
       made_with_(made_with(model, decoder)),
       state_(decoder.state()) {}
 
-ordered_json States::describe(const std::string& name) const {
+ordered_json States::describe(const StateOwner& owner, const std::string& name) const {
   struct stat s = {};
-  if (::stat(path(name).c_str(), &s) != 0) refuse_unknown(name);
-  ordered_json j{{"object", "state"}, {"name", name}, {"bytes", s.st_size}, {"created", s.st_mtime}};
+  if (::stat(path(owner, name).c_str(), &s) != 0) refuse_unknown(name);
+  ordered_json j = description(name, uint64_t(s.st_size), s.st_mtime);
   try {
-    j["tokens"] = read_state_card(open(path(name), name).file).tokens;
+    j["tokens"] = read_state_card(open(path(owner, name), name).file).tokens;
   } catch (const Error& e) {
     j["error"] = e.what();
   }
   return j;
 }
 
-ordered_json States::list() const {
+ordered_json States::list(const StateOwner& owner) const {
   std::vector<std::string> names;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, error))
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder(owner), error))
     if (entry.path().extension() == kExtension) names.push_back(entry.path().stem().string());
   std::ranges::sort(names);
   ordered_json data = ordered_json::array();
   for (const std::string& name : names) {
     try {
-      data.push_back(describe(name));
+      data.push_back(describe(owner, name));
     } catch (const ApiError& e) {
       if (e.status != 404) throw;  // else it was deleted meanwhile
     }
@@ -155,23 +202,25 @@ ordered_json States::list() const {
   return {{"object", "list"}, {"data", data}};
 }
 
-ordered_json States::fork(const std::string& name, const std::string& to) const {
-  if (::link(path(name).c_str(), path(to).c_str()) != 0) {
+ordered_json States::fork(const StateOwner& owner, const std::string& name, const std::string& to) const {
+  ordered_json j = describe(owner, name);  // before others can delete the new one
+  if (::link(path(owner, name).c_str(), path(owner, to).c_str()) != 0) {
     if (errno == ENOENT) refuse_unknown(name);
     if (errno == EEXIST)
       throw ApiError(409, fmt::format("there is a state '{}' already; delete it, or choose another name", to), "to");
     throw ApiError(500, fmt::format("the state '{}' could not be linked to '{}': {}", name, to, std::strerror(errno)));
   }
-  sync_folder(folder_, to);
-  return describe(to);
+  sync_folder(folder(owner), to);
+  j["name"] = to;
+  return j;
 }
 
-ordered_json States::remove(const std::string& name) const {
-  if (::unlink(path(name).c_str()) != 0) {
+ordered_json States::remove(const StateOwner& owner, const std::string& name) const {
+  if (::unlink(path(owner, name).c_str()) != 0) {
     if (errno == ENOENT) refuse_unknown(name);
     throw ApiError(500, fmt::format("the state '{}' could not be deleted: {}", name, std::strerror(errno)));
   }
-  sync_folder(folder_, name);
+  sync_folder(folder(owner), name);
   return {{"object", "state"}, {"name", name}, {"deleted", true}};
 }
 
@@ -186,21 +235,25 @@ void States::run(std::function<void()> work) {
   worker_ = std::jthread(std::move(work));  // the one before has nothing to do any more
 }
 
-ordered_json States::write(const std::string& name, std::vector<int32_t> tokens, const std::vector<float>& adapters,
-                           StateSnapshot&& snapshot) const {
+ordered_json States::write(const StateOwner& owner, const std::string& name, std::vector<int32_t> tokens,
+                           const std::vector<float>& adapters, StateSnapshot&& snapshot) const {
   SavedState saved{.card = {.made_with = made_with_, .adapters = {}, .tokens = int64_t(tokens.size())},
                    .tokens = std::move(tokens),
                    .snapshot = std::move(snapshot)};
   for (size_t i = 0; i < adapters.size(); ++i)
     if (adapters[i] != 0) saved.card.adapters.push_back({adapters_[i], checksums_[i], adapters[i]});
+  uint64_t bytes = 0;
   try {
-    write_state(saved, state_, path(name));
+    if (!owner.empty()) ::mkdir(folder(owner).c_str(), 0700);
+    bytes = write_state(saved, state_, path(owner, name));
   } catch (const DiskFull&) {
     throw ApiError(507, fmt::format("the state '{}' does not fit on the server's disk; delete others", name));
   } catch (const Error&) {  // the message has the server's path
     throw ApiError(500, fmt::format("the state '{}' could not be written; look at the folder of --state", name));
   }
-  return describe(name);
+  ordered_json j = description(name, bytes, std::time(nullptr));  // the file may be deleted already
+  j["tokens"] = saved.card.tokens;
+  return j;
 }
 
 std::vector<float> States::factors_of(const std::string& name, const StateCard& card) const {
@@ -234,8 +287,8 @@ std::vector<float> States::factors_of(const std::string& name, const StateCard& 
   return factors;
 }
 
-TextRequest States::read(const std::string& name) const {
-  const Opened opened = open(path(name), name);
+std::pair<TextRequest, ordered_json> States::read(const StateOwner& owner, const std::string& name) const {
+  const Opened opened = open(path(owner, name), name);
   TextRequest t{.prompt = {}, .options = {.max_tokens = 0}};
   const StateCard card = read_state_card(opened.file);
   t.adapters = factors_of(name, card);
@@ -254,7 +307,9 @@ TextRequest States::read(const std::string& name) const {
   SavedState saved = read_state(opened.file, state_);
   t.prompt = std::move(saved.tokens);
   t.state = std::make_shared<const StateSnapshot>(std::move(saved.snapshot));
-  return t;
+  ordered_json j = description(name, opened.mapping.bytes().size(), opened.created);
+  j["tokens"] = card.tokens;
+  return {std::move(t), std::move(j)};
 }
 
 }  // namespace toy::serve

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "serve/api.h"
@@ -38,7 +39,8 @@ StateRequest parse_state(const std::string& body);
 /// kLeastStateTokens, and as Prompts does.
 std::vector<int32_t> tokens_to_save(const StateRequest& r, const Prompts& prompts);
 
-/// A folder of states, which no other server uses.
+/// A folder of states, which no other server uses. States hold the tokens of conversations: only the owner of the
+/// files can read them.
 class StateFolder {
  public:
   /// Makes it where there is none. Throws Error{bad_input} where it cannot be made or written, or is in use.
@@ -48,18 +50,23 @@ class StateFolder {
   std::unique_ptr<FolderLock> lock_;
 };
 
-/// The files of a folder, NAME.state each. Errors are ApiErrors: 404 for a name that is not there, 409 for a state that
-/// this server cannot continue, 400 for a damaged file.
+/// Whose states: a folder in that of all states; "": that one itself.
+using StateOwner = std::string;
+/// Of an API key, whatever its number. It does not tell the key.
+StateOwner state_owner(const std::string& api_key);
+
+/// The files of a folder, NAME.state each, in one of its own for each owner. Errors are ApiErrors: 404 for a name that
+/// is not there, 409 for a state that this server cannot continue, 400 for a damaged file.
 class States {
  public:
   /// `folder`: a StateFolder. `adapters`: names of the model's. Model and decoder must outlive it.
   States(const std::string& folder, std::vector<std::string> adapters, const Model& model, Decoder& decoder);
 
   /// {"object": "list", "data": [...]}: each with name, tokens, bytes and created, or error instead of tokens.
-  nlohmann::ordered_json list() const;
+  nlohmann::ordered_json list(const StateOwner& owner) const;
   /// The same file under another name, which is new; none changes when the other is saved again or deleted.
-  nlohmann::ordered_json fork(const std::string& name, const std::string& to) const;
-  nlohmann::ordered_json remove(const std::string& name) const;
+  nlohmann::ordered_json fork(const StateOwner& owner, const std::string& name, const std::string& to) const;
+  nlohmann::ordered_json remove(const StateOwner& owner, const std::string& name) const;
 
   /// One state at a time is written or read: that bounds memory. Ends when it is told to, or destroyed.
   class Turn {
@@ -90,15 +97,18 @@ class States {
 
   /// Writes what was computed with these factors of the adapters, and returns what list() says of it. Takes as long as
   /// the disk needs.
-  nlohmann::ordered_json write(const std::string& name, std::vector<int32_t> tokens, const std::vector<float>& adapters,
-                               StateSnapshot&& snapshot) const;
-  /// The request that restores a state. Takes as long as the disk needs.
-  TextRequest read(const std::string& name) const;
+  nlohmann::ordered_json write(const StateOwner& owner, const std::string& name, std::vector<int32_t> tokens,
+                               const std::vector<float>& adapters, StateSnapshot&& snapshot) const;
+  /// The request that restores a state, and what list() says of it. Takes as long as the disk needs.
+  std::pair<TextRequest, nlohmann::ordered_json> read(const StateOwner& owner, const std::string& name) const;
   /// What list() says of one.
-  nlohmann::ordered_json describe(const std::string& name) const;
+  nlohmann::ordered_json describe(const StateOwner& owner, const std::string& name) const;
 
  private:
-  std::string path(const std::string& name) const { return folder_ + "/" + name + ".state"; }
+  std::string folder(const StateOwner& owner) const { return owner.empty() ? folder_ : folder_ + "/" + owner; }
+  std::string path(const StateOwner& owner, const std::string& name) const {
+    return folder(owner) + "/" + name + ".state";
+  }
   std::vector<float> factors_of(const std::string& name, const StateCard& card) const;
 
   const std::string folder_;

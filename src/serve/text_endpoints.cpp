@@ -6,6 +6,7 @@
 #include <chrono>
 #include <ctime>
 
+#include "dialog/answer_reader.h"
 #include "serve/anthropic.h"
 #include "serve/embeddings.h"
 #include "serve/endpoints.h"
@@ -18,12 +19,6 @@ namespace toy::serve {
 namespace {
 
 using nlohmann::ordered_json;
-
-// Makes the ids of calls follow from the prompt, so that an answer does not depend on others.
-std::string salt(const std::vector<int32_t>& prompt, int64_t choice) {
-  return std::string(reinterpret_cast<const char*>(prompt.data()), prompt.size() * sizeof(int32_t)) +
-         std::to_string(choice);
-}
 
 std::optional<std::chrono::steady_clock::time_point> deadline_of(const CompletionRequest& r) {
   using Clock = std::chrono::steady_clock;
@@ -100,6 +95,10 @@ ReplyHead Server::head(const char* prefix, const CompletionRequest& r) {
           .created = std::time(nullptr)};
 }
 
+int64_t Server::prefix_owner(const Exchange& exchange) const {
+  return options_.share_prefixes ? 0 : exchange.request.key;
+}
+
 void Server::completions(const std::shared_ptr<Exchange>& exchange) {
   const auto r = read(exchange, [](const std::string& body) { return parse_completion(body, false); });
   start(exchange, r, std::make_unique<CompletionFormat>(head("cmpl-", r), r, tokenizer_));
@@ -140,13 +139,13 @@ void Server::embed(const std::shared_ptr<Exchange>& exchange, const EmbeddingsRe
     refuse(fmt::format("'dimensions' is {}; this model's embeddings have {}", *r.dimensions, width_), "dimensions");
   if (int64_t(r.inputs.size()) > kMostNumbers / width_)
     refuse(fmt::format("'input' has {} texts; use at most {}", r.inputs.size(), kMostNumbers / width_), "input");
-  const auto job = std::make_shared<EmbeddingsJob>(exchange, r, pooling_of(r, pooling_), name_of(r.model),
-                                                   [this](int status) { count(status); });
+  const auto job = std::make_shared<EmbeddingsJob>(exchange, r, pooling_of(r, pooling_), name_of(r.model));
   std::vector<TextRequest> texts;
   for (std::vector<int32_t>& ids : prompts_.complete(r.inputs)) {
     prompts_.require_fits(int64_t(ids.size()), "input");
     texts.push_back(job->add(std::move(ids)));
     texts.back().adapters = adapters_of(r.model);
+    texts.back().owner = prefix_owner(*exchange);
   }
   submit(*exchange, std::move(texts));
 }
@@ -164,8 +163,7 @@ void Server::start(const std::shared_ptr<Exchange>& exchange, const CompletionRe
     if (template_.find(variable) == template_.npos)
       ignore(exchange, field, "is not known to the model's chat template");
   for (const auto& [id, bias] : r.sampler.logit_bias) prompts_.require_ids({id}, "logit_bias");
-  const auto job =
-      std::make_shared<TextJob>(exchange, std::move(format), r.stream, [this](int status) { count(status); });
+  const auto job = std::make_shared<TextJob>(exchange, std::move(format), r.stream, timings_);
   const uint64_t seed = r.seed ? *r.seed : random_number();
   const auto deadline = deadline_of(r);
   const std::vector<std::vector<int32_t>> prompts = prompts_.of(r);
@@ -179,7 +177,11 @@ void Server::start(const std::shared_ptr<Exchange>& exchange, const CompletionRe
   std::vector<int32_t> dry_breakers;
   if (r.sampler.dry_multiplier > 0 && r.dry_breakers != std::vector<std::string>{"none"})
     dry_breakers = tokens_with(tokenizer_, r.dry_breakers);
-  const auto tools = calls_tools(r) ? std::make_shared<std::vector<Tool>>(r.tools) : nullptr;
+  const AnswerKind kind{.form = form_,
+                        .thoughts = thoughts_,
+                        .state = thinks,
+                        .is_formed = r.form.kind != TextForm::any,
+                        .tools = calls_tools(r) ? std::make_shared<std::vector<Tool>>(r.tools) : nullptr};
   std::vector<TextRequest> texts;
   int64_t logprobs = 0;
   for (const std::vector<int32_t>& prompt : prompts) {
@@ -197,18 +199,12 @@ void Server::start(const std::shared_ptr<Exchange>& exchange, const CompletionRe
       text.options.sampler.constraint = constraint;
       text.options.sampler.dry_breakers = dry_breakers;
       text.deadline = deadline;
-      std::optional<ThoughtSplitter> thoughts;
-      std::unique_ptr<CallParser> calls;
-      const bool channels = form_ && form_->kind == CallForm::channels;  // which have the thoughts
-      if (r.chat) {
-        text.named = constraints_.marks(tools != nullptr || channels || r.form.kind != TextForm::any);
-        if (!channels) thoughts.emplace(thoughts_, thinks == ThoughtState::begun);
-      }
-      if (tools || (r.chat && channels))
-        calls = std::make_unique<CallParser>(*form_, tools ? tools : std::make_shared<std::vector<Tool>>(),
-                                             salt(prompt, k));
-      texts.push_back(job->add_choice(std::move(text), r.echo ? tokenizer_.decode(prompt) : "",
-                                      OutputParser(std::move(thoughts), std::move(calls))));
+      text.owner = prefix_owner(*exchange);
+      AnswerReader reader;
+      if (r.chat) reader = answer_reader(kind, constraints_, call_salt(prompt, k));
+      text.named = std::move(reader.named);
+      texts.push_back(
+          job->add_choice(std::move(text), r.echo ? tokenizer_.decode(prompt) : "", std::move(reader.parser)));
     }
   }
   submit(*exchange, std::move(texts));
@@ -223,7 +219,6 @@ void Server::submit(Exchange& exchange, std::vector<TextRequest> texts) {
   const std::vector<int64_t> numbers = service_.submit_all(std::move(texts));
   exchange.on_gone([this, numbers] {
     for (const int64_t number : numbers) service_.cancel(number);
-    count(499);  // as nginx counts clients that have gone
   });
 }
 

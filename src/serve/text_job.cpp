@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "dialog/answer_reader.h"
 #include "toy/base/error.h"
 
 namespace toy::serve {
@@ -12,11 +13,23 @@ TextRequest TextJob::add_choice(TextRequest text, std::string echoed, OutputPars
   Choice& choice = reply_.choices.emplace_back();
   choice.index = int64_t(i);
   choice.prompt = text.prompt;
+  latest_.push_back(exchange_->begun);
   choice.echoed = std::move(echoed);
   text.on_text = [job = shared_from_this(), i](const GeneratedToken& token, const std::string& t) {
-    return job->text(i, token, t);
+    try {
+      return job->text(i, token, t);
+    } catch (...) {
+      job->fail(std::current_exception());
+      return false;
+    }
   };
-  text.on_end = [job = shared_from_this(), i](const TextEnd& end) { job->finish(i, end); };
+  text.on_end = [job = shared_from_this(), i](const TextEnd& end) {
+    try {
+      job->finish(i, end);
+    } catch (...) {
+      job->fail(std::current_exception());
+    }
+  };
   return text;
 }
 
@@ -66,15 +79,29 @@ void TextJob::end_stream(const std::string& last) {
 void TextJob::add(Choice& choice, const Piece& piece) {
   choice.text += piece.text;
   choice.thought += piece.thought;
-  for (const auto& [index, part] : piece.calls) {
-    if (index == choice.calls.size()) choice.calls.emplace_back();
-    ToolCall& call = choice.calls[index];
-    call.id += part.id, call.name += part.name, call.arguments += part.arguments;
-  }
+  for (const ToolCallPart& part : piece.calls) add_part(choice.calls, part);
+}
+
+// Of a token that came.
+void TextJob::note_time(size_t i) {
+  const auto now = std::chrono::steady_clock::now();
+  const double time = std::chrono::duration<double>(now - latest_[i]).count();
+  (latest_[i] == exchange_->begun ? timings_.first : timings_.between).observe(time);
+  latest_[i] = now;
+  if (tokens_ == 0) exchange_->note([time](RequestNotes& n) { n.first = time; });
+}
+
+void TextJob::note_end() {
+  exchange_->note([&](RequestNotes& n) {
+    n.prompt = reply_.prompt_tokens;
+    n.tokens = reply_.tokens();
+    n.cached = reply_.choices.front().end.generated.shared;
+  });
 }
 
 bool TextJob::text(size_t i, const GeneratedToken& token, const std::string& text) {
   Choice& choice = reply_.choices[i];
+  note_time(i);
   ++tokens_;
   if (stream_) begin();
   const bool thinks = parsers_[i].in_thought();
@@ -101,20 +128,25 @@ void TextJob::finish(size_t i, const TextEnd& end) {
   add(choice, rest);
   if (stream_) write(format_->choice_end(choice, rest));
   if (done_ < reply_.choices.size()) return;
-  count_(200);
+  note_end();
   const std::scoped_lock lock(mutex_);
   ended_ = true;
   if (!stream_) return exchange_->send({.body = format_->body(reply_)});
   end_stream(format_->end(reply_));
 }
 
-void TextJob::fail(const std::exception_ptr& error) {
-  refuse(api_error(error));  // of the request: a grammar that takes too long
+void TextJob::fail(const std::exception_ptr& error) noexcept {
+  try {
+    if (!failed_) refuse(api_error(error));  // of the request: a grammar that takes too long
+  } catch (...) {                            // not even memory for that: the connection ends with the exchange
+    failed_ = true;
+  }
 }
 
 void TextJob::refuse(const ApiError& e) {
   failed_ = true;  // the other choices end with their next token
-  count_(e.status);
+  note_end();
+  exchange_->note([&e](RequestNotes& n) { n.status = e.status; });
   const std::scoped_lock lock(mutex_);
   ended_ = true;
   if (!open_) return exchange_->send(error_reply(e, format_->error_body()));

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "dialog/output_parser.h"
 #include "serve/http_server.h"
+#include "serve/metrics.h"
 #include "serve/reply_format.h"
 
 namespace toy::serve {
@@ -18,10 +18,9 @@ namespace toy::serve {
 /// end. After its texts were submitted, only the service's thread changes it.
 class TextJob : public std::enable_shared_from_this<TextJob> {
  public:
-  /// `count` is told the status of the reply.
-  TextJob(std::shared_ptr<Exchange> exchange, std::unique_ptr<ReplyFormat> format, bool stream,
-          std::function<void(int status)> count)
-      : exchange_(std::move(exchange)), format_(std::move(format)), stream_(stream), count_(std::move(count)) {}
+  /// `timings` outlives it.
+  TextJob(std::shared_ptr<Exchange> exchange, std::unique_ptr<ReplyFormat> format, bool stream, Timings& timings)
+      : exchange_(std::move(exchange)), format_(std::move(format)), stream_(stream), timings_(timings) {}
 
   /// The texts that follow are of a prompt of this many tokens.
   void add_prompt(int64_t tokens) { reply_.prompt_tokens += tokens, ++reply_.prompts; }
@@ -44,16 +43,20 @@ class TextJob : public std::enable_shared_from_this<TextJob> {
   void add(Choice& choice, const Piece& piece);
   bool text(size_t i, const GeneratedToken& token, const std::string& text);
   void finish(size_t i, const TextEnd& end);
-  void fail(const std::exception_ptr& error);
+  void note_time(size_t i);
+  void note_end();
+  // What goes wrong with the reply ends this request alone: the callbacks of a service must not throw.
+  void fail(const std::exception_ptr& error) noexcept;
   void refuse(const ApiError& e);
 
   std::shared_ptr<Exchange> exchange_;
   std::unique_ptr<ReplyFormat> format_;
   const bool stream_;
-  std::function<void(int)> count_;
+  Timings& timings_;
   Reply reply_;
-  std::vector<OutputParser> parsers_;  // of each choice
-  size_t done_ = 0, tokens_ = 0;       // choices; tokens that came
+  std::vector<OutputParser> parsers_;                          // of each choice
+  std::vector<std::chrono::steady_clock::time_point> latest_;  // tokens, of each choice
+  size_t done_ = 0, tokens_ = 0;                               // choices; tokens that came
   bool begun_ = false, failed_ = false;
   std::mutex mutex_;  // of what follows, and of what is sent
   bool open_ = false, ended_ = false;

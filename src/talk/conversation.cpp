@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "dialog/normalized.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -33,19 +34,22 @@ Conversation Conversation::parse(std::string_view where, std::string_view line) 
   check(row.is_object() && row.contains("messages") && row.at("messages").is_array(),
         "{}: no conversation; expected {{\"messages\": [...]}}", where);
   for (const auto& [key, value] : row.items())
-    check(key == "messages", "{}: '{}' is not supported in a chat; remove it", where, one_line(key));
+    check(key == "messages" || key == "tools", "{}: '{}' is not supported in a chat; remove it", where, one_line(key));
   Conversation c;
-  for (const ordered_json& m : row.at("messages")) {
-    const size_t number = c.messages_.size() + 1;
-    check(m.is_object() && m.contains("role") && m.at("role").is_string(), "{}: message {} has no role", where, number);
-    check(m.contains("content") && m.at("content").is_string(), "{}: the content of message {} is no text", where,
-          number);
-    c.messages_.push_back(m);
+  try {
+    if (!row.at("messages").empty()) c.messages_ = dialog::normalized_messages(row.at("messages"));
+    if (row.contains("tools")) c.tools_ = dialog::normalized_tools(row.at("tools"));
+  } catch (const Error& e) {
+    fail("{}: {}", where, e.what());
   }
   return c;
 }
 
-std::string Conversation::line() const { return json_text(ordered_json{{"messages", messages_}}); }
+std::string Conversation::line() const {
+  ordered_json row{{"messages", messages_}};
+  if (!tools_.is_null()) row["tools"] = tools_;
+  return json_text(row);
+}
 
 void Conversation::set_system(const std::string& text) {
   if (!messages_.empty() && is(messages_[0], "system")) messages_.erase(0);
@@ -73,7 +77,14 @@ std::optional<std::string> Conversation::last_user() const {
   return messages_[begin_of_turn(turns() - 1)].at("content").get<std::string>();
 }
 
-bool Conversation::waits() const { return !messages_.empty() && is(messages_.back(), "user"); }
+bool Conversation::waits() const {
+  return !messages_.empty() && (is(messages_.back(), "user") || is(messages_.back(), "tool"));
+}
+
+ordered_json Conversation::open_calls() const {
+  const bool calls = !messages_.empty() && is(messages_.back(), "assistant") && messages_.back().contains("tool_calls");
+  return calls ? messages_.back().at("tool_calls") : ordered_json::array();
+}
 
 void Conversation::drop_answer() {
   if (turns() == 0) return;

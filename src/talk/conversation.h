@@ -11,18 +11,22 @@ namespace toy::talk {
 
 using nlohmann::ordered_json;
 
-/// Messages with role and content. A turn is a user's message and what follows it up to the next one.
+/// Messages as dialog::normalized_messages() has them, and the tools that may be called. A turn is a user's message and
+/// what follows it up to the next one: answers, calls and their results.
 class Conversation {
  public:
   Conversation() = default;
   explicit Conversation(ordered_json messages) : messages_(std::move(messages)) {}
-  /// From {"messages": [...]}. Throws Error{bad_input}, beginning with `where`, for anything else: another key, a
-  /// message without a role or a text as its content.
+  /// From {"messages": [...]}, perhaps with "tools". Throws Error{bad_input}, beginning with `where`, for anything
+  /// else: another key, a message that is none.
   static Conversation parse(std::string_view where, std::string_view line);
   /// As parse() reads it, without a line break.
   std::string line() const;
 
   const ordered_json& messages() const { return messages_; }
+  /// As dialog::normalized_tools() has them; null: none.
+  const ordered_json& tools() const { return tools_; }
+  void set_tools(ordered_json tools) { tools_ = std::move(tools); }
   /// Replaces the system message, which comes first; "" removes it.
   void set_system(const std::string& text);
   void add_user(const std::string& text);
@@ -31,9 +35,13 @@ class Conversation {
   size_t turns() const;
   /// The user's latest message.
   std::optional<std::string> last_user() const;
-  /// Does the user's latest message wait for an answer?
+  /// Does the user's latest message, or the result of a call, wait for an answer?
   bool waits() const;
-  /// Removes the answer to the user's latest message, if there is one.
+  /// Calls of the latest message, whose results are missing; an empty list: none.
+  ordered_json open_calls() const;
+  /// Removes the latest message.
+  void drop_last() { messages_.erase(messages_.size() - 1); }
+  /// Removes the answer to the user's latest message, with calls and results, if there is one.
   void drop_answer();
   /// Removes the latest turn. False: there is none.
   bool undo();
@@ -45,6 +53,7 @@ class Conversation {
  private:
   size_t begin_of_turn(size_t turn) const;  // index of its first message; of the end for turns()
   ordered_json messages_ = ordered_json::array();
+  ordered_json tools_;
 };
 
 /// Reads a conversation. Throws Error{bad_input} for a file that does not hold exactly one.

@@ -4,16 +4,18 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <ctime>
 #include <mutex>
 #include <optional>
 #include <thread>
 
-#include "dialog/thoughts.h"
+#include "dialog/answer_reader.h"
 #include "talk/conversation.h"
-#include "talk/input.h"
+#include "talk/tools.h"
 #include "toy/base/clock.h"
 #include "toy/base/error.h"
 #include "toy/decode/service.h"
+#include "toy/dialog/dialog.h"
 
 namespace toy::talk {
 namespace {
@@ -26,11 +28,21 @@ constexpr auto kBetweenStops = std::chrono::milliseconds(20), kBetweenCounts = s
 struct Writing {
   std::mutex mutex;
   std::condition_variable changed;
-  std::string text;
+  dialog::OutputParser parser;
+  std::string text, thought;
+  std::vector<dialog::ToolCall> calls;
   std::optional<TextEnd> end;
   bool abandoned = false;  // the other does not wait any more
   int64_t tokens = 0;
   double first = 0, last = 0;  // when the tokens came
+
+  void add(const dialog::Piece& piece, const std::function<void(const ReplyPart&)>& on_part) {
+    thought += piece.thought;
+    text += piece.text;
+    for (const dialog::ToolCallPart& part : piece.calls) dialog::add_part(calls, part);
+    if (!piece.thought.empty()) on_part({.text = piece.thought, .thought = true});
+    if (!piece.text.empty()) on_part({.text = piece.text});
+  }
 };
 
 }  // namespace
@@ -38,12 +50,20 @@ struct Writing {
 struct LocalModel::State {
   Decoder& decoder;
   const Tokenizer& tokenizer;
-  ChatTemplate chat;
+  Dialog dialog;
+  const dialog::ThoughtMarks thoughts;
+  dialog::Constraints constraints;
+  const std::time_t began = std::time(nullptr);  // what templates tell, so that prompts begin as those before them
   GenerationService service;
   std::thread thread;
 
   State(Decoder& d, const Model& model, ChatTemplate c)
-      : decoder(d), tokenizer(*model.tokenizer), chat(std::move(c)), service(d, model.tokenizer.get()) {
+      : decoder(d),
+        tokenizer(*model.tokenizer),
+        dialog(tokenizer, std::move(c)),
+        thoughts(dialog::thought_marks(dialog.chat().source())),
+        constraints(tokenizer, dialog.form(), thoughts),
+        service(d, model.tokenizer.get()) {
     thread = std::thread([this] { service.serve(); });
   }
   ~State() {
@@ -58,34 +78,24 @@ struct LocalModel::State {
     return shared ? std::min(decoder.context(), s.shape().shared_pages * kPagePositions) : decoder.context();
   }
 
-  std::string render(const ordered_json& messages) const {
-    return chat
-        .render({.messages = messages,
-                 .tools = {},
-                 .documents = {},
-                 .add_generation_prompt = true,
-                 .variables = chat_variables(tokenizer)})
-        .text;
-  }
-
-  int64_t length(const ordered_json& messages) const {
-    return int64_t(encode_chat(tokenizer, render(messages)).size());
+  std::vector<int32_t> prompt_of(const ordered_json& messages, const ordered_json& tools) const {
+    return dialog.render({.messages = messages, .tools = tools, .documents = {}, .now = began}).ids;
   }
 
   // How many of the oldest turns have to go for a prompt of at most `most` tokens; 0: it does not help.
-  size_t turns_too_many(const ordered_json& messages, int64_t most) const {
+  size_t turns_too_many(const ordered_json& messages, const ordered_json& tools, int64_t most) const {
     Conversation rest(messages);
     for (size_t dropped = 1; rest.turns() > 1; ++dropped) {
       rest.drop_oldest(1);
-      if (length(rest.messages()) <= most) return dropped;
+      if (int64_t(prompt_of(rest.messages(), tools).size()) <= most) return dropped;
     }
     return 0;
   }
 
-  void require_room(const ordered_json& messages, int64_t prompt) const {
+  void require_room(const ordered_json& messages, const ordered_json& tools, int64_t prompt) const {
     const int64_t most = context(), left = most - prompt;
     if (left >= 1) return;
-    const size_t turns = turns_too_many(messages, most - std::max<int64_t>(1, most / 4));
+    const size_t turns = turns_too_many(messages, tools, most - std::max<int64_t>(1, most / 4));
     throw DoesNotFit(fmt::format("context: the conversation has {} tokens and the context {} positions", prompt, most),
                      turns);
   }
@@ -96,37 +106,51 @@ LocalModel::LocalModel(Decoder& decoder, const Model& model, ChatTemplate chat)
 
 LocalModel::~LocalModel() = default;
 
+void LocalModel::require_tools(const ordered_json& tools) const {
+  check(tools.is_null() || state_->dialog.form() != nullptr,
+        "the model's chat template knows no tools, or has calls in a form that is not known here");
+  const dialog::AnswerRules rules{.chat = true, .tools = callable_tools(tools)};
+  state_->constraints.of(rules, dialog::ThoughtState::ended);
+}
+
 Reply LocalModel::reply(const ordered_json& messages, const ReplySettings& settings, uint64_t again,
                         const std::function<void(const ReplyPart&)>& on_part, const std::function<bool()>& stop) {
   State& s = *state_;
-  const std::string rendered = s.render(messages);
   TextRequest request{
-      .prompt = encode_chat(s.tokenizer, rendered), .options = settings.generate, .stops = settings.stops};
+      .prompt = s.prompt_of(messages, settings.tools), .options = settings.generate, .stops = settings.stops};
   const int64_t prompt = int64_t(request.prompt.size()), shared = s.service.counts().shared_tokens;
-  s.require_room(messages, prompt);
+  s.require_room(messages, settings.tools, prompt);
   int64_t& most = request.options.max_tokens;
   most = most < 0 ? s.context() - prompt : std::min(most, s.context() - prompt);
   request.options.sampler.seed += again;
 
+  const auto state = dialog::thought_state_after(request.prompt, s.tokenizer, s.dialog.chat().source());
+  const dialog::AnswerRules rules{.chat = true, .tools = callable_tools(settings.tools), .form = settings.form};
+  if (auto constraint = s.constraints.of(rules, state)) request.options.sampler.constraint = std::move(constraint);
+  const bool calls = dialog::calls_tools(rules);
+  dialog::AnswerReader reader =
+      dialog::answer_reader({.form = s.dialog.form(),
+                             .thoughts = s.thoughts,
+                             .state = state,
+                             .is_formed = settings.form.kind != dialog::TextForm::any,
+                             .tools = calls ? std::make_shared<const std::vector<dialog::Tool>>(rules.tools) : nullptr},
+                            s.constraints, dialog::call_salt(request.prompt, int64_t(again)));
+  request.named = std::move(reader.named);
   const auto w = std::make_shared<Writing>();
-  // Where the template has begun a thought, the text of the message has its beginning, too.
-  if (dialog::thought_state(rendered, s.chat.source()) == dialog::ThoughtState::begun)
-    w->text = std::string(dialog::thought_marks(s.chat.source()).open) + "\n";
-  if (!w->text.empty()) on_part({.text = w->text});
+  w->parser = std::move(reader.parser);
   request.on_text = [w, &on_part](const GeneratedToken&, const std::string& text) {
     const std::scoped_lock lock(w->mutex);
     if (w->abandoned) return false;
     w->last = steady_seconds();
     if (w->tokens++ == 0) w->first = w->last;
-    w->text += text;
-    if (!text.empty()) on_part({.text = text});
+    w->add(w->parser.push(text), on_part);
     return true;
   };
   request.on_end = [w, &on_part](const TextEnd& end) {
     const std::scoped_lock lock(w->mutex);
     if (w->abandoned) return;
-    w->text += end.text;
-    if (!end.text.empty()) on_part({.text = end.text});
+    w->add(w->parser.push(end.text), on_part);
+    w->add(w->parser.finish(), on_part);
     w->end = end;
     w->changed.notify_one();
   };
@@ -135,11 +159,14 @@ Reply LocalModel::reply(const ordered_json& messages, const ReplySettings& setti
   std::unique_lock lock(w->mutex);
   while (!w->end && !stop()) w->changed.wait_for(lock, kBetweenStops);
   w->abandoned = true;
-  if (!w->end) s.service.cancel(number);
+  if (!w->end) {
+    s.service.cancel(number);
+    w->add(w->parser.finish(), on_part);
+  }
   lock.unlock();
   for (ServiceCounts c; c = s.service.counts(), c.running + c.waiting > 0;) std::this_thread::sleep_for(kBetweenCounts);
   if (w->end && w->end->error) std::rethrow_exception(w->end->error);
-  return {.message = {{"role", "assistant"}, {"content", w->text}},
+  return {.message = answer_message(w->text, w->thought, w->calls),
           .end = !w->end                                            ? ReplyEnd::stopped
                  : w->end->generated.reason == FinishReason::length ? ReplyEnd::length
                                                                     : ReplyEnd::done,

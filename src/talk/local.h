@@ -16,6 +16,7 @@ class LocalModel : public Replier {
   /// The decoder has one sequence. Decoder and model must outlive it, and nothing else may use the decoder.
   LocalModel(Decoder& decoder, const Model& model, ChatTemplate chat);
   ~LocalModel() override;
+  void require_tools(const nlohmann::ordered_json& tools) const override;
   Reply reply(const nlohmann::ordered_json& messages, const ReplySettings& settings, uint64_t again,
               const std::function<void(const ReplyPart&)>& on_part, const std::function<bool()>& stop) override;
 

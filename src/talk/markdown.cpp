@@ -218,7 +218,8 @@ std::string AnswerView::styled(const std::vector<dialog::ThoughtPart>& parts) {
 
 std::string AnswerView::push(std::string_view text, bool thought) {
   const std::string clean = printable(text);
-  if (!color_) return clean;
+  if (!color_ && thought == thinking_) return clean;
+  if (!color_) return (std::exchange(thinking_, thought) ? "\n</think>\n\n" : "<think>\n") + clean;
   return styled(thought ? std::vector<dialog::ThoughtPart>{{clean, true}} : thoughts_.push(clean));
 }
 

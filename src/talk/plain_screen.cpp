@@ -5,11 +5,12 @@
 #include <cstdio>
 #include <iostream>
 
+#include "talk/tools.h"
 #include "toy/base/utf8.h"
 
 namespace toy::talk {
 
-LineRead PlainScreen::read(bool, const std::string&) {
+LineRead PlainScreen::read(const std::string&, const std::string&) {
   LineRead read;
   if (!std::getline(std::cin, read.line)) read.kind = LineRead::end;
   return read;
@@ -20,7 +21,10 @@ void PlainScreen::show(const ReplyPart& part) {
 }
 
 void PlainScreen::end_reply(const Reply* reply) {
-  if (reply) print("\n");
+  if (reply == nullptr) return;
+  const std::vector<std::string> calls = shown_calls(reply->message);
+  if (calls.empty() || reply->message.at("content") != "") print("\n");
+  for (const std::string& call : calls) print(call + "\n");
 }
 
 void PlainScreen::print(const std::string& text) {

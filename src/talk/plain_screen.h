@@ -9,7 +9,7 @@ namespace toy::talk {
 class PlainScreen : public Screen {
  public:
   bool interactive() const override { return false; }
-  LineRead read(bool continued, const std::string& old) override;
+  LineRead read(const std::string& mark, const std::string& old) override;
   void remember(const std::string&) override {}
   void show(const ReplyPart& part) override;
   void end_reply(const Reply* reply) override;

@@ -2,11 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <deque>
+#include <map>
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "fetch/http.h"
+#include "talk/tools.h"
 #include "toy/base/clock.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -38,6 +43,9 @@ struct Arriving {
   std::string text, thoughts, error, body;
   std::string unread;  // the first event that is not JSON
   std::string finish;
+  std::vector<dialog::ToolCall> calls;
+  std::map<int64_t, size_t> places;  // of calls, by the server's numbers
+  size_t bytes = 0;
   int64_t chunks = 0;
   std::optional<int64_t> tokens, prompt_tokens, cached;
   double first = 0, last = 0;
@@ -57,27 +65,88 @@ struct Arriving {
     std::string thought = text_of(delta, "reasoning_content");
     if (thought.empty()) thought = text_of(delta, "reasoning");
     const std::string part = text_of(delta, "content");
-    if (thought.empty() && part.empty()) return;
+    const bool has_calls = delta.is_object() && delta.contains("tool_calls") && delta.at("tool_calls").is_array();
+    if (thought.empty() && part.empty() && !has_calls) return;
+    bytes += data.size();
+    check(bytes < kMostBytes, "the server's answer is longer than {} bytes", kMostBytes);
     last = steady_seconds();
     if (chunks++ == 0) first = last;
-    check(text.size() + thoughts.size() < kMostBytes, "the server's answer is longer than {} bytes", kMostBytes);
     thoughts += thought;
     text += part;
     if (!thought.empty()) on_part({.text = thought, .thought = true});
     if (!part.empty()) on_part({.text = part});
+    if (has_calls)
+      for (const ordered_json& call : delta.at("tool_calls")) take_call(call);
+  }
+
+  // Some servers give all calls the same number, or none.
+  void take_call(const ordered_json& part) {
+    if (!part.is_object()) return;
+    const ordered_json function = part.contains("function") ? part.at("function") : ordered_json();
+    const std::string id = text_of(part, "id"), name = text_of(function, "name");
+    const bool numbered = part.contains("index") && part.at("index").is_number_integer();
+    const int64_t number = numbered ? part.at("index").get<int64_t>() : -1;
+    const auto known = places.find(number);
+    const bool goes_on =
+        known != places.end() && (id.empty() ? numbered || name.empty() : calls[known->second].id == id);
+    if (!goes_on) {
+      places[number] = calls.size();
+      calls.push_back({.id = id, .name = name, .arguments = ""});
+    }
+    dialog::ToolCall& call = calls[places.at(number)];
+    if (call.name.empty()) call.name = name;
+    const bool is_object =
+        function.is_object() && function.contains("arguments") && function.at("arguments").is_object();
+    call.arguments += is_object ? json_text(function.at("arguments")) : text_of(function, "arguments");
   }
 
   void take_usage(const ordered_json& usage) {
-    const auto number = [](const ordered_json& object, const char* key) {
-      return object.is_object() && object.contains(key) && object.at(key).is_number_integer()
-                 ? std::optional(object.at(key).get<int64_t>())
-                 : std::nullopt;
+    const std::optional<int64_t> none;
+    const auto number = [&none](const ordered_json& object, const char* key) {
+      constexpr uint64_t kMost = uint64_t(1) << 53;  // no server counts that far
+      if (!object.is_object() || !object.contains(key) || !object.at(key).is_number_unsigned()) return none;
+      const uint64_t n = object.at(key).get<uint64_t>();
+      return n <= kMost ? std::optional(int64_t(n)) : none;
     };
     tokens = number(usage, "completion_tokens");
     prompt_tokens = number(usage, "prompt_tokens");
     if (usage.contains("prompt_tokens_details")) cached = number(usage.at("prompt_tokens_details"), "cached_tokens");
   }
 };
+
+// OpenAI's form, where calls have ids, and their arguments are a text.
+ordered_json messages_for_server(const ordered_json& messages) {
+  ordered_json list = ordered_json::array();
+  size_t latest_user = messages.size(), calls = 0;
+  for (size_t i = 0; i < messages.size(); ++i)
+    if (messages[i].at("role") == "user") latest_user = i;
+  std::deque<std::string> open;  // ids of calls without results
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const ordered_json& m = messages[i];
+    list.push_back({{"role", m.at("role")}, {"content", m.at("content")}});
+    ordered_json& out = list.back();
+    if (m.at("role") == "tool") {
+      const std::string id = text_of(m, "tool_call_id");
+      out["tool_call_id"] = id.empty() && !open.empty() ? open.front() : id;
+      if (!open.empty()) open.pop_front();
+    }
+    if (!m.contains("tool_calls")) continue;
+    if (i > latest_user && m.contains("reasoning_content")) out["reasoning_content"] = m.at("reasoning_content");
+    open.clear();
+    for (const ordered_json& call : m.at("tool_calls")) {
+      const std::string id = text_of(call, "id");
+      open.push_back(id.empty() ? fmt::format("call_{}", calls) : id);
+      ++calls;
+      const ordered_json& f = call.at("function");
+      const std::string arguments =
+          f.at("arguments").is_string() ? text_of(f, "arguments") : json_text(f.at("arguments"));
+      out["tool_calls"].push_back({{"id", open.back()},
+                                   {"type", "function"},
+                                   {"function", {{"name", f.at("name")}, {"arguments", arguments}}}});
+    }
+  }
+  return list;
+}
 
 }  // namespace
 
@@ -130,6 +199,7 @@ std::string error_text(long status, std::string_view body) {
     text = j.at("error").is_string() ? j.at("error").get<std::string>() : text_of(j.at("error"), "message");
   if (text.empty() && j.is_object()) text = text_of(j, "message");
   if (text.empty()) text = std::string(body.substr(0, kShown));
+  if (constexpr size_t kMost = 2000; text.size() > kMost) text.resize(kMost);  // one_line() repairs its end
   text = one_line(text);
   if (status == 0) return text;
   return text.empty() ? fmt::format("status {}", status) : fmt::format("status {}: {}", status, text);
@@ -137,9 +207,8 @@ std::string error_text(long status, std::string_view body) {
 
 ordered_json request_body(const std::string& model, const ordered_json& messages, const ReplySettings& settings,
                           uint64_t again) {
-  ordered_json body{{"model", model}, {"messages", ordered_json::array()}, {"stream", true}};
-  for (const ordered_json& m : messages)
-    body["messages"].push_back({{"role", m.at("role")}, {"content", m.at("content")}});
+  ordered_json body{{"model", model}, {"messages", messages_for_server(messages)}, {"stream", true}};
+  if (!settings.tools.is_null()) body["tools"] = settings.tools;
   body["stream_options"] = {{"include_usage", true}};
   body.update(settings.fields);
   if (again > 0) body["seed"] = settings.generate.sampler.seed + again;
@@ -203,15 +272,15 @@ Reply RemoteModel::reply(const ordered_json& messages, const ReplySettings& sett
   check(a.error.empty(), "{}: {}", where, a.error);
   check(stopped || a.chunks > 0 || a.unread.empty(), "{}: an event of the answer is not JSON: {}", where, a.unread);
   check(stopped || a.chunks > 0 || !a.finish.empty(), "{}: the answer is no stream of OpenAI's API", where);
-  ordered_json message{{"role", "assistant"}, {"content", a.text}};
-  if (!a.thoughts.empty()) message["reasoning_content"] = a.thoughts;
-  return {.message = message,
+  for (size_t i = 0; i < a.calls.size(); ++i)
+    if (a.calls[i].id.empty()) a.calls[i].id = fmt::format("call_{}_{}", messages.size(), i);
+  return {.message = answer_message(a.text, a.thoughts, a.calls),
           .end = stopped                ? ReplyEnd::stopped
                  : a.finish == "length" ? ReplyEnd::length
                                         : ReplyEnd::done,
           .tokens = a.tokens.value_or(a.chunks),
           .prompt_tokens = a.prompt_tokens.value_or(0),
-          .computed = a.prompt_tokens && a.cached ? *a.prompt_tokens - *a.cached : -1,
+          .computed = a.prompt_tokens && a.cached ? std::max<int64_t>(*a.prompt_tokens - *a.cached, 0) : -1,
           .seconds = a.last - a.first};
 }
 

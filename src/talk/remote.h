@@ -29,7 +29,8 @@ class EventReader {
 /// What is wrong, in one line, from the body of an answer with this status.
 std::string error_text(long status, std::string_view body);
 
-/// The body of a request: /v1/chat/completions, streamed. Thoughts of earlier answers are left out.
+/// The body of a request: /v1/chat/completions, streamed. Thoughts are left out, but for those that have led to the
+/// calls of the present answer.
 nlohmann::ordered_json request_body(const std::string& model, const nlohmann::ordered_json& messages,
                                     const ReplySettings& settings, uint64_t again);
 
@@ -40,6 +41,7 @@ class RemoteModel : public Replier {
   RemoteModel(const std::string& url, std::string model, const std::string& api_key);
   ~RemoteModel() override;
   const std::string& model() const;
+  void require_tools(const nlohmann::ordered_json&) const override {}
   Reply reply(const nlohmann::ordered_json& messages, const ReplySettings& settings, uint64_t again,
               const std::function<void(const ReplyPart&)>& on_part, const std::function<bool()>& stop) override;
 

@@ -5,11 +5,17 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "talk/tools.h"
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"
 #include "toy/models/spec.h"
 
 namespace toy::talk {
+namespace {
+
+constexpr size_t kMostRounds = 16;  // of calls in an answer
+
+}  // namespace
 
 struct Session::Known {
   const char *name, *operands, *help;
@@ -20,6 +26,7 @@ const std::vector<Session::Known>& Session::commands() {
   static const std::vector<Known> all{
       {"help", "", "Show this list", &Session::help},
       {"system", "TEXT", "Set the system message; without a text remove it", &Session::system},
+      {"tools", "FILE", "Let the model call the tools of a JSON file; off: none; alone, list them", &Session::tools},
       {"set", "NAME VALUE", "Change an option, such as temperature 0.7; alone, list them", &Session::set},
       {"regenerate", "", "Answer the last message again, with the next seed", &Session::regenerate},
       {"edit", "TEXT", "Replace your last message; without a text, edit it", &Session::edit},
@@ -33,8 +40,13 @@ const std::vector<Session::Known>& Session::commands() {
   return all;
 }
 
-Session::Session(Screen& screen, Replier& replier, const Settings& settings, Conversation conversation)
-    : screen_(screen), replier_(replier), settings_(settings), conversation_(std::move(conversation)) {}
+Session::Session(Screen& screen, Replier& replier, const Settings& settings, Conversation conversation,
+                 ToolCommand tool_command)
+    : screen_(screen),
+      replier_(replier),
+      settings_(settings),
+      conversation_(std::move(conversation)),
+      tool_command_(std::move(tool_command)) {}
 
 void Session::run() {
   while (!quitting_) {
@@ -49,26 +61,34 @@ void Session::run() {
   }
 }
 
-// nullopt: the user leaves.
-std::optional<std::string> Session::read_message(const std::string& old) {
+// A text of one line or several. Of what was interrupted, `line` is empty where nothing stood there.
+LineRead Session::read_lines(const std::string& mark, const std::string& old) {
   MessageLines lines;
   std::string first = old;
   while (true) {
-    const LineRead read = screen_.read(lines.pending(), std::exchange(first, {}));
+    LineRead read = screen_.read(lines.pending() ? "." : mark, std::exchange(first, {}));
     if (read.kind == LineRead::interrupted) {
-      const bool nothing = read.line.empty() && !lines.pending();
-      if (nothing && std::exchange(interrupted_, true)) return std::nullopt;
-      lines.take();
-      if (nothing) screen_.note("Ctrl-C again or Ctrl-D leaves");
-      if (!old.empty()) return "";
-      continue;
+      if (lines.pending()) read.line = lines.take() + "\n" + read.line;
+      return read;
     }
     interrupted_ = false;
-    if (read.kind == LineRead::end) return lines.pending() ? std::optional(lines.take()) : std::nullopt;
-    if (std::optional<std::string> message = lines.add(read.line)) {
-      if (!trimmed(*message).empty()) screen_.remember(*message);
-      return message;
+    if (read.kind == LineRead::end) return lines.pending() ? LineRead{LineRead::text, lines.take()} : read;
+    if (std::optional<std::string> text = lines.add(read.line)) return {LineRead::text, *std::move(text)};
+  }
+}
+
+// nullopt: the user leaves.
+std::optional<std::string> Session::read_message(const std::string& old) {
+  while (true) {
+    const LineRead read = read_lines(">", old);
+    if (read.kind == LineRead::end) return std::nullopt;
+    if (read.kind == LineRead::text) {
+      if (!trimmed(read.line).empty()) screen_.remember(read.line);
+      return read.line;
     }
+    if (read.line.empty() && std::exchange(interrupted_, true)) return std::nullopt;
+    if (read.line.empty()) screen_.note("Ctrl-C again or Ctrl-D leaves");
+    if (!old.empty()) return "";
   }
 }
 
@@ -97,6 +117,8 @@ void Session::run_command(const CommandLine& command) {
 }
 
 void Session::say(const std::string& text) {
+  check(conversation_.open_calls().empty(),
+        "the last answer has calls without results; /regenerate answers again, /undo removes your last message");
   conversation_.add_user(text);
   again_ = 0;
   answer();
@@ -104,14 +126,23 @@ void Session::say(const std::string& text) {
 
 // Where this throws, the message stays, and waits.
 void Session::answer() {
+  for (size_t round = 0; round < kMostRounds; ++round) {
+    reply();
+    if (!answer_calls()) return;
+  }
+  fail("the model has called functions {} times in a row; /regenerate lets it go on", kMostRounds);
+}
+
+void Session::reply() {
+  ReplySettings settings = settings_.get();
+  settings.tools = conversation_.tools();
+  Reply reply;
   screen_.begin_reply();
   try {
-    const Reply reply = replier_.reply(
-        conversation_.messages(), settings_.get(), again_, [&](const ReplyPart& p) { screen_.show(p); },
+    reply = replier_.reply(
+        conversation_.messages(), settings, again_, [&](const ReplyPart& p) { screen_.show(p); },
         [&] { return screen_.interrupted(); });
     droppable_ = 0;
-    if (reply.tokens > 0) conversation_.add(reply.message);
-    screen_.end_reply(&reply);
   } catch (const DoesNotFit& e) {
     screen_.end_reply(nullptr);
     droppable_ = e.oldest_turns;
@@ -123,6 +154,64 @@ void Session::answer() {
     screen_.end_reply(nullptr);
     throw;
   }
+  screen_.end_reply(&reply);
+  if (reply.tokens > 0) add(reply);
+}
+
+// What can be answered of its calls stays.
+void Session::add(const Reply& reply) {
+  ordered_json message = reply.message;
+  if (message.contains("tool_calls")) {
+    ordered_json calls = ordered_json::array();
+    for (const ordered_json& call : message.at("tool_calls"))
+      if (reply.end == ReplyEnd::done && call.at("function").at("arguments").is_object()) calls.push_back(call);
+    if (calls.size() < message.at("tool_calls").size()) screen_.note("a call that was cut off is left out");
+    message.erase("tool_calls");
+    if (!calls.empty()) message["tool_calls"] = std::move(calls);
+  }
+  const bool says =
+      message.contains("tool_calls") || message.contains("reasoning_content") || message.at("content") != "";
+  if (says || reply.message == message) conversation_.add(std::move(message));
+}
+
+// Adds the results of the latest message's calls. False: it has none, or the user wants none, and they are removed.
+bool Session::answer_calls() {
+  const ordered_json calls = conversation_.open_calls();
+  std::vector<ordered_json> results;
+  for (const ordered_json& call : calls) {
+    std::optional<std::string> result;
+    try {
+      result = result_of(call);
+    } catch (...) {
+      conversation_.drop_last();
+      throw;
+    }
+    if (!result) {
+      conversation_.drop_last();
+      screen_.note("the call was removed; /regenerate answers again");
+      return false;
+    }
+    results.push_back(result_message(call, *result));
+  }
+  for (ordered_json& result : results) conversation_.add(std::move(result));
+  return !calls.empty();
+}
+
+// nullopt: the user wants none.
+std::optional<std::string> Session::result_of(const ordered_json& call) {
+  const std::string name = call.at("function").at("name"), shown = one_line(shown_call(call));
+  if (!is_tool(conversation_.tools(), name)) return "Error: there is no function '" + name + "'";
+  const bool has_command = !tool_command_.command.empty();
+  if (has_command && (tool_command_.always || screen_.confirm("run the command for " + shown + "?")))
+    return run_tool_command(tool_command_.command, call.at("function"), [&] { return screen_.interrupted(); });
+  const LineRead read = read_lines(one_line(name) + " =");
+  if (read.kind == LineRead::text) return read.line;
+  if (read.kind == LineRead::end) {
+    check(screen_.interactive(), "the input ends where the result of {} is expected; write one, or use --tool-command",
+          shown);
+    quitting_ = true;
+  }
+  return std::nullopt;
 }
 
 void Session::require_turn() const { check(conversation_.turns() > 0, "there is no message yet; write one"); }
@@ -134,10 +223,18 @@ void Session::help(const CommandLine&) {
   screen_.print(
       text +
       "\nA line that ends with \\ continues on the next one; \"\"\" begins and ends a text of several lines.\n"
-      "Ctrl-C stops an answer and keeps what was written.\n");
+      "Ctrl-C stops an answer and keeps what was written.\n"
+      "The result of a call is typed after its name, as messages are; Ctrl-C there removes the call.\n");
 }
 
 void Session::system(const CommandLine& command) { conversation_.set_system(command.rest); }
+
+void Session::tools(const CommandLine& command) {
+  if (command.rest.empty()) return screen_.print(list_of_tools(conversation_.tools()));
+  const ordered_json tools = command.rest == "off" ? ordered_json() : load_tools(command.rest);
+  replier_.require_tools(tools);
+  conversation_.set_tools(tools);
+}
 
 void Session::set(const CommandLine& command) {
   if (command.rest.empty()) return screen_.print(settings_.list());
@@ -211,7 +308,10 @@ void Session::save(const CommandLine& command) {
 
 void Session::load(const CommandLine& command) {
   check(!command.rest.empty(), "/load needs the name of a file; write /load FILE");
-  conversation_ = load_conversation(command.rest);
+  Conversation loaded = load_conversation(command.rest);
+  if (loaded.tools().is_null()) loaded.set_tools(conversation_.tools());
+  replier_.require_tools(loaded.tools());
+  conversation_ = std::move(loaded);
   file_ = command.rest;
   again_ = 0;
   screen_.note(fmt::format("{} messages loaded", conversation_.messages().size()));

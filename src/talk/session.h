@@ -9,6 +9,7 @@
 #include "talk/conversation.h"
 #include "talk/input.h"
 #include "talk/replier.h"
+#include "talk/tool_command.h"
 
 namespace toy::talk {
 
@@ -24,15 +25,15 @@ class Screen {
   virtual ~Screen() = default;
   /// Is there a user who sees messages and can try again? Else an error ends the chat.
   virtual bool interactive() const = 0;
-  /// Reads a line. `continued`: of a message that has begun; `old`: what stands there to be edited.
-  virtual LineRead read(bool continued, const std::string& old) = 0;
+  /// Reads a line. `mark`: what stands in front of it; `old`: what stands there to be edited.
+  virtual LineRead read(const std::string& mark, const std::string& old) = 0;
   /// A message or command that the user may want back.
   virtual void remember(const std::string& message) = 0;
   /// An answer begins; interrupted() tells whether the user wants no more of it.
   virtual void begin_reply() = 0;
   virtual void show(const ReplyPart& part) = 0;
   virtual bool interrupted() = 0;
-  /// nullptr: there is none, and an error follows.
+  /// The calls of the answer are shown. nullptr: there is none, and an error follows.
   virtual void end_reply(const Reply* reply) = 0;
   /// Text that a command prints.
   virtual void print(const std::string& text) = 0;
@@ -52,8 +53,9 @@ struct Settings {
 
 class Session {
  public:
-  /// All that it is given must outlive it.
-  Session(Screen& screen, Replier& replier, const Settings& settings, Conversation conversation);
+  /// Screen, replier and settings must outlive it.
+  Session(Screen& screen, Replier& replier, const Settings& settings, Conversation conversation,
+          ToolCommand tool_command = {});
   /// Until the end of the input, or /quit. Throws what goes wrong where nobody can try again.
   void run();
   const Conversation& conversation() const { return conversation_; }
@@ -62,16 +64,22 @@ class Session {
   struct Known;  // a command
   static const std::vector<Known>& commands();
 
+  LineRead read_lines(const std::string& mark, const std::string& old = {});
   std::optional<std::string> read_message(const std::string& old = {});
   void handle(const std::string& message);
   void run_command(const CommandLine& command);
   void say(const std::string& text);
   void answer();
+  void reply();
+  void add(const Reply& reply);
+  bool answer_calls();
+  std::optional<std::string> result_of(const ordered_json& call);
   void require_turn() const;
   void require_nothing(const CommandLine& command) const;
 
   void help(const CommandLine& command);
   void system(const CommandLine& command);
+  void tools(const CommandLine& command);
   void set(const CommandLine& command);
   void regenerate(const CommandLine& command);
   void edit(const CommandLine& command);
@@ -86,6 +94,7 @@ class Session {
   Replier& replier_;
   const Settings& settings_;
   Conversation conversation_;
+  const ToolCommand tool_command_;
   std::string file_;      // where it was saved or loaded last
   uint64_t again_ = 0;    // answers to the latest message that were not liked
   size_t droppable_ = 0;  // turns that /drop removes

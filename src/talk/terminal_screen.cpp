@@ -11,9 +11,11 @@
 #include <cstdlib>
 #include <cwchar>
 #include <optional>
+#include <utility>
 
 #include "talk/history.h"
 #include "talk/markdown.h"
+#include "talk/tools.h"
 #include "toy/base/utf8.h"
 
 namespace toy::talk {
@@ -161,8 +163,7 @@ LineRead TerminalScreen::read_line(const std::string& prompt, const std::string&
   return {LineRead::text, line};
 }
 
-LineRead TerminalScreen::read(bool continued, const std::string& old) {
-  const std::string mark = continued ? "." : ">";
+LineRead TerminalScreen::read(const std::string& mark, const std::string& old) {
   return read_line(look_.color ? "\1\x1b[1m\1" + mark + "\1\x1b[0m\1 " : mark + " ", old);
 }
 
@@ -187,6 +188,9 @@ void TerminalScreen::end_reply(const Reply* reply) {
   editor_->view.reset();
   if (reply == nullptr) return write_out(editor_->shown ? "\n" : "");
   const std::string text = "[" + summary(*reply) + "]";
+  bool begun = editor_->shown;
+  for (const std::string& call : shown_calls(reply->message))
+    write_out((std::exchange(begun, true) ? "\n" : "") + printable(call));
   write_out("\n" + (look_.color ? dimmed(text) : text) + "\n");
 }
 

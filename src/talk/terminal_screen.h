@@ -21,7 +21,7 @@ class TerminalScreen : public Screen {
   TerminalScreen(const Look& look, const std::string& history);
   ~TerminalScreen() override;
   bool interactive() const override { return true; }
-  LineRead read(bool continued, const std::string& old) override;
+  LineRead read(const std::string& mark, const std::string& old) override;
   void remember(const std::string& message) override;
   void begin_reply() override;
   void show(const ReplyPart& part) override;

@@ -27,6 +27,47 @@ void write_all(const std::string& path, std::string_view text) {
   file.commit();
 }
 
+// Whatever the umask and an earlier file are. A link is not followed.
+TEST_F(AtomicFileTest, OnlyTheOwnerReadsIt) {
+  const mode_t before = ::umask(0);
+  const auto mode = [](const std::string& name) {
+    struct stat s = {};
+    EXPECT_EQ(::lstat(name.c_str(), &s), 0);
+    return s.st_mode;
+  };
+  write("other", "other");
+  for (const char* earlier : {"nothing", "file", "link", "loop"}) {
+    const std::string name = path(earlier);
+    if (earlier == std::string("file")) write("file", "earlier");
+    if (earlier == std::string("link")) fs::create_symlink(path("other"), name);
+    if (earlier == std::string("loop")) fs::create_symlink(name, name);
+    AtomicFile file(name, FileAccess::owner);
+    file.write("secret");
+    file.commit();
+    EXPECT_EQ(mode(name), mode_t(S_IFREG | 0600)) << earlier;
+    EXPECT_EQ(slurp(name), "secret");
+  }
+  EXPECT_EQ(slurp(path("other")), "other");
+  ::umask(before);
+}
+
+// Names in files may be long, and hold anything.
+TEST(ErrorText, IsShortAndWhole) {
+  const auto text = [](const std::string& name) {
+    try {
+      fail("before {} after", name);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(text(std::string("a\0b", 3)), "before a\\0b after");
+  const std::string longest = text(std::string(10'000'000, 'x'));
+  EXPECT_LT(longest.size(), 4200u);
+  EXPECT_TRUE(longest.starts_with("before xxx") && longest.ends_with("xxx after"));
+  EXPECT_EQ(text(std::string(3000, 'x')).size(), 3013u);
+}
+
 template <class F>
 std::optional<Error> error_of(F&& f) {
   try {

@@ -177,10 +177,9 @@ TEST(ChatErrors, NameThePlaceAndWhatWasExpected) {
 TEST(ChatTemplates, OneForToolsOfAFile) {
   const testing::Folder folder;
   const auto file = [&](const std::map<std::string, std::string>& templates) {
-    gguf::Writer writer;
-    writer.set("general.architecture", std::string("llama"));
+    gguf::Writer writer("llama");
     for (const auto& [key, source] : templates) writer.set("tokenizer.chat_template" + key, source);
-    writer.write(folder.path("m.gguf"));
+    writer.finish(folder.path("m.gguf"));
     return gguf::File::open(folder.path("m.gguf"));
   };
   const ChatInput plain{.messages = {{{"role", "user"}, {"content", "hi"}}}};

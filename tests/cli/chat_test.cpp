@@ -1,6 +1,9 @@
 // toy chat: through pipes, on a terminal, and with a server. tests/talk has what needs no program.
+#include <atomic>
+
 #include "cli_fixture.h"
 #include "terminal.h"
+#include "testing/http_server.h"
 
 namespace {
 
@@ -59,6 +62,14 @@ TEST_F(ChatCli, EachLineIsAMessageAndAnswersAreThoseOfInfer) {
   text.pop_back();  // the line break after an answer
   const std::string second = infer("<user>hi\n<assistant>" + text + "\n<user>more\n<assistant>");
   EXPECT_EQ(r.out, first + second);
+}
+
+TEST_F(ChatCli, AnswersInAForm) {
+  const std::string schema = write("s.json", R"({"const": "yes"})"), bad = write("bad.json", R"({"type": "x"})");
+  EXPECT_EQ(talk("hi\n", "--json-schema " + schema + " --logit-bias 32-inf --logit-bias 10-inf").out, "\"yes\"\n");
+  EXPECT_EQ(talk("hi\n", "--grammar " + write("g", "root ::= \"ab\"")).out, "ab\n");
+  refuses(chat("--json-schema " + bad), {"bad.json"});
+  refuses(chat("--tools " + write("t.json", R"([{"name": "f"}])")), {"chat template knows no tools"});
 }
 
 TEST_F(ChatCli, CommandsInAScript) {
@@ -150,6 +161,56 @@ TEST_F(ChatCli, AServerWithItsOwnCertificate) {
   EXPECT_EQ(printed.find(local + "code 0\n"), 0u) << printed << local;
   EXPECT_NE(printed.find("SSL_CERT_FILE names a file"), std::string::npos) << printed;
   EXPECT_TRUE(printed.ends_with("code 2\n")) << printed;
+}
+
+// A server that calls a function, then answers, then calls, ...
+class ChatTools : public Cli {
+ protected:
+  std::string chat(const std::string& options) const {
+    return "chat it --url " + server_.url() + " --tools " +
+           write("tools.json", R"([{"name": "add", "parameters": {"type": "object"}}])") + " " + options;
+  }
+
+ private:
+  std::string answer() {
+    const std::string call = R"({"tool_calls": [{"index": 0, "id": "a", "function": )"
+                             R"({"name": "add", "arguments": "{\"x\": 1}"}}]})";
+    const std::string delta = answers_++ % 2 == 0 ? call : R"({"content": "two"})";
+    return toy::testing::http_answer("200 OK", "",
+                                     "data: {\"choices\": [{\"delta\": " + delta +
+                                         ", \"finish_reason\": null}]}\n\ndata: {\"choices\": [{\"delta\": {}, "
+                                         "\"finish_reason\": \"stop\"}]}\n\ndata: [DONE]\n\n");
+  }
+  std::atomic<int> answers_ = 0;
+  const toy::testing::HttpServer server_{[this](const toy::testing::HttpRequest&) { return answer(); }};
+};
+
+TEST_F(ChatTools, ResultsAreTypedOrComeFromACommand) {
+  const std::string file = path("c.jsonl");
+  const Result typed = toy(chat(""), write("lines", "q\n1\n/save " + file + "\n"));
+  EXPECT_EQ(typed.code, 0) << typed.err;
+  EXPECT_EQ(typed.out, "add({\"x\":1})\ntwo\n");
+  const auto row = nlohmann::json::parse(slurp(file));
+  ASSERT_EQ(row.at("messages").size(), 4u);
+  EXPECT_EQ(row["messages"][2]["content"], "1");
+  EXPECT_EQ(row["tools"][0]["function"]["name"], "add");
+  const std::string answered = path("d.jsonl");
+  const Result run =
+      toy(chat("--yes-to-tools --tool-command 'cat; exit 3'"), write("lines", "q\n/save " + answered + "\n"));
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(nlohmann::json::parse(slurp(answered))["messages"][2]["content"],
+            "Error: the command ended with exit code 3: {\"name\":\"add\",\"arguments\":{\"x\":1}}");
+  const Result ends = toy(chat(""), write("lines", "q\n"));
+  EXPECT_EQ(ends.code, 2);
+  EXPECT_NE(ends.err.find("the result of add"), std::string::npos) << ends.err;
+}
+
+TEST_F(ChatTools, RefusesWhatCannotBe) {
+  refuses(chat("--tool-command cat"), {"--yes-to-tools"});
+  refuses(chat("--yes-to-tools"), {"--tool-command"});
+  refuses(chat("--grammar " + write("g", "root ::= \"a\"")), {"--grammar with --tools"});
+  refuses("chat it --url http://127.0.0.1:1 --tools " + write("t", "{}"), {"not a list of tools"});
+  refuses("chat it --url http://127.0.0.1:1 --json-schema " + write("s", "{"), {path("s")});
 }
 
 constexpr const char* kPrompt = "\x1b[?2004h\x1b[1m>\x1b[0m ";

@@ -20,7 +20,7 @@ TEST(CallForms, TemplatesWithoutToolsHaveNone) {
   EXPECT_EQ(call_form_of("{{ messages }} <tool_call>"), nullptr);
   EXPECT_EQ(call_form_of("{{ tools }}"), nullptr);
   EXPECT_EQ(call_form_of("{{ tools }} <tool_call> <arg_key>"), nullptr);
-  EXPECT_EQ(call_form_of("{{ tools }} <seed:tool_call> <parameter="), nullptr);
+  EXPECT_EQ(call_form_of("{{ tools }} <invoke name="), nullptr);
 }
 
 // Bytes, and these control tokens.
@@ -52,6 +52,38 @@ TEST(CallForms, TheVocabularyShowsTheMark) {
   EXPECT_EQ(call_form_of("{{ tools }}", tokenizer.get()), nullptr);
 }
 
+// Calls of weather with x and 2, with the tags of the family's template.
+std::string tagged_calls(const CallForm& f, int count) {
+  const std::string open(f.open), close(f.close), between(f.between);
+  std::string call, around = f.open == "<tool_call>" && f.tags.end.empty() ? "" : "\n";
+  if (f.tags.key == "<arg_key>" && between.empty())
+    call =
+        "weather<arg_key>city</arg_key><arg_value>x\n</arg</arg_value><arg_key>days</arg_key><arg_value>2</arg_value>";
+  else if (f.tags.key == "<arg_key>")
+    call =
+        "weather\n<arg_key>city</arg_key>\n<arg_value>x\n</arg</arg_value>\n<arg_key>days</arg_key>\n"
+        "<arg_value>2</arg_value>\n";
+  else if (f.open == "<seed:tool_call>")
+    call = "<function=weather>\n<parameter=city>x\n</param</parameter>\n<parameter=days>2</parameter>\n</function>";
+  else if (!f.tags.is_string.empty())
+    call =
+        "<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">x\n</param"
+        "</｜DSML｜parameter>\n<｜DSML｜parameter name=\"days\" "
+        "string=\"false\">2</｜DSML｜parameter>\n</｜DSML｜invoke>";
+  else if (f.open == "<minimax:tool_call>")
+    call =
+        "<invoke name=\"weather\">\n<parameter name=\"city\">x\n</param</parameter>\n"
+        "<parameter name=\"days\">2</parameter>\n</invoke>";
+  else
+    call =
+        "<function=weather>\n<parameter=city>\nx\n</param\n</parameter>\n<parameter=days>\n2\n</parameter>\n"
+        "</function>";
+  std::string all;
+  for (int i = 0; i < count; ++i)
+    all += f.list ? (i > 0 ? "\n" : "") + call : (i > 0 ? between : "") + open + around + call + around + close;
+  return f.list ? open + "\n" + all + "\n" + close : all;
+}
+
 // Two calls, of weather with x and 2, in one unit.
 std::string quoted_calls(const CallForm& f, int count) {
   const std::string arguments = R"({"city": "x", "days": 2})";
@@ -64,10 +96,7 @@ std::string quoted_calls(const CallForm& f, int count) {
   const std::string open(f.open), close(f.close), between(f.between);
   switch (f.kind) {
     case CallForm::parameters:
-      return list(
-          "<tool_call>\n<function=weather>\n<parameter=city>\nx\n</param\n</parameter>\n<parameter=days>\n2\n</"
-          "parameter>\n</function>\n</tool_call>",
-          between);
+      return tagged_calls(f, count);
     case CallForm::named:
       if (!f.list) return list("[TOOL_CALLS]weather[ARGS]" + arguments, between);
       return open +
@@ -89,6 +118,11 @@ std::string quoted_calls(const CallForm& f, int count) {
 }
 
 constexpr const char* kMarks[] = {"<tool_call> <parameter=",
+                                  "<tool_call> </arg_key>\n<arg_value>",
+                                  "<tool_call> </arg_key><arg_value>",
+                                  "<seed:tool_call> <parameter=",
+                                  "<minimax:tool_call> <invoke name=",
+                                  "｜DSML｜ function_calls>",
                                   "<tool_call>",
                                   "[TOOL_CALLS] [ARGS]",
                                   "[TOOL_CALLS]",

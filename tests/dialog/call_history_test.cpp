@@ -94,6 +94,28 @@ TEST(CallHistory, KimisIdsAreNumbered) {
   expect_part(rendered(text, talk), "## Return of functions.now:7\n9:00");
 }
 
+TEST(CallHistory, MistralsIdsAreShort) {
+  const std::string text =
+      "{{ tools }}[TOOL_CALLS] [ARGS]{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.id }}{% if "
+      "c.id|length "
+      "!= 9 %}{{ raise_exception('length') }}{% endif %};{% endfor %}{% if m.role == 'tool' %}={{ m.tool_call_id }};"
+      "{% endif %}{% endfor %}";
+  const auto ids = [&](const std::string& first, const std::string& second) {
+    std::vector<ordered_json> talk = kTalk;
+    talk[1]["tool_calls"][0]["id"] = talk[3]["tool_call_id"] = first;
+    talk[1]["tool_calls"][1]["id"] = talk[2]["tool_call_id"] = second;
+    const std::string prompt = rendered(text, talk);
+    return prompt.substr(prompt.find("[ARGS]") + 6);
+  };
+  EXPECT_EQ(ids("abcdefgh1", "ABCDEFGH2"), "abcdefgh1;ABCDEFGH2;=ABCDEFGH2;=abcdefgh1;");
+  const std::string made = ids("call_8aBc-D_e", "toolu_1");
+  const std::string a = made.substr(0, 9), b = made.substr(10, 9);
+  EXPECT_NE(a, b);
+  EXPECT_EQ(made, a + ";" + b + ";=" + b + ";=" + a + ";");
+  EXPECT_EQ(ids("call_8aBc-D_e", "abcdefgh1").substr(0, 9), a);  // whatever else there is
+  EXPECT_NE(ids("call_8aBc-D_e", a).substr(0, 9), a);            // but no id that is taken
+}
+
 TEST(CallHistory, GemmasResultsBelongToTheirCalls) {
   const std::string head =
       "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}{% for m in messages %}<|turn>{{ m.role }}\n"

@@ -119,6 +119,88 @@ TEST(CallParser, Tags) {
   EXPECT_EQ(shown(f, "<tool_call>{\"name\""), "<tool_call>{\"name\"");
 }
 
+TEST(CallParser, Glm) {
+  const CallForm& old = form("<tool_call> </arg_key>\n<arg_value>");
+  const CallForm& now = form("<tool_call> </arg_key><arg_value>");
+  const std::string wanted = R"(|weather({"city": "Ulm\n<b>", "days": 3, "other": [1]}))";
+  const std::string lines =
+      "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Ulm\n<b></arg_value>\n<arg_key>days</arg_key>\n"
+      "<arg_value>3</arg_value>\n<arg_key>other</arg_key>\n<arg_value>[1]</arg_value>\n</tool_call>";
+  const std::string one =
+      "<tool_call>weather<arg_key>city</arg_key><arg_value>Ulm\n<b></arg_value><arg_key>days</arg_key><arg_value>3"
+      "</arg_value><arg_key>other</arg_key><arg_value>[1]</arg_value></tool_call>";
+  for (const CallForm* f : {&old, &now}) {  // blanks between tags mean nothing
+    EXPECT_EQ(shown(*f, "I look.\n" + lines), "I look." + wanted);
+    EXPECT_EQ(shown(*f, one + one), wanted + wanted);
+    EXPECT_EQ(shown(*f, lines + "\n" + one + "\nThen"), "\nThen" + wanted + wanted);
+    EXPECT_EQ(shown(*f, "<tool_call>now</tool_call>"), "|now({})");
+    EXPECT_EQ(shown(*f, "<tool_call>now\n</tool_call>"), "|now({})");
+    EXPECT_EQ(shown(*f, "<tool_call>other\n</tool_call>"), "<tool_call>other\n</tool_call>");
+    EXPECT_EQ(shown(*f, "<tool_call>no"), "<tool_call>no");
+  }
+}
+
+TEST(CallParser, SeedAndMiniMax) {
+  const CallForm& seed = form("<seed:tool_call> <parameter=");
+  EXPECT_EQ(shown(seed,
+                  "I look.\n<seed:tool_call>\n<function=weather>\n<parameter=city>\nUlm</parameter>\n"
+                  "<parameter=days>3</parameter>\n</function>\n</seed:tool_call>"),
+            R"(I look.|weather({"city": "\nUlm", "days": 3}))");
+  EXPECT_EQ(shown(seed, "<seed:tool_call>\n<function=now>\n</function>\n</seed:tool_call>"), "|now({})");
+  const CallForm& minimax = form("<minimax:tool_call> <invoke name=");
+  const std::string weather =
+      "<invoke name=\"weather\">\n<parameter name=\"city\">Ulm</parameter>\n<parameter name=\"days\">3</parameter>\n"
+      "</invoke>\n";
+  const std::string now = "<invoke name=\"now\">\n</invoke>\n";
+  const auto unit = [](const std::string& calls) { return "<minimax:tool_call>\n" + calls + "</minimax:tool_call>"; };
+  const std::string wanted = R"(|weather({"city": "Ulm", "days": 3}))";
+  EXPECT_EQ(shown(minimax, "I look.\n" + unit(weather + now) + "\nThen"), "I look.\nThen" + wanted + "|now({})");
+  EXPECT_EQ(shown(minimax, unit(now)), "|now({})");
+  for (const std::string& text :
+       {unit("<invoke name=\"other\">\n</invoke>\n"), std::string("<minimax:tool_call>\n<inv")})
+    EXPECT_EQ(shown(minimax, text), text);
+  const std::string whole = unit(weather + now);  // cut off: no part of a mark is text
+  for (size_t n = whole.find("</invoke>") + 9; n < whole.size(); ++n)
+    EXPECT_EQ(parse(minimax, whole.substr(0, n), 1).text, "") << whole.substr(0, n);
+}
+
+// Tags say which values are strings.
+TEST(CallParser, DeepSeekTags) {
+  const CallForm& f = form("｜DSML｜ function_calls>");
+  const auto parameter = [](const std::string& key, bool is_string, const std::string& value) {
+    return "<｜DSML｜parameter name=\"" + key + "\" string=\"" + (is_string ? "true" : "false") + "\">" + value +
+           "</｜DSML｜parameter>\n";
+  };
+  const auto unit = [](const std::string& calls) {
+    return "<｜DSML｜function_calls>\n" + calls + "</｜DSML｜function_calls>";
+  };
+  const auto invoke = [](const std::string& name, const std::string& inside) {
+    return "<｜DSML｜invoke name=\"" + name + "\">\n" + inside + "</｜DSML｜invoke>\n";
+  };
+  const std::string weather = invoke("weather", parameter("city", true, "12") + parameter("days", false, "3") +
+                                                    parameter("other", true, "[1]") + parameter("more", false, "[1]"));
+  EXPECT_EQ(shown(f, "I look.\n\n" + unit(weather + invoke("now", "\n"))),
+            R"(I look.|weather({"city": "12", "days": 3, "other": "[1]", "more": [1]})|now({}))");
+  EXPECT_EQ(shown(f, unit(invoke("other", ""))), unit(invoke("other", "")));
+}
+
+// Templates of Seed-OSS write earlier values as Python does, so models may, too.
+TEST(CallParser, ValuesOfPythonInTags) {
+  const CallForm& f = form("<seed:tool_call> <parameter=");
+  const auto tools = std::make_shared<std::vector<Tool>>(std::vector<Tool>{
+      make_tool("f", "",
+                {{"properties",
+                  {{"a", {{"type", "boolean"}}}, {"b", {{"type", {"null", "integer"}}}}, {"c", {{"type", "string"}}}}}},
+                false)});
+  CallParser p(f, tools, "salt");
+  Piece piece = p.push(
+      "<seed:tool_call>\n<function=f>\n<parameter=a>True</parameter>\n<parameter=b>None</parameter>\n"
+      "<parameter=c>False</parameter>\n</function>\n</seed:tool_call>");
+  std::string arguments;
+  for (const auto& [index, part] : piece.calls) arguments += part.arguments;
+  EXPECT_EQ(arguments, R"({"a": true, "b": null, "c": "False"})");
+}
+
 TEST(CallParser, Kimi) {
   const CallForm& f = form("<|tool_calls_section_begin|> <|tool_call_argument_begin|>");
   const auto call = [](const std::string& id, const std::string& arguments) {

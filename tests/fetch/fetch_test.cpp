@@ -159,6 +159,36 @@ TEST_F(FetchTest, GivesUpAndKeepsWhatItHas) {
   EXPECT_GT(fs::file_size(blob() + ".incomplete"), 1000u);
 }
 
+// It sends a part, refuses to go on, and so forth; or a byte at a time.
+TEST_F(FetchTest, AServerThatNeverComesToAnEnd) {
+  const auto goes_back = server([&](int, const HttpRequest& r) {
+    return r.has_range ? http_answer("416 Range Not Satisfiable", "", "no")
+                       : http_answer("200 OK", "", model_).substr(0, 2000);
+  });
+  expect_contains(error_of([&] { fetch(options(*goes_back, "sub/a b.gguf")); }), "run the command again to resume");
+  EXPECT_LT(files_asked_, 20);
+  files_asked_ = 0;
+  const auto trickles = server([&](int, const HttpRequest& r) {
+    const std::string head = "HTTP/1.1 206 Partial Content\r\nConnection: close\r\nContent-Range: bytes " +
+                             std::to_string(r.range_begin) + "-\r\nContent-Length: 1000\r\n\r\n";
+    return r.has_range ? head + model_[r.range_begin] : http_answer("200 OK", "", model_).substr(0, 200);
+  });
+  expect_contains(error_of([&] { fetch(options(*trickles, "sub/a b.gguf")); }), "is not complete after 1000 answers");
+  EXPECT_LE(files_asked_, 1001);
+}
+
+TEST_F(FetchTest, SizesThatNoDiskHas) {
+  const std::string size = "\"size\":" + std::to_string(model_.size());
+  for (const char* other : {"9223372036854775808", "18446744073709551615"}) {
+    const std::string before = api_;
+    api_.replace(api_.find(size), size.size(), std::string("\"size\":") + other);
+    const auto s = server();
+    expect_contains(error_of([&] { fetch(options(*s)); }), "says that its files have more than");
+    api_ = before;
+  }
+  EXPECT_EQ(files_asked_, 0);
+}
+
 TEST_F(FetchTest, MoreThanTheFileIsRefused) {
   const auto s = server([&](int, const HttpRequest&) { return http_answer("200 OK", "", model_ + "!"); });
   expect_contains(error_of([&] { fetch(options(*s)); }), "sends more than the");

@@ -37,8 +37,8 @@ uint16_t start() {
   // Never destroyed: its thread runs until the end.
   static HttpServer& server = *new HttpServer("127.0.0.1", 0, {.body = 65536, .read_seconds = 2, .idle_seconds = 2});
   std::thread([] {
-    server.run(
-        handle, [](int status, const std::string& text) { return HttpReply{.status = status, .body = text}; }, [] {});
+    server.run({.handle = handle,
+                .bad = [](int status, const std::string& text) { return HttpReply{.status = status, .body = text}; }});
     std::_Exit(0);
   }).detach();
   return server.port();

@@ -49,7 +49,12 @@ inline void tool_calls(const uint8_t* data, size_t size) {
                                        "<｜tool▁calls▁begin｜> <｜tool▁sep｜>",
                                        "<|tool_call_start|>",
                                        "<|tool_call> call:",
-                                       "<|channel|> <|message|>"};
+                                       "<|channel|> <|message|>",
+                                       "<tool_call> </arg_key>\n<arg_value>",
+                                       "<tool_call> </arg_key><arg_value>",
+                                       "<seed:tool_call> <parameter=",
+                                       "<minimax:tool_call> <invoke name=",
+                                       "｜DSML｜ function_calls>"};
   static const auto tools = std::make_shared<std::vector<Tool>>(std::vector<Tool>{
       make_tool("f", "", {{"properties", {{"a", {{"type", "string"}}}, {"b", {{"type", "integer"}}}}}}, false),
       make_tool("g", "", nullptr, false)});

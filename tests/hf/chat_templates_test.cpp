@@ -41,11 +41,10 @@ TEST_F(HfChatTemplates, InTheOrderOfTransformers) {
 
 TEST_F(HfChatTemplates, ThereAndBack) {
   const ChatTemplates all = {{"default", "usual"}, {"tool_use", "tools"}, {"rag", "documents"}};
-  gguf::Writer writer;
-  writer.set("general.architecture", std::string("llama"));
+  gguf::Writer writer("llama");
   write_chat_templates(all, writer);
   const std::string path = folder_.path("chat.gguf");
-  writer.write(path);
+  writer.finish(path);
   const gguf::File file = gguf::File::open(path);
   EXPECT_EQ(file.get_string("tokenizer.chat_template.tool_use"), "tools");
   EXPECT_EQ(file.get_strings("tokenizer.chat_templates"), (std::vector<std::string>{"rag", "tool_use"}));

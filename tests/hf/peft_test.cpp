@@ -397,6 +397,15 @@ TEST(Peft, RefusesWhatItCannotRead) {
   expect_contains(with(R"({"peft_type": "LORA", "lora_alpha": 6, "target_parameters": "x"})"), "expected a list");
   expect_contains(with(R"({"peft_type": "LORA", "lora_alpha": 1e40})"), "is inf; give a smaller one");
   expect_contains(with(plain + R"({"v_proj": 1e300}})"), "its scale of 'blk.0.attn_v.weight' is inf");
+  // The tensors have rank 3.
+  const std::string ranked = R"({"peft_type": "LORA", "lora_alpha": 6, "r": )";
+  for (const char* none : {"0", "-1", "9223372036854775808", "\"3\"", "3.0", "true", "[3]"})
+    expect_contains(with(ranked + none + "}"), "'r' is " + std::string(none) + ", expected a whole number above 0");
+  for (const char* other : {"1000000000", "2", "6"})
+    expect_contains(with(ranked + other + "}"), "config says rank " + std::string(other));
+  expect_contains(with(ranked + R"(3, "rank_pattern": {"q_proj": 4}})"), "config says rank 4 for");
+  expect_contains(with(ranked + R"(3, "rank_pattern": {"q_proj": 0}})"), "'rank_pattern' is 0");
+  expect_contains(with(ranked + R"(3, "rank_pattern": 3})"), "'rank_pattern' is 3, expected an object");
   // The base is another one, or the adapter is not in use everywhere.
   expect_contains(with(R"({"peft_type": "LORA", "lora_alpha": 6, "init_lora_weights": "pissa_niter_4"})"),
                   "so PEFT changed the base");

@@ -6,7 +6,7 @@
 namespace toy::serve {
 namespace {
 
-std::string get(const std::string& target) { return "GET " + target + " HTTP/1.1\r\nHost: x\r\n\r\n"; }
+std::string get(const std::string& target) { return "GET " + target + " HTTP/1.1\r\nHost: localhost\r\n\r\n"; }
 
 // Whatever handlers do, GET is answered; one handler is left while another is busy.
 TEST(Handlers, OthersGoOn) {
@@ -15,11 +15,12 @@ TEST(Handlers, OthersGoOn) {
   std::atomic<int> busy = 0;
   std::thread serving([&] {
     http.run(
-        [&](const std::shared_ptr<Exchange>& e) {
-          if (e->request.target == "/slow") ++busy, release.wait();
-          e->send({.body = e->request.target, .type = "text/plain"});
-        },
-        [](int status, const std::string& message) { return HttpReply{.status = status, .body = message}; }, [] {});
+        {.handle =
+             [&](const std::shared_ptr<Exchange>& e) {
+               if (e->request.target == "/slow") ++busy, release.wait();
+               e->send({.body = e->request.target, .type = "text/plain"});
+             },
+         .bad = [](int status, const std::string& message) { return HttpReply{.status = status, .body = message}; }});
   });
   std::vector<std::unique_ptr<Client>> slow;
   const auto add_slow = [&] {

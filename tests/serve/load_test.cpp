@@ -31,14 +31,15 @@ class Replies {
  public:
   explicit Replies(const HttpLimits& limits) : http_("127.0.0.1", 0, limits), port_(http_.port()) {
     thread_ = std::thread([this] {
-      http_.run(
-          [](const std::shared_ptr<Exchange>& e) {
-            e->send({.body = std::string(std::stoul(e->request.target.substr(1)), 'x'), .type = "text/plain"});
-          },
-          [](int status, const std::string& message) {
-            return HttpReply{.status = status, .body = message, .type = "text/plain"};
-          },
-          [] {});
+      http_.run({.handle =
+                     [](const std::shared_ptr<Exchange>& e) {
+                       e->send(
+                           {.body = std::string(std::stoul(e->request.target.substr(1)), 'x'), .type = "text/plain"});
+                     },
+                 .bad =
+                     [](int status, const std::string& message) {
+                       return HttpReply{.status = status, .body = message, .type = "text/plain"};
+                     }});
     });
   }
   ~Replies() {
@@ -59,7 +60,7 @@ constexpr size_t kMegabyte = size_t(1) << 20;
 TEST(Load, RepliesThatAreNotReadAreBoundedTogether) {
   constexpr size_t kReply = 40 * kMegabyte, kLimit = 100 * kMegabyte;
   const Replies server({.all_unsent = kLimit});
-  const std::string ask = fmt::format("GET /{} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", kReply);
+  const std::string ask = fmt::format("GET /{} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", kReply);
   const size_t before = anonymous_memory();
   std::vector<std::unique_ptr<Client>> slow;
   for (int i = 0; i < 10; ++i) {
@@ -83,13 +84,13 @@ TEST(Load, AnnouncedBodiesTakeNoRoom) {
   std::vector<std::unique_ptr<Client>> half;
   for (int i = 0; i < 20; ++i) {
     half.push_back(std::make_unique<Client>(server.port()));
-    half.back()->send("POST /5 HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n" +
+    half.back()->send("POST /5 HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n" +
                       (i % 2 ? fmt::format("Content-Length: {}\r\n\r\n", 4 * kMegabyte)
                              : std::string("Transfer-Encoding: chunked\r\n\r\n")));
     EXPECT_NE(half.back()->receive("100 Continue").find("100 Continue"), std::string::npos);  // its header was read
   }
   Client whole(server.port());
-  whole.send(fmt::format("POST /5 HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", kMegabyte) +
+  whole.send(fmt::format("POST /5 HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", kMegabyte) +
              std::string(kMegabyte, ' '));
   EXPECT_EQ(Loopback::parse(whole.receive("xxxxx")).status, 200);
 }
@@ -97,7 +98,8 @@ TEST(Load, AnnouncedBodiesTakeNoRoom) {
 // Requests whose bodies are not complete take up room, too.
 TEST(Load, BodiesAreBoundedTogether) {
   const Replies server({.body = 4 * kMegabyte, .all_bodies = 10 * kMegabyte});
-  const std::string head = fmt::format("POST /5 HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", 4 * kMegabyte),
+  const std::string head =
+                        fmt::format("POST /5 HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", 4 * kMegabyte),
                     body(4 * kMegabyte, ' ');
   std::vector<std::unique_ptr<Client>> clients;
   std::vector<pollfd> polled;
@@ -111,7 +113,7 @@ TEST(Load, BodiesAreBoundedTogether) {
   EXPECT_EQ(Loopback::parse(clients[size_t(refused)]->receive("later")).status, 503);
   clients.erase(clients.begin() + refused);
   Client small(server.port());
-  small.send("GET /3 HTTP/1.1\r\nHost: x\r\n\r\n");
+  small.send("GET /3 HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_EQ(Loopback::parse(small.receive("xxx")).status, 200);
   for (const auto& c : clients) {
     c->send(" ");

@@ -84,7 +84,7 @@ struct Answer {
 };
 
 inline std::string post(const std::string& target, const std::string& body, const std::string& headers = "") {
-  return "POST " + target + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + headers +
+  return "POST " + target + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + headers +
          "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
@@ -157,7 +157,7 @@ class Loopback {
     return ask(serve::post(target, body, headers));
   }
   Answer get(const std::string& target, const std::string& headers = "") const {
-    return ask("GET " + target + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + headers + "\r\n");
+    return ask("GET " + target + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + headers + "\r\n");
   }
   /// A number of /metrics.
   int64_t metric(const std::string& name) const {
@@ -185,6 +185,10 @@ class Loopback {
   uint16_t port_ = 0;
   std::thread thread_;
 };
+
+inline void expect_each(std::string_view text, std::initializer_list<std::string> parts) {
+  for (const std::string& part : parts) EXPECT_NE(text.find(part), text.npos) << part << " is not in " << text;
+}
 
 /// The text of a body.
 inline std::string quoted(const nlohmann::ordered_json& j) { return json_text(j); }

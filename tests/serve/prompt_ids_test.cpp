@@ -30,8 +30,7 @@ class PromptIds : public ::testing::Test {
  protected:
   Ids of(const std::string& fields) const { return prompts_.of(parse_completion("{" + fields + "}", false)).at(0); }
   const SpmTokenizer tokenizer_ = tokenizer();
-  const std::optional<ChatTemplate> chat_;
-  const Prompts prompts_{tokenizer_, chat_, nullptr, 64, tokenizer_.vocab_size()};
+  const Prompts prompts_{tokenizer_, nullptr, 64, tokenizer_.vocab_size()};
 };
 
 TEST_F(PromptIds, OfCompletions) {

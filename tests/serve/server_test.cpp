@@ -76,7 +76,7 @@ TEST(Serve, KeepsTheConnection) {
   const Loopback server;
   Client client(server.port());
   for (int i = 0; i < 2; ++i) {
-    client.send("GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
     EXPECT_NE(client.receive(R"({"status":"ok"})").find("keep-alive"), std::string::npos);
   }
 }
@@ -366,7 +366,7 @@ TEST(Serve, LargeBodiesTakeNoMemory) {
   const std::string megabyte(size_t(1) << 20, ' ');
   for (const std::string head : {"Content-Length: 104857600\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n"}) {
     Client c(server.port());
-    c.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\n" + head);
+    c.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n" + head);
     for (int i = 0; i < 100; ++i) {
       const std::string part = head.starts_with("T") ? "100000\r\n" + megabyte + "\r\n" : megabyte;
       if (!c.send(part)) break;

@@ -16,20 +16,22 @@ inline constexpr const char* kTemplate =
 
 struct ChatModel {
   std::unique_ptr<Device> device = make_cpu_device(2);
-  Model model = random_model(toy::testing::small_model("tiny", {.vocab = 256,
-                                                                .d_model = 40,
-                                                                .context = 512,
-                                                                .tied = false,
-                                                                .heads = 4,
-                                                                .kv_heads = 2,
-                                                                .d_head = 10,
-                                                                .d_ff = 52}),
-                             *device, 3, 2.0);
+  Model model;
   std::unique_ptr<Decoder> decoder;
   std::unique_ptr<LocalModel> local;
 
-  explicit ChatModel(const std::string& chat = kTemplate, size_t cache = 0) {
-    model.tokenizer = make_byte_tokenizer();
+  explicit ChatModel(const std::string& chat = kTemplate, size_t cache = 0,
+                     std::shared_ptr<const Tokenizer> tokenizer = make_byte_tokenizer())
+      : model(random_model(toy::testing::small_model("tiny", {.vocab = tokenizer->vocab_size(),
+                                                              .d_model = 40,
+                                                              .context = 512,
+                                                              .tied = false,
+                                                              .heads = 4,
+                                                              .kv_heads = 2,
+                                                              .d_head = 10,
+                                                              .d_ff = 52}),
+                           *device, 3, 2.0)) {
+    model.tokenizer = std::move(tokenizer);
     decoder = std::make_unique<Decoder>(*device, model, DecoderOptions{.cache = cache});
     local = std::make_unique<LocalModel>(*decoder, model, ChatTemplate(chat));
   }

@@ -54,6 +54,33 @@ TEST(Conversation, UndoDropAndClear) {
   EXPECT_EQ(c.last_user(), std::nullopt);
 }
 
+TEST(Conversation, CallsAndResultsAreOfTheirTurn) {
+  const char* row = R"({"messages": [
+    {"role": "user", "content": "1"},
+    {"role": "assistant", "content": null, "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": "{}"}}]},
+    {"role": "tool", "tool_call_id": "a", "content": "r"},
+    {"role": "assistant", "content": "x"},
+    {"role": "user", "content": "2"},
+    {"role": "assistant", "tool_calls": [{"name": "f", "arguments": {"n": 1}}]}], "tools": [{"name": "f"}]})";
+  Conversation c = Conversation::parse("row", row);
+  EXPECT_EQ(Conversation::parse("line", c.line()).messages(), c.messages());
+  EXPECT_EQ(Conversation::parse("line", c.line()).tools(), c.tools());
+  EXPECT_EQ(c.tools(), (ordered_json{{{"type", "function"}, {"function", {{"name", "f"}}}}}));
+  EXPECT_EQ(c.turns(), 2u);
+  EXPECT_EQ(c.open_calls().at(0).at("function").at("arguments").at("n"), 1);
+  EXPECT_FALSE(c.waits());
+  c.drop_answer();
+  EXPECT_TRUE(c.waits());
+  EXPECT_TRUE(c.open_calls().empty());
+  c.undo();
+  ASSERT_EQ(c.messages().size(), 4u);
+  EXPECT_EQ(c.messages()[2].at("name"), "f");
+  c.drop_last();
+  EXPECT_TRUE(c.waits()) << "for the answer after a result";
+  c.drop_answer();
+  EXPECT_EQ(c.messages().size(), 1u);
+}
+
 class ConversationFiles : public ::testing::Test, protected toy::testing::Folder {};
 
 TEST_F(ConversationFiles, SavingAndLoadingKeepsEverything) {
@@ -93,10 +120,11 @@ TEST_F(ConversationFiles, BadFilesAreRefusedWithTheReason) {
            {"hello", "bad.jsonl"},
            {"[]", "messages"},
            {R"({"messages": {}})", "messages"},
-           {R"({"messages": [], "tools": []})", "tools"},
-           {R"({"messages": [{"content": "x"}]})", "message 1 has no role"},
-           {R"({"messages": [{"role": "user", "content": "x"}, {"role": "user"}]})", "message 2"},
-           {R"({"messages": [{"role": "user", "content": [1]}]})", "message 1"},
+           {R"({"messages": [], "prompt": []})", "prompt"},
+           {R"({"messages": [], "tools": {}})", "tools"},
+           {R"({"messages": [{"content": "x"}]})", "messages[0].role"},
+           {R"({"messages": [{"role": "user", "content": "x"}, {"role": "user"}]})", "messages[1].content"},
+           {R"({"messages": [{"role": "user", "content": [1]}]})", "messages[0].content"},
            {"{\"messages\": []}\n{\"messages\": []}\n", "several lines"}})
     EXPECT_NE(reason(text).find(word), std::string::npos) << text << "\n" << reason(text);
 }

@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "chat_model.h"
+#include "dialog/control_tokens.h"
 #include "talk/conversation.h"
+#include "talk/tools.h"
 #include "testing/errors.h"
+#include "toy/base/json_text.h"
+#include "toy/grammar/grammar.h"
 
 namespace toy::talk {
 namespace {
@@ -12,7 +16,8 @@ namespace {
 Reply ask(ChatModel& m, const Conversation& c, const ReplySettings& settings, uint64_t again = 0) {
   std::string shown;
   const Reply r = m.local->reply(
-      c.messages(), settings, again, [&](const ReplyPart& p) { shown += p.text; }, [] { return false; });
+      c.messages(), settings, again, [&](const ReplyPart& p) { shown += p.thought ? "" : p.text; },
+      [] { return false; });
   EXPECT_EQ(shown, r.message.at("content"));
   return r;
 }
@@ -126,11 +131,107 @@ TEST(LocalModel, AnInterruptedAnswerIsKept) {
   EXPECT_EQ(ask(m, c, ascii(20)).message, ask(fresh, c, ascii(20)).message);
 }
 
-TEST(LocalModel, AThoughtThatTheTemplateBeginsIsPartOfTheMessage) {
+// What the model writes is this text.
+ReplySettings writes(const ChatModel& m, const std::string& text, const std::vector<int32_t>& marks = {}) {
+  ReplySettings s = ascii(-1);
+  const std::string gbnf = "root ::= " + json_text(nlohmann::json(text));
+  s.generate.sampler.constraint = parse_gbnf(gbnf, "text").constraint(TokenTrie(*m.model.tokenizer, marks));
+  return s;
+}
+
+ordered_json thought_and_answer(const ordered_json& calls = nullptr) {
+  ordered_json m{{"role", "assistant"}, {"content", "yes"}, {"reasoning_content", "hm"}};
+  if (!calls.is_null()) m["tool_calls"] = calls;
+  return m;
+}
+
+TEST(LocalModel, ThoughtsOfEveryMarkedTemplate) {
+  Conversation c;
+  c.add_user("hello");
+  for (const auto& [in_template, text] : std::vector<std::pair<std::string, std::string>>{
+           {"[THINK]", "[THINK]hm[/THINK]yes"},
+           {"<seed:think>", "<seed:think>hm</seed:think>yes"},
+           {"<|START_THINKING|>", "<|START_THINKING|>hm<|END_THINKING|>yes"},
+           {"</think>", "<think>hm</think>yes"},
+           {"<|channel>", "<|channel>thought\nhm<channel|>yes"},
+           {"tools {% if tools %}{% endif %} <|channel|> <|message|>",
+            "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>yes"}}) {
+    ChatModel m("{% if false %}" + in_template + "{% endif %}" + kTemplate);
+    std::string shown;
+    const Reply r = m.local->reply(
+        c.messages(), writes(m, text), 0,
+        [&](const ReplyPart& p) { shown += (p.thought ? "*" : "") + std::string(p.text); }, [] { return false; });
+    EXPECT_EQ(r.message, thought_and_answer()) << in_template;
+    std::erase(shown, '*');
+    EXPECT_EQ(shown, "hmyes");
+  }
+}
+
+TEST(LocalModel, MarksThatAreControlTokens) {
+  const auto tokenizer = toy::testing::control_tokens({"[THINK]", "[/THINK]", "<|end|>"});
+  ChatModel m(std::string(kTemplate) + "{# [THINK] #}", 0, tokenizer);
+  Conversation c;
+  c.add_user("hello");
+  ReplySettings s = writes(m, "[THINK]hm[/THINK]yes", {256, 257});
+  for (const int32_t mark : {256, 257}) s.generate.sampler.logit_bias.emplace_back(mark, 1000);
+  const Reply r = ask(m, c, s);
+  EXPECT_EQ(r.message, thought_and_answer());
+  EXPECT_LE(r.tokens, 8);  // [THINK] h m [/THINK] y e s <|end|>
+}
+
+TEST(LocalModel, AThoughtThatTheTemplateHasBegun) {
   ChatModel m(std::string(kTemplate) + "<think>\n");
   Conversation c;
   c.add_user("hello");
-  EXPECT_TRUE(ask(m, c, ascii(5)).message.at("content").get<std::string>().starts_with("<think>\n"));
+  EXPECT_EQ(ask(m, c, writes(m, "hm\n</think>\n\nyes")).message, thought_and_answer());
+}
+
+constexpr const char* kToolTemplate =
+    "{% for t in tools or [] %}[{{ t.function.name }}]{% endfor %}"
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}"
+    "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+
+TEST(LocalModel, CallsTools) {
+  ChatModel m(kToolTemplate);
+  Conversation c;
+  c.add_user("hello");
+  ReplySettings s = ascii(200);
+  const ordered_json three = {{"const", 3}}, one = {{"const", "x"}};
+  s.tools = {{{"type", "function"},
+              {"function",
+               {{"name", "f"},
+                {"parameters",
+                 {{"type", "object"},
+                  {"properties", {{"n", three}}},
+                  {"required", {"n"}},
+                  {"additionalProperties", false}}}}}}};
+  m.local->require_tools(s.tools);
+  s.form = {.kind = dialog::TextForm::json_schema, .schema = one, .grammar = "", .field = "schema"};
+  EXPECT_EQ(ask(m, c, s).message.at("content"), "\"x\"") << "the schema, where nothing calls";
+  s.generate.sampler.logit_bias.emplace_back('<', 1000);
+  for (const char blank : {' ', '\n', '\t', '\r'})
+    s.generate.sampler.logit_bias.emplace_back(blank, -std::numeric_limits<double>::infinity());
+  const Reply r = ask(m, c, s);
+  ASSERT_TRUE(r.message.contains("tool_calls")) << r.message;
+  const ordered_json call = r.message.at("tool_calls")[0];
+  EXPECT_EQ(call.at("function"), (ordered_json{{"name", "f"}, {"arguments", {{"n", 3}}}}));
+  EXPECT_FALSE(call.at("id").get<std::string>().empty());
+  EXPECT_EQ(r.message.at("content"), "");
+  // The next prompt has call, result and tools.
+  ordered_json message = r.message;
+  message["tool_calls"] = {call};
+  c.add(message);
+  c.add(result_message(call, "nine"));
+  s.form = {};
+  const int64_t with_tools = ask(m, c, s).prompt_tokens;
+  s.tools = nullptr;
+  EXPECT_EQ(with_tools, ask(m, c, s).prompt_tokens + 3);  // [f]
+  ChatModel knows_none;
+  toy::testing::expect_contains(toy::testing::message_of([&] {
+                                  knows_none.local->require_tools({{{"x", 1}}});
+                                }),
+                                "knows no tools");
 }
 
 TEST(LocalModel, ATemplateMayRefuse) {

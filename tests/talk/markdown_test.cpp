@@ -90,6 +90,9 @@ TEST(AnswerView, ThoughtsAreDimAndControlCharactersHarmless) {
   AnswerView plain(false, false);
   out = plain.push("<think>a</think> **b**\x1b", false);
   EXPECT_EQ(out += plain.finish(), "<think>a</think> **b**?");
+  AnswerView known(false, false);
+  out = known.push("h", true) + known.push("m", true) + known.push("Yes", false);
+  EXPECT_EQ(out += known.finish(), "<think>\nhm\n</think>\n\nYes");
 }
 
 }  // namespace

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "chat_model.h"
 #include "serve/loopback.h"
 #include "talk/conversation.h"
+#include "talk/tools.h"
 #include "testing/errors.h"
 #include "testing/http_server.h"
 
@@ -73,6 +76,32 @@ TEST(RequestBody, HasWhatWasGivenAndNoMore) {
   EXPECT_EQ(request_body("m", messages, s, 2).at("seed"), 9);
 }
 
+TEST(RequestBody, HasToolsCallsAndResults) {
+  ReplySettings s;
+  s.tools = {{{"type", "function"}, {"function", {{"name", "f"}}}}};
+  const ordered_json call{{"type", "function"}, {"function", {{"name", "f"}, {"arguments", {{"n", 1}}}}}};
+  ordered_json with_id = call;
+  with_id["id"] = "mine";
+  const auto answer = [](const ordered_json& calls) {
+    return ordered_json{{"role", "assistant"}, {"content", ""}, {"reasoning_content", "hm"}, {"tool_calls", calls}};
+  };
+  const ordered_json question{{"role", "user"}, {"content", "q"}}, result{{"role", "tool"}, {"content", "r"}},
+      named{{"role", "tool"}, {"content", "r"}, {"tool_call_id", "mine"}, {"name", "f"}};
+  const ordered_json messages{question, answer({with_id}), named, question, answer({call, call}), result, result};
+  const ordered_json body = request_body("m", messages, s, 0), sent = body.at("messages");
+  EXPECT_EQ(body.at("tools"), s.tools);
+  ASSERT_EQ(sent.size(), 7u);
+  EXPECT_FALSE(sent[1].contains("reasoning_content"));
+  EXPECT_EQ(sent[4].at("reasoning_content"), "hm") << "of the present answer";
+  EXPECT_EQ(
+      sent[1].at("tool_calls")[0],
+      (ordered_json{{"id", "mine"}, {"type", "function"}, {"function", {{"name", "f"}, {"arguments", "{\"n\":1}"}}}}));
+  EXPECT_EQ(sent[2], (ordered_json{{"role", "tool"}, {"content", "r"}, {"tool_call_id", "mine"}}));
+  for (const size_t i : {0, 1})  // ids where there are none
+    EXPECT_EQ(sent[5 + i].at("tool_call_id"), sent[4].at("tool_calls")[i].at("id"));
+  EXPECT_NE(sent[5].at("tool_call_id"), sent[6].at("tool_call_id"));
+}
+
 Reply ask(
     Replier& replier, const Conversation& c, const ReplySettings& s,
     const std::function<bool()>& stop = [] { return false; }) {
@@ -138,6 +167,31 @@ TEST(RemoteModel, OtherServers) {
   EXPECT_EQ(r.tokens, 5);
   EXPECT_EQ(r.computed, 5);
   EXPECT_EQ(r.end, ReplyEnd::done);
+  // Calls: in parts, with one number for all, and without numbers.
+  for (const auto& [first, rest, second] : std::vector<std::array<std::string, 3>>{
+           {R"("index": 0, "id": "a",)", R"("index": 0,)", R"("index": 1, "id": "b",)"},
+           {R"("index": 0, "id": "a",)", R"("index": 0, "id": "a",)", R"("index": 0, "id": "b",)"},
+           {R"("id": "a",)", "", R"("id": "b",)"}}) {
+    stream(event(R"({"tool_calls": [{)" + first + R"("function": {"name": "f", "arguments": "{\"n\""}}]})") +
+           event(R"({"tool_calls": [{)" + rest + R"("function": {"arguments": ":1}"}}]})") +
+           event(R"({"tool_calls": [{)" + second + R"("function": {"name": "g", "arguments": ""}}]})") +
+           event("{}", "\"tool_calls\""));
+    const Reply calls = ask(remote, hello(), s);
+    EXPECT_EQ(calls.end, ReplyEnd::done);
+    EXPECT_EQ(shown_calls(calls.message), (std::vector<std::string>{"f({\"n\":1})", "g({})"})) << first;
+    EXPECT_EQ(calls.message.at("tool_calls")[1].at("id"), "b");
+  }
+  // Numbers that no server counts to.
+  for (const char* number : {"-9223372036854775808", "-1", "9223372036854775807", "18446744073709551615", "1e300"}) {
+    stream(event(R"({"content": "Y"})") + "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 9, " +
+           "\"completion_tokens\": " + number + ", \"prompt_tokens_details\": {\"cached_tokens\": " + number +
+           "}}}\n\n");
+    const Reply hostile = ask(remote, hello(), s);
+    EXPECT_EQ(hostile.tokens, 1) << number;  // those that came
+    EXPECT_EQ(hostile.computed, -1) << number;
+  }
+  answer = http_answer("500 Error", "", "{\"error\": \"" + std::string(1 << 20, 'x') + "\"}");
+  EXPECT_LT(message_of([&] { ask(remote, hello(), s); }).size(), 3000u);
   stream(event(R"({"content": "Y"})") + "data: {\"error\": {\"message\": \"out of memory\"}}\n\n");
   expect_contains(message_of([&] { ask(remote, hello(), s); }), "out of memory");
   answer = http_answer("503 Service Unavailable", "", R"({"error": {"message": "loading"}})");

@@ -3,8 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <deque>
-
+#include "fake_screen.h"
 #include "testing/errors.h"
 #include "testing/files.h"
 
@@ -14,44 +13,9 @@ namespace {
 using toy::testing::expect_contains;
 using toy::testing::message_of;
 
-// Types lines, and writes down what is shown.
-struct FakeScreen : Screen {
-  std::deque<LineRead> lines;
-  bool a_user = true, yes = false;
-  std::string shown, notes, edited;
-  std::vector<std::string> remembered;
-  int open = 0;  // answers that have begun and not ended
-
-  FakeScreen(std::initializer_list<std::string> list) {
-    for (const std::string& l : list) lines.push_back({LineRead::text, l});
-  }
-  bool interactive() const override { return a_user; }
-  LineRead read(bool, const std::string& old) override {
-    if (lines.empty()) return {LineRead::end, {}};
-    LineRead next = lines.front();
-    lines.pop_front();
-    if (!old.empty()) edited = old;
-    if (!old.empty() && next.kind == LineRead::text) next.line = old + next.line;
-    return next;
-  }
-  void remember(const std::string& message) override { remembered.push_back(message); }
-  void begin_reply() override { ++open; }
-  void show(const ReplyPart& part) override { shown += part.text; }
-  bool interrupted() override { return false; }
-  void end_reply(const Reply*) override {
-    --open;
-    shown += "|";
-  }
-  void print(const std::string& text) override { shown += text; }
-  void note(const std::string& text) override { notes += text + "\n"; }
-  bool confirm(const std::string& question) override {
-    notes += question + "\n";
-    return yes;
-  }
-};
-
 // Answers with the messages' number, the question and the seed.
 struct FakeReplier : Replier {
+  void require_tools(const ordered_json&) const override {}
   std::string refuses;     // a question that the template does not like
   size_t most = SIZE_MAX;  // messages that fit
   Reply reply(const ordered_json& messages, const ReplySettings& settings, uint64_t again,
@@ -147,8 +111,8 @@ TEST_F(Sessions, UnknownCommandsNameTheNearest) {
     expect_contains(s.notes, part);
   FakeScreen help{"/help"};
   run(help);
-  for (const char* name :
-       {"/help", "/system", "/set", "/regenerate", "/edit", "/undo", "/drop", "/save", "/load", "/clear", "/quit"})
+  for (const char* name : {"/help", "/system", "/set", "/regenerate", "/edit", "/undo", "/drop", "/save", "/load",
+                           "/clear", "/quit", "/tools"})
     expect_contains(help.shown, name);
 }
 

@@ -1,5 +1,5 @@
-// Runs on rows of --data: how many steps their epochs are, how long a sequence is, and the chat template that an adapter
-// keeps.
+// Runs on rows of --data: how many steps their epochs are, how long a sequence is, and the chat template that an
+// adapter keeps.
 #include <gtest/gtest.h>
 
 #include "testing/errors.h"
@@ -30,9 +30,10 @@ class Epochs : public ::testing::Test, protected testing::Folder {
     // 12 rows of 41 bytes, and one of 100.
     std::string rows;
     for (int i = 0; i < 12; ++i)
-      rows += R"({"prompt": ")" + std::string(20, char('a' + i)) + R"(", "completion": ")" + std::string(21, 'y') + "\"}\n";
-    write("rows.jsonl", rows + R"({"prompt": ")" + std::string(50, 'p') + R"(", "completion": ")" +
-                            std::string(50, 'q') + "\"}\n");
+      rows +=
+          R"({"prompt": ")" + std::string(20, char('a' + i)) + R"(", "completion": ")" + std::string(21, 'y') + "\"}\n";
+    write("rows.jsonl",
+          rows + R"({"prompt": ")" + std::string(50, 'p') + R"(", "completion": ")" + std::string(50, 'q') + "\"}\n");
   }
   FromScratchOptions options(int64_t context = 512) const {
     FromScratchOptions o;

@@ -9,14 +9,20 @@
 
 namespace toy {
 
+/// Who may read a new file.
+enum class FileAccess {
+  usual,  ///< whom the umask lets, or who may read the file that it replaces
+  owner,  ///< its owner alone, whatever was there
+};
+
 /// Writes to a temporary file next to the target; commit() makes it durable and gives it its name. Destroyed
 /// without a commit, it removes the temporary file and leaves an earlier target unchanged. A symbolic link
-/// is followed: its target is replaced, not the link.
+/// is followed: its target is replaced, not the link. With FileAccess::owner the link itself is replaced.
 class AtomicFile {
  public:
   /// Creates the temporary file. Throws Error{bad_input} for a missing or unwritable folder, a target that is a
   /// folder or a device, and a full disk.
-  explicit AtomicFile(const std::string& path);
+  explicit AtomicFile(const std::string& path, FileAccess access = FileAccess::usual);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;

@@ -40,9 +40,9 @@ std::map<std::string, std::string> made_with(const Model& model, Decoder& decode
 /// A checksum of each adapter of a model, whatever its name and number. Reads their weights.
 std::vector<std::string> adapter_checksums(const Model& model);
 
-/// Writes a GGUF file (architecture "toy-state"), atomically. `state`: that the snapshot was taken from. Throws
-/// Error{bad_input} for an unwritable folder or a full disk.
-void write_state(const SavedState& saved, const DecodeState& state, const std::string& path);
+/// Writes a GGUF file (architecture "toy-state"), atomically, which its owner alone can read, and returns its bytes.
+/// `state`: that the snapshot was taken from. Throws Error{bad_input} for an unwritable folder or a full disk.
+uint64_t write_state(const SavedState& saved, const DecodeState& state, const std::string& path);
 
 /// What a file says. Throws Error{bad_input} naming the file for one of another kind or version.
 StateCard read_state_card(const gguf::File& file);

@@ -63,6 +63,8 @@ struct GenerateRequest {
   GenerateOptions options;
   /// Factors of the model's adapters for this text, see Decoder::use_adapters(). None: all of them times 1.
   std::vector<float> adapters = {};
+  /// Whose text it is: it takes over nothing that was computed for another one.
+  int64_t owner = 0;
   /// Sees each token as it comes; returning false ends the text with that token.
   std::function<bool(const GeneratedToken&)> on_token;
   /// Sees the finished text. May add requests.

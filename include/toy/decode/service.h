@@ -38,6 +38,7 @@ struct TextRequest {
   std::vector<int32_t> prompt;
   GenerateOptions options;
   std::vector<float> adapters = {};     ///< as GenerateRequest's
+  int64_t owner = 0;                    ///< as GenerateRequest's
   std::vector<std::string> stops = {};  ///< the text ends before any of them; needs a tokenizer
   std::vector<int32_t> named = {};      ///< control tokens whose names are in the text
   bool score_prompt = false;            ///< as GenerateRequest's

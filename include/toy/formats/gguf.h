@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "toy/base/atomic_file.h"
 #include "toy/tensor/dtype.h"
 #include "toy/tensor/shape.h"
 
@@ -110,8 +111,8 @@ class Writer {
   /// before. What it throws ends finish().
   void add(std::string name, const Shape& shape, DType stored, std::function<void(const Sink&)> source);
   /// Throws Error{bad_input} for an unwritable folder or a full disk; then nothing remains, and
-  /// an earlier file of the same name is unchanged.
-  void finish(const std::string& path);
+  /// an earlier file of the same name is unchanged. Returns how many bytes the file has.
+  uint64_t finish(const std::string& path, FileAccess access = FileAccess::usual);
 
  private:
   struct Item {

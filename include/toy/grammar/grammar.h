@@ -1,6 +1,7 @@
 // What a text may be: a grammar in GBNF or a JSON Schema, and the tokens that may continue a text of it.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -113,5 +114,9 @@ Grammar json_schema_grammar(const nlohmann::ordered_json& schema, const std::str
 
 /// Any JSON object, as OpenAI's response_format json_object asks for.
 Grammar json_object_grammar();
+
+/// Memory that a constraint of a Grammar shares with its clones, about: it grows with the masks that texts need. 0 for
+/// another kind of constraint.
+size_t bytes_of(const TokenConstraint& constraint);
 
 }  // namespace toy
