@@ -134,9 +134,12 @@ constexpr Row kHarmless[] = {
 
 struct Change {
   std::string_view name;
-  const char* harmless;  // values with which nothing changes, as JSON with '|' between them
+  std::string_view harmless;  // values with which nothing changes, as JSON with '|' between them
   const char* word;
 };
+
+// What is so unless a request turns it off.
+constexpr std::string_view kOn = "true";
 
 // What would change the answer. false, 0, "" and empty lists say that it is not wanted.
 constexpr Change kChanges[] = {
@@ -221,11 +224,16 @@ bool is_one_of(const ordered_json& value, std::string_view values) {
   return false;
 }
 
+// Does the value say that it is not wanted?
+bool is_off(const ordered_json& value, std::string_view harmless) {
+  return (is_nothing(value) && harmless != kOn) || is_one_of(value, harmless);
+}
+
 }  // namespace
 
 Hint hint_of(const std::string& name, const ordered_json& value) {
   if (const auto* row = std::ranges::find(kChanges, name, &Change::name); row != std::end(kChanges))
-    return {is_nothing(value) || is_one_of(value, row->harmless) ? Hint::harmless : Hint::changes, row->word};
+    return {is_off(value, row->harmless) ? Hint::harmless : Hint::changes, row->word};
   if (const auto* row = std::ranges::find(kHarmless, name, &Row::name); row != std::end(kHarmless))
     return {Hint::harmless, row->word};
   return {};
