@@ -144,17 +144,13 @@ TEST(ServeApi, RefusedByName) {
       {R"({"role": "user"})", ".content"},
       {R"({"role": "user", "content": 3})", ".content"},
       {R"({"content": "a"})", ".role"},
-      {R"({"role": "user", "content": [{"type": "image_url", "image_url": "x"}]})", ".content[0]"},
+      {R"({"role": "user", "content": [{"type": "image_url", "image_url": "x"}]})", ".content[0].type"},
       {R"({"role": "user", "content": "a", "tool_calls": []})", ".tool_calls"},
       {R"({"role": "user", "content": "a", "reasoning_content": "b"})", ".reasoning_content"},
       {R"({"role": "assistant", "content": "a", "reasoning_content": 1})", ".reasoning_content"},
-      {R"({"role": "tool", "content": "a"})", ".tool_call_id"},
-      {R"({"role": "tool", "tool_call_id": "a"})", ".content"},
-      {R"({"role": "assistant", "tool_calls": []})", ".tool_calls"},
       {R"({"role": "assistant", "tool_calls": [{"id": "a"}]})", ".tool_calls[0].function"},
       {R"({"role": "assistant", "tool_calls": [{"type": "x", "function": {"name": "f"}}]})", ".tool_calls[0].type"},
       {R"({"role": "assistant", "tool_calls": [{"function": {"arguments": "{}"}}]})", ".tool_calls[0].function.name"},
-      {R"({"role": "assistant"})", ".content"},
   };
   for (const auto& [message, path] : messages)
     EXPECT_EQ(param(std::string(R"({"messages": [{"role": "user", "content": "a"}, )") + message + "]}", true),

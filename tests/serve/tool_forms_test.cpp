@@ -10,7 +10,7 @@ using nlohmann::ordered_json;
 
 // A template that shows these marks.
 std::string template_with(const std::string& marks) {
-  return "{% if tools %}tools{% endif %}{# " + marks +
+  return "{% for t in tools or [] %}[{{ t.function.name }}]{% endfor %}{# " + marks +
          " #}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<a>{% endif "
          "%}";
 }

@@ -180,7 +180,9 @@ TEST(Serve, StructuredOutput) {
           "response_format.json_schema.schema", "response_format.json_schema.schema");
   refuses({{"grammar", "root ::= x"}}, "grammar", "no rule 'x'");
   ordered_json many = ordered_json::object(), large{{"type", "object"}};
-  for (int i = 0; i < 900; ++i) many[std::to_string(i)] = {{"type", "string"}, {"pattern", "^([a-z]{1,200}){1,100}$"}};
+  for (int i = 0; i < 900; ++i)
+    many[std::to_string(i)] = {{"type", "string"},
+                               {"pattern", fmt::format("^([a-z]{{1,{}}}[0-9]){{1,100}}$", 200 + i)}};
   large["properties"] = many;
   refuses({{"json_schema", large}}, "json_schema", "use fewer or shorter patterns");
   ordered_json tools = kTools;
@@ -196,12 +198,6 @@ TEST(Serve, StructuredOutput) {
   refuses({{"tools", tools}, {"grammar", "root ::= \"a\""}}, "grammar", "tools");
   tools[1]["function"]["parameters"] = large;
   refuses({{"tools", tools}}, "tools[1].function.parameters", "use fewer or shorter patterns");
-  const Loopback without;
-  EXPECT_EQ(without
-                .post("/v1/chat/completions",
-                      quoted({{"messages", {{{"role", "user"}, {"content", "a"}}}}, {"tools", kTools}}))
-                .json()["error"]["param"],
-            "tools");
 }
 
 }  // namespace

@@ -85,7 +85,8 @@ TEST(SpecialTokens, TokensThatFillHoles) {
   const Ids in_order{256, 257, 258};
   EXPECT_EQ(of({{"<|fim_prefix|>"}, {"<|fim_suffix|>"}, {"<|fim_middle|>"}}), in_order);  // Qwen2.5-Coder
   EXPECT_EQ(of({{"<｜fim▁begin｜>"}, {"<｜fim▁hole｜>"}, {"<｜fim▁end｜>"}}), in_order);  // DeepSeek-Coder
-  EXPECT_EQ(of({{"a"}, {"b"}, {"c"}}, {{"fim_pre", 258}, {"fim_suf", 257}, {"fim_mid", 256}}), (Ids{258, 257, 256}));
+  EXPECT_EQ(of({{"<a>"}, {"<b>"}, {"<c>"}}, {{"fim_pre", 258}, {"fim_suf", 257}, {"fim_mid", 256}}),
+            (Ids{258, 257, 256}));
   EXPECT_TRUE(of({{"<|fim_prefix|>"}, {"<|fim_suffix|>"}}).empty());
   EXPECT_FALSE(fill_tokens(*make_byte_tokenizer()));
 }
