@@ -121,7 +121,7 @@ TEST_F(ChatCli, AServerAnswersAsTheModel) {
                         "--xtc-probability 0.5 --dry-multiplier 0.8 --dry-sequence-breaker none",
                     options = " -n 8 " + sampling + ascii();
   const std::string script =
-      write("script.sh", std::string(TOY_BINARY) + " serve " + path("run") + " --port 0 --api-key-file " +
+      write("script.sh", std::string(TOY_BINARY) + " serve " + path("run") + " --port 0 --strict --api-key-file " +
                              write("keys", "secret\n") + " 2>" + path("log") +
                              " & pid=$!\nfor i in $(seq 1200); do grep -q serving " + path("log") +
                              " && break; sleep 0.05; done\nport=$(sed -n 's/.*127.0.0.1:\\([0-9]*\\);.*/\\1/p' " +
