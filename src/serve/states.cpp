@@ -67,15 +67,15 @@ struct Opened {
 Opened open(const std::string& path, const std::string& name) {
   struct stat s = {};
   if (::stat(path.c_str(), &s) != 0) refuse_unknown(name);
-  const auto unreadable = [&name] {
+  const auto unreadable = [&] {
+    if (::stat(path.c_str(), &s) != 0) refuse_unknown(name);  // it was deleted meanwhile
     fail("the state '{}' is empty, or not a file that can be read; save it again", name);
   };
   if (!S_ISREG(s.st_mode) || s.st_size == 0 || ::access(path.c_str(), R_OK) != 0) unreadable();
   MappedFile mapping;
   try {
     mapping = MappedFile::open(path);
-  } catch (const Error&) {  // it was deleted meanwhile
-    if (::stat(path.c_str(), &s) != 0) refuse_unknown(name);
+  } catch (const Error&) {
     unreadable();
   }
   gguf::File file = gguf::File::parse(mapping.bytes(), fmt::format("the state '{}'", name));
