@@ -34,9 +34,9 @@ bool is_named(const std::string& target, const std::string& name) {
 
 }  // namespace
 
-double PeftConfig::scale_of(const std::string& target, int64_t rank) const {
+double PeftConfig::scale_of(const std::string& target, int64_t of_tensors) const {
   const auto own = std::find_if(alphas.begin(), alphas.end(), [&](const auto& a) { return is_named(target, a.first); });
-  return (own == alphas.end() ? alpha : own->second) / (rslora ? std::sqrt(double(rank)) : double(rank));
+  return (own == alphas.end() ? alpha : own->second) / (rslora ? std::sqrt(double(of_tensors)) : double(of_tensors));
 }
 
 void PeftConfig::require_rank(const std::string& where, const std::string& target, int64_t of_tensors) const {

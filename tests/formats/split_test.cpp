@@ -95,10 +95,10 @@ TEST(GgufNames, FilesThatGoWithModels) {
 
 TEST(GgufNames, TheFirstKeysSayWhatItIs) {
   const testing::Folder folder;
-  const auto type = [&](const char* architecture, std::optional<std::string> type) {
+  const auto type = [&](const char* architecture, std::optional<std::string> stated) {
     Writer w(architecture);
     w.set("general.quantization_version", uint32_t(2));
-    if (type) w.set("general.type", *type);
+    if (stated) w.set("general.type", *stated);
     w.set("tokenizer.ggml.tokens", Array(std::vector<std::string>{"a"}));
     w.finish(folder.path("f.gguf"));
     return type_of_file(folder.path("f.gguf"));
