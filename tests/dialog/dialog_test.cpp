@@ -87,14 +87,15 @@ TEST_F(Dialogs, FormsOfMessagesMeetInOne) {
             {"role": "tool", "name": "tool", "content": "dry"}])"})
     EXPECT_EQ(rendered(chat, {.messages = parsed(given), .answered = true}), want) << given;
   const Dialog dialog(*tokenizer_, ChatTemplate(chat));
-  for (const auto& [messages, why] :
+  for (const auto& [text, why] :
        {std::pair(R"([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}])",
                   "messages[0].content[0]"),
         std::pair(R"([{"content": "a"}])", "messages[0].role"),
         std::pair(R"([{"role": "user"}])", "messages[0].content"), std::pair(R"([5])", "messages[0]"),
-        std::pair("[]", "messages")})
-    EXPECT_NE(testing::error_of([&] { dialog.render({.messages = parsed(messages)}); }).find(why), std::string::npos)
-        << messages;
+        std::pair("[]", "messages")}) {
+    const DialogInput bad{.messages = parsed(text)};
+    EXPECT_NE(testing::error_of([&] { dialog.render(bad); }).find(why), std::string::npos) << text;
+  }
 }
 
 TEST_F(Dialogs, AnAnswerGoesOn) {
