@@ -7,12 +7,14 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <exception>
 #include <string>
 #include <string_view>
 #include <thread>
 
 #include "serve/api.h"
 #include "serve/http_server.h"
+#include "serve/reply_format.h"
 
 namespace {
 
@@ -28,7 +30,8 @@ void handle(const std::shared_ptr<Exchange>& exchange) {
     exchange->begin("text/event-stream");
     exchange->write("data: {}\n\n");
     exchange->end();
-  } catch (const ApiError& e) {
+  } catch (...) {
+    const ApiError e = api_error(std::current_exception());
     exchange->send({.status = e.status, .body = error_body(e)});
   }
 }

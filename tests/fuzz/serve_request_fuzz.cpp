@@ -3,8 +3,10 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <exception>
 
 #include "serve/api.h"
+#include "serve/reply_format.h"
 #include "toy/base/json_text.h"
 
 namespace {
@@ -36,7 +38,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (data[0] % 4 < 2) require_limits(parse_completion(body, data[0] % 4 == 1));
     if (data[0] % 4 == 2) parse_tokenize(body);
     if (data[0] % 4 == 3) parse_detokenize(body);
-  } catch (const ApiError& e) {
+  } catch (...) {
+    const ApiError e = api_error(std::current_exception());
     require(e.status == 400);
     require(toy::parse_json<nlohmann::json>(error_body(e)).is_object());
   }
