@@ -88,11 +88,4 @@ ordered_json chat_variables(const Tokenizer& tokenizer) {
   return out;
 }
 
-std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const std::string& text, std::span<const size_t> letters) {
-  std::vector<int32_t> ids = tokenizer.encode(text, {.parse_special = true, .letters = letters});
-  const auto bos = tokenizer.bos();
-  if (tokenizer.adds_bos() && bos && (ids.empty() || ids.front() != *bos)) ids.insert(ids.begin(), *bos);
-  return ids;
-}
-
 }  // namespace toy

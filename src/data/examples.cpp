@@ -165,15 +165,11 @@ Example ExampleMaker::tokens(const std::string& text, size_t from, std::vector<s
   const std::vector<int32_t> ids = tokenizer_.encode(text, {.parse_special = true});
   const std::vector<size_t> begins = token_begins(tokenizer_, text, ids);
   Example out;
-  const auto bos = tokenizer_.bos(), eos = tokenizer_.eos();
-  if (tokenizer_.adds_bos() && bos && (ids.empty() || ids.front() != *bos)) {
-    out.ids.push_back(*bos);
-    out.trained.push_back(0);
-  }
-  for (size_t i = 0; i < ids.size(); ++i) {
-    out.trained.push_back(begins[i] < begins[i + 1] && from < begins[i + 1] && !out.ids.empty());
-    out.ids.push_back(ids[i]);
-  }
+  const auto eos = tokenizer_.eos();
+  out.ids = ids;
+  out.trained.assign(size_t(add_bos(tokenizer_, out.ids)), 0);
+  for (size_t i = 0; i < ids.size(); ++i)
+    out.trained.push_back(begins[i] < begins[i + 1] && from < begins[i + 1] && !out.trained.empty());
   // A line break may stand behind the end of the last turn.
   size_t last = out.ids.size();
   while (last > 0 && tokenizer_.written(out.ids[last - 1]).find_first_not_of(" \t\r\n") == std::string::npos) --last;

@@ -11,7 +11,7 @@ namespace toy::dialog {
 
 /// What a template gets.
 struct TemplateInput {
-  nlohmann::ordered_json messages;  ///< as MessageList makes them
+  nlohmann::ordered_json messages;  ///< as normalized_messages() makes them
   nlohmann::ordered_json tools;     ///< null: none
 };
 

@@ -62,6 +62,7 @@ struct Dialog::Prepared {
   std::vector<bool> learned;  // messages
   LetterMarks marks;
   std::optional<std::time_t> now;
+  std::vector<std::string> ignored;  // fields without an effect
 };
 
 struct Dialog::Rendering {
@@ -105,6 +106,7 @@ dialog::TemplateInput Dialog::input_for(dialog::TemplateInput in) const {
 }
 
 Dialog::Prepared Dialog::prepare(const DialogInput& input) const {
+  dialog::IgnoredFields ignored;  // of parts: what a cache is told, say
   ordered_json messages = dialog::normalized_messages(input.messages);
   for (size_t i = 0; i < messages.size(); ++i)
     if (take_unlearned(messages[i], fmt::format("messages[{}]", i))) messages[i][kUnlearned] = true;
@@ -119,7 +121,8 @@ Dialog::Prepared Dialog::prepare(const DialogInput& input) const {
              .learned = {},
              .marks = LetterMarks(tokenizer_, std::vector<const ordered_json*>{&input.messages, &input.tools,
                                                                                &input.documents, &input.variables}),
-             .now = input.now ? *input.now : std::time(nullptr)};
+             .now = input.now ? *input.now : std::time(nullptr),
+             .ignored = ignored.names()};
   p.variables.update(input.variables);
   // What the assistant wrote may have its own marks.
   std::vector<std::string_view> own = dialog::thought_marks(chat_.source()).tokens;
@@ -181,7 +184,7 @@ DialogText Dialog::render(const DialogInput& input) const {
     out.text.resize(end);
     std::erase_if(out.letters, [end](size_t at) { return at >= end; });
   }
-  std::vector<int32_t> ids = encode_chat(tokenizer_, out.text, out.letters);
+  std::vector<int32_t> ids = encode_prompt(tokenizer_, out.text, {.parse_special = true, .letters = out.letters});
   return {std::move(out.text), std::move(ids)};
 }
 
@@ -194,9 +197,11 @@ LearnedDialog Dialog::learned(const DialogInput& input, const LearnOptions& opti
   const Rendering full = fitted(p, false);
   const dialog::Unmarked& text = full.unmarked;
   LearnedDialog out;
-  out.ids = encode_chat(tokenizer_, text.text, text.letters);
+  for (const std::string& name : p.ignored)
+    out.notes.push_back(fmt::format("the field {} has no effect", one_line(name)));
   const std::vector<int32_t> plain = tokenizer_.encode(text.text, {.parse_special = true, .letters = text.letters});
-  const size_t bos = out.ids.size() - plain.size();
+  out.ids = plain;
+  const bool begins_with_bos = add_bos(tokenizer_, out.ids);
   const std::vector<size_t> begins = token_begins(tokenizer_, text.text, plain, text.letters);
 
   std::vector<TextSpan> spans;
@@ -215,9 +220,9 @@ LearnedDialog Dialog::learned(const DialogInput& input, const LearnOptions& opti
     };
     dialog::TurnFinder finder(tokenizer_, {p.messages, p.learned, text.text, plain, begins}, render);
     spans = chat_.marks_generation() ? finder.generated(full.generated) : finder.turns();
-    out.notes = finder.notes();
+    out.notes.insert(out.notes.end(), finder.notes().begin(), finder.notes().end());
   }
-  out.trained.assign(bos, 0);
+  out.trained.assign(size_t(begins_with_bos), 0);
   size_t span = 0;
   for (size_t i = 0; i < plain.size(); ++i) {
     while (span < spans.size() && spans[span].end <= begins[i]) ++span;

@@ -85,6 +85,8 @@ class Fields {
   bool has(const std::string& name);
   /// Notes a field that has no effect here, whatever it is.
   void ignore(const std::string& name);
+  /// Takes all that is left.
+  std::map<std::string, const nlohmann::ordered_json*> rest() { return std::exchange(values_, {}); }
   /// What was not taken is refused: all of it, or with an IgnoredFields what would change the answer and what looks
   /// like a known name.
   void finish();

@@ -27,9 +27,8 @@ struct ToolChoice {
   std::string name;  ///< required: this one; "": any
 };
 
-/// Makes the messages that chat templates see. The parser of each API fills one, and names the API's own fields in what
-/// it refuses. Messages have role and content, which is a string; those of the assistant perhaps reasoning_content, and
-/// tool_calls, whose arguments are objects; those of a tool also tool_call_id and name.
+/// Collects the messages of an API of another form than OpenAI's. Its parser fills one, and names the API's own fields
+/// in what it refuses.
 class MessageList {
  public:
   /// `role`: system, user or assistant. `thought`: of the assistant.
@@ -37,33 +36,27 @@ class MessageList {
   void add(const std::string& role, const std::string& content, const std::string& thought = "",
            const std::string& name = "");
   /// Adds a call to the assistant's message, which is the latest one or begins here. `arguments`: JSON; of a call that
-  /// was cut off, the text as the model wrote it. Without an id it gets one.
+  /// was cut off, the text as the model wrote it.
   void add_call(const std::string& id, const std::string& name, const std::string& arguments);
-  /// The result of a call. `name`: of the function; "": that of the call. Without an id it is the result of the first
-  /// call that has none.
+  /// The result of a call. `name`: of the function; "": that of the call.
   void add_result(const std::string& id, const std::string& content, const std::string& name = "");
   bool ends_with_assistant() const;
-  const nlohmann::ordered_json& messages() const { return messages_; }
+  bool empty() const { return messages_.empty(); }
+  /// As normalized_messages() gives them.
+  nlohmann::ordered_json messages() const;
 
  private:
   nlohmann::ordered_json messages_ = nlohmann::ordered_json::array();
-  std::map<std::string, std::string> names_;  // of functions, by the ids of their calls
-  std::vector<std::string> open_;             // ids of calls without a result
-  size_t calls_ = 0;
 };
 
-/// The text of a part of a message: of type text, input_text or output_text, or a refusal of an earlier answer.
-std::string text_part(const nlohmann::ordered_json& part, const std::string& path);
-/// Messages in OpenAI's format: role system, developer (which becomes system), user, assistant or tool. Throws
-/// FieldError naming the field.
-nlohmann::ordered_json messages_of(const nlohmann::ordered_json* j);
 /// Tools in OpenAI's format: [{"type": "function", "function": {"name", "description", "parameters", "strict"}}]. Those
 /// of other types are noted as ignored, or refused.
 std::vector<Tool> tools_of(const nlohmann::ordered_json* j);
 /// Does so with a tool of another type.
 void ignore_tool(const Fields& tool, const std::string& type);
 /// A tool. Its schema is an object, or null for a function without arguments.
-Tool make_tool(const std::string& name, const std::string& description, nlohmann::ordered_json parameters, bool strict);
+Tool make_tool(const std::string& name, const std::string& description, const nlohmann::ordered_json& parameters,
+               bool strict);
 /// Adds the tool with these fields: name, description, strict, and its schema, which is called `schema`. Throws
 /// FieldError for a name that is none or that another tool has.
 void add_tool(std::vector<Tool>& tools, Fields& f, const std::string& schema);

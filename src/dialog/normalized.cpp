@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
+#include <vector>
 
 #include "dialog/call_text.h"
 #include "dialog/fields.h"
@@ -16,160 +18,196 @@ using nlohmann::ordered_json;
 
 std::string at(const std::string& path, size_t i) { return fmt::format("{}[{}]", path, i); }
 
-bool has(const ordered_json& object, const char* name) { return object.contains(name) && !object.at(name).is_null(); }
-
-std::string text_at(const ordered_json& object, const char* name, const std::string& path) {
-  if (!has(object, name)) return "";
-  if (!object.at(name).is_string()) refuse_at(path + "." + name, "is not a string");
-  return object.at(name).get<std::string>();
+// A string, or parts that are texts.
+std::string content_text(const ordered_json& content, const std::string& path) {
+  if (content.is_string()) return content.get<std::string>();
+  if (!content.is_array()) refuse_at(path, "is not a string or an array of parts");
+  std::string text;
+  for (size_t i = 0; i < content.size(); ++i)
+    text += content[i].is_string() ? content[i].get<std::string>() : text_part(content[i], at(path, i));
+  return text;
 }
 
-// {"id", "type", "function": {"name", "arguments"}} from this or from the function alone.
-ordered_json normalized_call(const ordered_json& given, const std::string& path) {
-  if (!given.is_object()) refuse_at(path, "is not an object");
-  const bool is_wrapped = has(given, "function") && given.at("function").is_object();
-  const std::string inner = is_wrapped ? path + ".function" : path;
-  ordered_json call = ordered_json::object(), function = is_wrapped ? given.at("function") : ordered_json::object();
-  for (const auto& [key, value] : given.items()) {
-    if (key == "function") continue;
-    if (!is_wrapped && (key == "name" || key == "arguments" || key == "parameters"))
-      function[key == "parameters" ? "arguments" : key] = value;
-    else if (!value.is_null() && key != "type")
-      call[key] = value;
+// A list that some files have as a text.
+ordered_json parsed(const ordered_json& given) {
+  return given.is_string() ? json_of(given.get_ref<const std::string&>()).value_or(given) : given;
+}
+
+ordered_json arguments_of(Fields& f) {
+  const char* name = f.has("parameters") && !f.has("arguments") ? "parameters" : "arguments";
+  const ordered_json* given = f.take(name);
+  if (given == nullptr) return ordered_json::object();
+  if (given->is_object()) return *given;
+  if (!given->is_string()) refuse_at(f.path(name), "is not a string or an object");
+  const auto& text = given->get_ref<const std::string&>();
+  if (trimmed(text).empty()) return ordered_json::object();
+  std::optional<ordered_json> object = json_of(text);
+  return object && object->is_object() ? std::move(*object) : *given;
+}
+
+class MessageReader {
+ public:
+  explicit MessageReader(OtherFields others) : others_(others) {}
+  ordered_json message(const ordered_json& given, const std::string& path);
+
+ private:
+  void add_others(Fields& f, ordered_json& to) const {
+    if (others_ == OtherFields::noted) return f.finish();
+    for (const auto& [name, value] : f.rest()) to[name] = *value;
   }
-  if (text_at(function, "name", inner).empty()) refuse_at(inner + ".name", "is missing");
-  ordered_json result = ordered_json::object();
-  if (call.contains("id")) result["id"] = call["id"];
+  std::string role_of(Fields& f) const;
+  ordered_json call(const ordered_json& given, const std::string& path);
+  void add_calls(Fields& f, ordered_json& message);
+  void add_call_of_result(Fields& f, ordered_json& message);
+
+  const OtherFields others_;
+  std::map<std::string, std::string> names_;  // of functions, by the ids of their calls
+  std::vector<std::string> open_;             // ids of calls without a result
+  size_t calls_ = 0;
+};
+
+std::string MessageReader::role_of(Fields& f) const {
+  const std::string role = f.needed_text("role");
+  if (role == "developer") return "system";  // OpenAI's newer word for it
+  if (role == "function") return "tool";     // and its older one
+  for (const char* known : {"system", "user", "assistant", "tool"})
+    if (role == known) return role;
+  if (others_ == OtherFields::noted)
+    refuse_at(f.path("role"),
+              fmt::format("is '{}', expected system, developer, user, assistant or tool", one_line(role)));
+  return role;
+}
+
+// From {"id", "type", "function": {"name", "arguments"}}, or from the function alone.
+ordered_json MessageReader::call(const ordered_json& given, const std::string& path) {
+  Fields f(given, path);
+  const std::string id = f.text("id"), type = f.text("type");
+  if (!type.empty() && type != "function")
+    refuse_at(f.path("type"), fmt::format("is '{}', expected function", one_line(type)));
+  const bool is_bare = !f.has("function") && f.has("name");
+  ordered_json result, function;
+  result["id"] = id.empty() ? fmt::format("call{:05}", calls_) : id;
   result["type"] = "function";
-  function["arguments"] = call_arguments(function.value("arguments", ordered_json()));
-  result["function"] = std::move(function);
-  for (const auto& [key, value] : call.items())
-    if (key != "id") result[key] = value;
+  const auto read_function = [&](Fields& g) {
+    function["name"] = g.needed_text("name");
+    function["arguments"] = arguments_of(g);
+  };
+  if (is_bare) {
+    read_function(f);
+    result["function"] = function;
+    add_others(f, result);
+  } else {
+    Fields g(f.needed("function"), f.path("function"));
+    read_function(g);
+    add_others(g, function);
+    result["function"] = function;
+    add_others(f, result);
+  }
+  ++calls_;
+  names_[result["id"]] = function["name"];
+  open_.push_back(result["id"]);
   return result;
 }
 
-ordered_json normalized_calls(const ordered_json& given, const std::string& path) {
-  ordered_json list = given;
-  if (given.is_string()) list = json_of(given.get_ref<const std::string&>()).value_or(ordered_json());
-  if (list.is_null()) return ordered_json::array();
-  if (!list.is_array()) refuse_at(path, "is not an array of calls");
-  for (size_t i = 0; i < list.size(); ++i) list[i] = normalized_call(list[i], at(path, i));
-  return list;
+void MessageReader::add_calls(Fields& f, ordered_json& message) {
+  ordered_json calls = ordered_json::array();
+  if (const ordered_json* given = f.take("tool_calls")) {
+    const ordered_json list = parsed(*given);
+    if (!list.is_array()) refuse_at(f.path("tool_calls"), "is not an array of calls");
+    for (size_t i = 0; i < list.size(); ++i) calls.push_back(call(list[i], at(f.path("tool_calls"), i)));
+  }
+  if (const ordered_json* given = f.take("function_call")) calls.push_back(call(*given, f.path("function_call")));
+  if (!calls.empty()) message["tool_calls"] = std::move(calls);
+}
+
+void MessageReader::add_call_of_result(Fields& f, ordered_json& message) {
+  std::string id = f.text("tool_call_id");
+  if (id.empty() && !open_.empty()) id = open_.front();
+  std::erase(open_, id);
+  message["tool_call_id"] = id;
+  if (!message.contains("name") && names_.contains(id)) message["name"] = names_[id];
+}
+
+ordered_json MessageReader::message(const ordered_json& given, const std::string& path) {
+  Fields f(given, path);
+  const std::string role = role_of(f);
+  const bool is_answer = role == "assistant", is_result = role == "tool";
+  ordered_json message{{"role", role}};
+  if (is_answer || is_result || f.has("content")) {
+    const ordered_json* content = f.take("content");
+    const bool is_object = is_result && content && !content->is_string() && !content->is_array();
+    message["content"] = !content ? "" : is_object ? json_text(*content) : content_text(*content, f.path("content"));
+  } else {
+    f.needed("content");
+  }
+  if (const std::string name = f.text("name"); !name.empty()) message["name"] = name;
+  if (is_answer) {
+    // A thought, under the names that servers and templates have for it.
+    std::string thought = f.text("reasoning_content");
+    for (const char* other : {"reasoning", "thinking"})
+      if (const ordered_json* j = f.take(other); j && j->is_string() && thought.empty()) thought = *j;
+    if (!thought.empty()) message["reasoning_content"] = thought;
+    add_calls(f, message);
+  }
+  if (is_result) add_call_of_result(f, message);
+  add_others(f, message);
+  return message;
 }
 
 }  // namespace
 
-std::string content_text(const ordered_json& content, const std::string& path) {
-  if (content.is_null()) return "";
-  if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array()) refuse_at(path, "is not a string or an array of parts");
-  std::string text;
-  for (size_t i = 0; i < content.size(); ++i) {
-    const ordered_json& part = content[i];
-    if (part.is_string()) {
-      text += part.get_ref<const std::string&>();
-      continue;
-    }
-    const std::string type = part.is_object() && part.contains("type") && part["type"].is_string()
-                                 ? part["type"].get<std::string>()
-                                 : std::string();
-    const bool is_text = type == "text" || type == "input_text" || type == "output_text";
-    if (!type.empty() && !is_text)
-      refuse_at(at(path, i), fmt::format("is of type '{}'; models here read texts alone", one_line(type)));
-    if (!is_text || !part.contains("text") || !part["text"].is_string())
-      refuse_at(at(path, i), R"(is not {"type": "text", "text": "..."})");
-    text += part["text"].get_ref<const std::string&>();
-  }
-  return text;
+std::string text_part(const ordered_json& part, const std::string& path) {
+  Fields f(part, path);
+  const std::string type = f.text("type");
+  const bool refusal = type == "refusal";  // an earlier answer's
+  if (type != "text" && type != "input_text" && type != "output_text" && !refusal)
+    refuse_at(f.path("type"), fmt::format("is '{}', and only parts of type text are supported", one_line(type)));
+  const char* field = refusal ? "refusal" : "text";
+  const ordered_json& text = f.needed(field);
+  if (!text.is_string()) refuse_at(f.path(field), "is not a string");
+  for (const char* list : {"annotations", "logprobs"})  // earlier answers have them, mostly empty
+    if (part.contains(list) && part[list].empty()) f.take(list);
+  f.finish();
+  return text.get<std::string>();
 }
 
-ordered_json call_arguments(const ordered_json& arguments) {
-  if (arguments.is_null()) return ordered_json::object();
-  if (!arguments.is_string()) return arguments;
-  const auto& text = arguments.get_ref<const std::string&>();
-  if (trimmed(text).empty()) return ordered_json::object();
-  std::optional<ordered_json> object = json_of(text);
-  return object && object->is_object() ? std::move(*object) : arguments;
-}
-
-ordered_json normalized_messages(const ordered_json& messages, const std::string& path) {
-  if (!messages.is_array() || messages.empty()) refuse_at(path, "is not a list of messages");
+ordered_json normalized_messages(const ordered_json& messages, OtherFields others) {
+  constexpr const char* kField = "messages";
+  if (!messages.is_array() || messages.empty()) refuse_at(kField, "is not an array of one or more messages");
+  MessageReader reader(others);
   ordered_json list = ordered_json::array();
-  std::map<std::string, std::string> names;  // of functions, by the ids of their calls
-  std::vector<std::string> waiting;          // names of the latest calls whose results are to come
-  for (size_t i = 0; i < messages.size(); ++i) {
-    const std::string here = at(path, i);
-    const ordered_json& given = messages[i];
-    if (!given.is_object()) refuse_at(here, "is not an object");
-    std::string role = text_at(given, "role", here);
-    if (role.empty()) refuse_at(here + ".role", "is missing");
-    if (role == "developer") role = "system";  // OpenAI's newer word for it
-    if (role == "function") role = "tool";     // and its older one
-    const bool is_answer = role == "assistant", is_result = role == "tool";
-    const bool has_calls = has(given, "tool_calls") || has(given, "function_call");
-    if (!has(given, "content") && !has_calls && !is_answer && !is_result && !has(given, "tool_responses"))
-      refuse_at(here + ".content", "is missing");
-    ordered_json message{{"role", role}};
-    for (const auto& [key, value] : given.items()) {
-      if (key == "role" || key == "function_call" || value.is_null()) continue;
-      if (key == "content" && is_result && !value.is_string() && !value.is_array())
-        message[key] = json_text(value);
-      else if (key == "content")
-        message[key] = content_text(value, here + ".content");
-      else if (key == "tool_calls")
-        message[key] = normalized_calls(value, here + ".tool_calls");
-      else
-        message[key] = value;
-    }
-    if (!message.contains("content")) message["content"] = "";
-    if (has(given, "function_call"))
-      message["tool_calls"].push_back(normalized_call(given.at("function_call"), here + ".function_call"));
-    if (message.contains("tool_calls") && message["tool_calls"].empty()) message.erase("tool_calls");
-    if (message.contains("tool_calls")) {
-      waiting.clear();
-      for (const ordered_json& call : message["tool_calls"]) {
-        const std::string name = call["function"]["name"];
-        waiting.push_back(name);
-        if (call.contains("id") && call["id"].is_string()) names[call["id"].get<std::string>()] = name;
-      }
-    } else if (is_result && !message.contains("name")) {
-      const auto known = names.find(text_at(message, "tool_call_id", here));
-      if (known != names.end())
-        message["name"] = known->second;
-      else if (!message.contains("tool_call_id") && !waiting.empty())
-        message["name"] = waiting.front();
-    }
-    if (is_result && !waiting.empty()) waiting.erase(waiting.begin());
-    list.push_back(std::move(message));
-  }
+  for (size_t i = 0; i < messages.size(); ++i) list.push_back(reader.message(messages[i], at(kField, i)));
   return list;
 }
 
-ordered_json normalized_tools(const ordered_json& tools, const std::string& path) {
-  ordered_json list = tools;
-  if (tools.is_string()) list = json_of(tools.get_ref<const std::string&>()).value_or(tools);
+ordered_json tool_json(const std::string& name, const std::string& description, const ordered_json& parameters) {
+  ordered_json function{{"name", name}};
+  if (!description.empty()) function["description"] = description;
+  function["parameters"] =
+      parameters.is_null() ? ordered_json{{"type", "object"}, {"properties", ordered_json::object()}} : parameters;
+  return {{"type", "function"}, {"function", std::move(function)}};
+}
+
+ordered_json normalized_tools(const ordered_json& tools) {
+  const ordered_json list = parsed(tools);
   if (list.is_null()) return nullptr;
-  if (!list.is_array()) refuse_at(path, "is not a list of tools");
+  if (!list.is_array()) refuse_at("tools", "is not a list of tools");
+  ordered_json result = ordered_json::array();
   for (size_t i = 0; i < list.size(); ++i) {
-    const std::string here = at(path, i);
-    ordered_json& tool = list[i];
-    if (tool.is_string()) tool = json_of(tool.get_ref<const std::string&>()).value_or(tool);
-    if (!tool.is_object()) refuse_at(here, "is not an object");
-    if (!has(tool, "function")) {  // the function alone, as Anthropic's API has it, too
-      if (!has(tool, "name")) refuse_at(here, "has neither 'function' nor 'name'");
-      ordered_json function = tool;
-      function.erase("type");
-      if (function.contains("input_schema") && !function.contains("parameters")) {
-        function["parameters"] = function["input_schema"];
-        function.erase("input_schema");
-      }
-      tool = {{"type", "function"}, {"function", std::move(function)}};
-    }
-    if (!tool["function"].is_object() || text_at(tool["function"], "name", here + ".function").empty())
-      refuse_at(here + ".function", "is not an object with a name");
-    if (!tool.contains("type")) tool["type"] = "function";
+    const ordered_json tool = parsed(list[i]);
+    Fields item(tool, at("tools", i));
+    if (!item.has("function") && !item.has("name")) refuse_at(at("tools", i), "has neither 'function' nor 'name'");
+    const ordered_json* inner = item.take("function");
+    Fields f(inner ? *inner : tool, inner ? item.path("function") : at("tools", i));
+    const std::string name = f.needed_text("name"), description = f.text("description");
+    const ordered_json* parameters = f.take("parameters");
+    if (parameters == nullptr) parameters = f.take("input_schema");
+    f.take("strict");  // of requests
+    if (!inner) f.take("type");
+    result.push_back(tool_json(name, description, parameters ? *parameters : ordered_json()));
+    for (const auto& [key, value] : f.rest()) result.back()["function"][key] = *value;
   }
-  return list.empty() ? ordered_json() : list;
+  return result.empty() ? ordered_json() : result;
 }
 
 }  // namespace toy::dialog

@@ -9,6 +9,7 @@
 
 #include "dialog/fields.h"
 #include "dialog/messages.h"
+#include "dialog/normalized.h"
 #include "serve/request_body.h"
 #include "serve/sampler_fields.h"
 #include "toy/base/error.h"
@@ -279,7 +280,7 @@ CompletionRequest parse_completion(const std::string& body, bool chat) {
   read_max_tokens(f, r);
   if (chat) {
     r.source = "messages";
-    r.messages = messages_of(&f.needed("messages"));
+    r.messages = normalized_messages(f.needed("messages"), OtherFields::noted);
     read_tools(f, r);
     read_variables(f, r);
     read_continuation(f, r);
@@ -340,7 +341,7 @@ TokenizeRequest parse_tokenize(const std::string& body) {
 TemplateRequest parse_apply_template(const std::string& body) {
   const ordered_json j = parse_body(body);
   Fields f(j);
-  TemplateRequest r{messages_of(&f.needed("messages")), tools_of(f.take("tools"))};
+  TemplateRequest r{normalized_messages(f.needed("messages"), OtherFields::noted), tools_of(f.take("tools"))};
   if (const ordered_json* variables = f.take("chat_template_kwargs")) r.variables = template_variables(*variables);
   r.add_generation_prompt = f.flag("add_generation_prompt", true);
   f.finish();

@@ -63,7 +63,7 @@ struct CompletionRequest : AnswerRules {
   bool hole = false;                  ///< the text stands between a prompt and `suffix`
   std::string suffix;                 ///< with `hole`
   std::vector<FillFile> files;        ///< with `hole`: others of the project
-  nlohmann::ordered_json messages;    ///< of chat: as messages_of()
+  nlohmann::ordered_json messages;    ///< of chat: as normalized_messages()
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();  ///< of chat: for the template
   std::map<std::string, std::string> hints;  ///< variables that are wishes, and their fields: few templates know them
   bool continues = false;                    ///< of chat: the last message is an answer that is to be continued

@@ -6,6 +6,7 @@
 
 #include "dialog/fields.h"
 #include "dialog/messages.h"
+#include "dialog/normalized.h"
 #include "serve/request_body.h"
 #include "serve/sampler_fields.h"
 #include "toy/base/json_text.h"
@@ -118,7 +119,7 @@ ordered_json conversation(Fields& f, const std::string& instructions) {
     for (size_t i = 0; i < input.size(); ++i) items.add(input[i], fmt::format("input[{}]", i));
     items.end_thought();
   }
-  if (list.messages().empty()) refuse_at("input", "has no message");
+  if (list.empty()) refuse_at("input", "has no message");
   return list.messages();
 }
 

@@ -15,6 +15,7 @@
 #include <optional>
 
 #include "dialog/fields.h"
+#include "dialog/normalized.h"
 #include "serve/request_body.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/memory.h"
@@ -109,7 +110,7 @@ StateRequest parse_state(const std::string& body) {
     r.prompt.lora = lora_of(f.take("lora"));
     r.prompt.chat = f.has("messages");
     if (r.prompt.chat) {
-      r.prompt.messages = messages_of(f.take("messages"));
+      r.prompt.messages = normalized_messages(f.needed("messages"), OtherFields::noted);
       r.prompt.tools = tools_of(f.take("tools"));
       r.answered = r.prompt.messages.back()["role"] == "assistant";
       if (f.has("prompt")) refuse("'prompt' and 'messages' both say what to save; give one of them", "prompt");

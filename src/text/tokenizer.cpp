@@ -125,10 +125,16 @@ std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view spec, std::stri
   return kind == "spm" ? train_spm(corpus, options) : train_unigram(corpus, options);
 }
 
+bool add_bos(const Tokenizer& tokenizer, std::vector<int32_t>& ids) {
+  const std::optional<int32_t> bos = tokenizer.bos();
+  if (!tokenizer.adds_bos() || !bos || (!ids.empty() && ids.front() == *bos)) return false;
+  ids.insert(ids.begin(), *bos);
+  return true;
+}
+
 std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view text, EncodeOptions options) {
   std::vector<int32_t> ids = tokenizer.encode(text, options);
-  const std::optional<int32_t> bos = tokenizer.bos();
-  if (tokenizer.adds_bos() && bos && (ids.empty() || ids.front() != *bos)) ids.insert(ids.begin(), *bos);
+  add_bos(tokenizer, ids);
   return ids;
 }
 

@@ -1,5 +1,6 @@
 // Fields that are known, misspelt, or have no effect.
 #include "dialog/fields.h"
+#include "dialog/normalized.h"
 
 #include <gtest/gtest.h>
 
@@ -119,7 +120,7 @@ TEST(Fields, PathsOfIgnoredFieldsAreToldOnce) {
 
 ordered_json messages(const std::string& list) {
   const auto j = parse_json<ordered_json>(list);
-  return messages_of(&j);
+  return normalized_messages(j, OtherFields::noted);
 }
 
 // Each form that clients have of the same message.

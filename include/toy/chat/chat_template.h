@@ -7,7 +7,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -83,10 +82,5 @@ std::map<std::string, std::string> chat_template_sources(const gguf::File& file)
 ChatTemplate load_chat_template_file(const std::string& path);
 /// bos_token and eos_token as a text writes them, where the tokenizer has them.
 nlohmann::ordered_json chat_variables(const Tokenizer& tokenizer);
-/// The ids of a rendered conversation: names of control tokens become these tokens, and the beginning-of-sequence token
-/// comes first where the tokenizer adds one and the text has none.
-/// `letters`: where such a name stays letters, as in EncodeOptions.
-std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const std::string& text,
-                                 std::span<const size_t> letters = {});
 
 }  // namespace toy

@@ -60,7 +60,7 @@ struct OpenOptions {
   int sequences = 16;                  ///< answers that are written at once
   std::optional<DType> kv = {};        ///< DecoderOptions::kv
   bool exact = false, repack = false;  ///< DecoderOptions'
-  bool parse_special = true;           ///< EncodeOptions' of prompts; what messages say is up to encode_chat()
+  bool parse_special = true;           ///< EncodeOptions' of prompts; messages are a Dialog's affair
 };
 
 /// Answers all questions with a GenerationService. `chat` turns messages into text. `on_answer` sees each question when

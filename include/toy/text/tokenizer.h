@@ -151,6 +151,8 @@ std::shared_ptr<const Tokenizer> train_bpe(std::string_view text, int32_t vocab_
 /// "bytes", "bpe:V", "spm:V" or "unigram:V". Throws with the accepted forms.
 std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view spec, std::string_view corpus);
 
+/// Puts bos() in front of ids where the tokenizer adds it and they do not begin with it; false: nothing was added.
+bool add_bos(const Tokenizer& tokenizer, std::vector<int32_t>& ids);
 /// The ids of a prompt, which an answer continues: encode(), after bos() where the tokenizer adds it and the text does
 /// not begin with it. Never eos() at the end, which would stand between prompt and answer.
 std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view text,
