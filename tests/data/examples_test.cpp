@@ -72,10 +72,10 @@ TEST_F(Examples, TurnsAreFoundWhereOlderOnesLoseTheirThoughtsAndCallsAreMade) {
           "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}, {"role": "tool", "content": "r"},
           {"role": "assistant", "content": "A", "reasoning_content": "old"}, {"role": "user", "content": "b"},
           {"role": "assistant", "content": "B", "reasoning_content": "new"}]})";
-  EXPECT_EQ(
-      learned_of(row, &kThinks),
-      "<call>[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": {}}}]<|im_end|>|A<|im_end|>|"
-      "<think>new</think>B<|im_end|>");
+  EXPECT_EQ(learned_of(row, &kThinks),
+            "<call>[{\"id\": \"call00000\", \"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": "
+            "{}}}]<|im_end|>|A<|im_end|>|"
+            "<think>new</think>B<|im_end|>");
 }
 
 // As gpt-oss and Mistral: an answer of a tool without its call is an error, and with Mistral nothing asks for a turn.
