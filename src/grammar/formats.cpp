@@ -23,21 +23,33 @@ string date() {
          group(leap) + "-02-29)";
 }
 
-// RFC 3339, 5.6. A leap second is the last of a day in UTC, so what may be its local time depends on the offset.
-string time() {
-  const string fraction = "(?:\\.[0-9]+)?";
-  string leap = "23:59:60" + fraction + "[Zz]";
+const string kFraction = "(?:\\.[0-9]+)?";
+string clock(const string& seconds) {
+  return "(?:[01][0-9]|2[0-3]):[0-5][0-9]:" + seconds + kFraction + "(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])";
+}
+
+// RFC 3339, 5.6. A leap second is the last of a day in UTC, so what may be its local time depends on the offset: it is
+// of the same day in the west, and of the next one in the east.
+string leap_seconds(bool next_day) {
+  string result;
   for (int hour = 0; hour < 24; ++hour) {
     string minutes;
     for (const int minute : {14, 29, 44, 59}) {
-      const int east = (hour * 60 + minute + 1) % 1440, west = (1440 - east) % 1440;
-      minutes += fmt::format("{}{:02}:60{}(?:\\+{:02}:{:02}|-{:02}:{:02})", minutes.empty() ? "" : "|", minute,
-                             fraction, east / 60, east % 60, west / 60, west % 60);
+      const int east = (hour * 60 + minute + 1) % 1440, offset = next_day ? east : 1440 - east;
+      if (east == 0 && next_day) continue;
+      const string zone = east == 0 ? "(?:[Zz]|[+-]00:00)"
+                                    : fmt::format("{}{:02}:{:02}", next_day ? "\\+" : "-", offset / 60, offset % 60);
+      minutes += fmt::format("{}{:02}:60{}{}", minutes.empty() ? "" : "|", minute, kFraction, zone);
     }
-    leap += fmt::format("|{:02}:(?:{})", hour, minutes);
+    result += fmt::format("{}{:02}:(?:{})", hour > 0 ? "|" : "", hour, minutes);
   }
-  return "(?:(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]" + fraction + "(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])|" +
-         leap + ")";
+  return group(result);
+}
+string time() { return group(clock("[0-5][0-9]") + "|" + leap_seconds(false) + "|" + leap_seconds(true)); }
+// RFC 3339, 5.7: leap seconds are at the end of June and of December.
+string date_time() {
+  return group(date() + "[Tt]" + clock("[0-5][0-9]") + "|[0-9]{4}-(?:06-30|12-31)[Tt]" + leap_seconds(false) +
+               "|[0-9]{4}-(?:07-01|01-01)[Tt]" + leap_seconds(true));
 }
 
 // RFC 3339, appendix A.
@@ -121,10 +133,10 @@ struct Uri {
   }
 };
 
-// RFC 6570, 2.
+// RFC 6570, 2, with erratum 6937: ' is a literal.
 string uri_template() {
   const Uri iri(true);
-  const string literal = "(?:[!#$&(-;=?-\\[\\]_a-z~" + iri.more + iri.more_query + "]|" + iri.percent + ")";
+  const string literal = "(?:[!#$&-;=?-\\[\\]_a-z~" + iri.more + iri.more_query + "]|" + iri.percent + ")";
   const string character = "(?:[A-Za-z0-9_]|" + iri.percent + ")";
   const string variable = character + "(?:\\.?" + character + ")*(?::[1-9][0-9]{0,3}|\\*)?";
   return "(?:" + literal + "|\\{[+#./;?&=,!@|]?" + variable + "(?:," + variable + ")*\\})*";
@@ -144,13 +156,15 @@ string regex() {
   return result;
 }
 
-const std::map<string, string, std::less<>>& patterns() {
-  static const std::map<string, string, std::less<>> kPatterns = [] {
-    const string pointer = "(?:/(?:[^~/]|~[01])*)*";
-    return std::map<string, string, std::less<>>{
+const string kPointer = "(?:/(?:[^~/]|~[01])*)*";  // RFC 6901, 3
+
+using Patterns = std::map<string, string, std::less<>>;
+const Patterns& patterns() {
+  static const Patterns kPatterns = [] {
+    return Patterns{
         {"date", date()},
         {"time", time()},
-        {"date-time", date() + "[Tt]" + time()},
+        {"date-time", date_time()},
         {"duration", duration()},
         {"uuid", kHex + "{8}(?:-" + kHex + "{4}){3}-" + kHex + "{12}"},
         {"email", mailbox("[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?", "")},
@@ -164,9 +178,37 @@ const std::map<string, string, std::less<>>& patterns() {
         {"iri", Uri(true).full()},
         {"iri-reference", Uri(true).reference()},
         {"uri-template", uri_template()},
-        {"json-pointer", pointer},
-        {"relative-json-pointer", "(?:0|[1-9][0-9]*)(?:#|" + pointer + ")"},
+        {"json-pointer", kPointer},
+        {"relative-json-pointer", "(?:0|[1-9][0-9]*)(?:#|" + kPointer + ")"},
         {"regex", regex()},
+    };
+  }();
+  return kPatterns;
+}
+
+// Formats of which not all is written, or whose standards can be read in several ways: what is certainly outside of
+// these is outside of the format. They are simple, since their opposites are needed.
+const Patterns& wide_patterns() {
+  static const Patterns kPatterns = [] {
+    const string label = "[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?", scheme = "[A-Za-z][A-Za-z0-9+.-]*:";
+    const string wide_clock = clock("(?:[0-5][0-9]|60)"), mail = "[^]+@[^]+", visible = "[^\\u0000- ]*";
+    return Patterns{
+        {"time", wide_clock},
+        {"date-time", date() + "[Tt ]" + wide_clock},
+        {"duration", "[Pp][0-9A-Za-z]+"},
+        {"email", mail},
+        {"idn-email", mail},
+        {"hostname", hostname(label) + "\\.?"},
+        {"idn-hostname", "(?:[A-Za-z0-9.-]|[^\\u0000-\\u007F])+"},
+        {"ipv4", "[0-9]{1,3}(?:\\.[0-9]{1,3}){3}"},
+        {"ipv6", "[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*"},
+        {"uri", scheme + "[!-~]*"},
+        {"uri-reference", "[!-~]*"},
+        {"iri", scheme + visible},
+        {"iri-reference", visible},
+        {"uri-template", visible},
+        {"relative-json-pointer", "(?:0|[1-9][0-9]*)(?:[+-][0-9]+)?(?:#|" + kPointer + ")"},
+        {"regex", "(?:[^*+?)][^]*)?"},
     };
   }();
   return kPatterns;
@@ -185,6 +227,12 @@ std::optional<FormatTexts> format_texts(std::string_view format, const Payer& pa
     result.automaton = intersection(result.automaton, regex_automaton(kLocalPart, payer), payer);
   }
   return result;
+}
+
+std::optional<CharAutomaton> wide_format_texts(std::string_view format, const Payer& payer) {
+  const auto found = wide_patterns().find(format);
+  if (found == wide_patterns().end()) return std::nullopt;
+  return regex_automaton(whole(found->second), payer);
 }
 
 }  // namespace toy::grammar

@@ -134,10 +134,30 @@ Expr numbers_to(const Bound& b, int n) {
   return alternatives({sizes_to(b, n), sequence({one('-'), std::move(negative)})});
 }
 
-// Numbers of f64 with fewer than 16 digits in all stay on their side of an exclusive bound.
+// Two decimal numbers of at most so many digits are never the same f64. Nor is one of them the f64 whose shortest form
+// has more digits, which is what Decimal::of() gives.
+constexpr int kExactDigits = 15;
+
+// Can numbers of many digits be an f64 on the other side of the bound, whatever their number of places is?
+bool needs_few_digits(const std::optional<Bound>& b) {
+  if (!b) return false;
+  const size_t before = b->value.whole.size(), all = before + b->value.fraction.size();
+  return before > size_t(kExactDigits) || (b->exclusive && all >= size_t(kExactDigits));
+}
 int places_beside(const std::optional<Bound>& b) {
   if (!b || !b->exclusive) return kMostPlaces;
-  return std::clamp(15 - int(b->value.whole.size() + b->value.fraction.size()), 1, kMostPlaces);
+  if (needs_few_digits(b)) return kExactDigits - 1;
+  return kExactDigits - int(b->value.whole.size() + b->value.fraction.size());
+}
+
+// Whole numbers without a point, which keep all of their digits, and others of at most kExactDigits.
+Expr few_digits() {
+  const auto fraction = [](int most) { return sequence({one('.'), digits(1, most)}); };
+  Expr rest = fraction(1);  // after kExactDigits - 1 digits
+  for (int before = kExactDigits - 2; before > 0; --before)
+    rest = alternatives({fraction(kExactDigits - before), sequence({digit(0, 9), std::move(rest)})});
+  Expr point = sequence({digit(0, 9), std::move(rest)});
+  return sequence({optional(one('-')), alternatives({digits(1, -1), std::move(point)})});
 }
 
 // The whole number at or above, or at or below, a bound.
@@ -152,7 +172,12 @@ Decimal rounded(const Bound& b, bool up) {
 }
 
 Expr whole_texts(const NumberLimits& l) {
-  Decimal lo = l.lower ? rounded(*l.lower, true) : kLeast, hi = l.upper ? rounded(*l.upper, false) : kMost;
+  // Multiples need states for each digit.
+  const bool is_free = l.factors.empty() && l.other_factors.empty();
+  const string few(kExactDigits, '9');
+  const Decimal least = is_free ? kLeast : Decimal{true, few, ""},
+                most = is_free ? kMost : Decimal{false, few, ""};
+  Decimal lo = l.lower ? rounded(*l.lower, true) : least, hi = l.upper ? rounded(*l.upper, false) : most;
   if (!l.lower && hi < lo) lo = {true, largest(hi), ""};
   if (!l.upper && hi < lo) hi = {false, largest(lo), ""};
   Expr result = alternatives({});
@@ -231,11 +256,10 @@ CharAutomaton multiples(const Decimal& factor, const Payer& payer) {
 
 // Numbers that keep all of their digits as f64, so that they stay multiples.
 Expr exact_in_f64(const NumberLimits& l) {
-  constexpr size_t kDigits = 15;
   size_t places = 1;
   for (const std::vector<Decimal>& list : {l.factors, l.other_factors})
-    for (const Decimal& f : list) places = std::max(places, std::min(f.fraction.size(), kDigits - 1));
-  return sequence({optional(one('-')), digits(1, int64_t(kDigits - places)), any_fraction(int(places))});
+    for (const Decimal& f : list) places = std::max(places, std::min(f.fraction.size(), size_t(kExactDigits) - 1));
+  return sequence({optional(one('-')), digits(1, kExactDigits - int64_t(places)), any_fraction(int(places))});
 }
 
 Expr same_value(const Decimal& d) {
@@ -312,12 +336,15 @@ Expr number_texts(const NumberLimits& limits, const Payer& payer) {
   if (std::any_of(l.factors.begin(), l.factors.end(), [](const Decimal& f) { return f.is_whole(); })) {
     if (l.kind == NumberLimits::fractional) return alternatives({});
     l.kind = NumberLimits::whole;
+    std::erase(l.factors, Decimal{false, "1", ""});
   }
   if (l.lower && l.upper &&
       (l.upper->value < l.lower->value ||
        (l.upper->value == l.lower->value && (l.lower->exclusive || l.upper->exclusive))))
     return alternatives({});
   const bool is_plain = l.factors.empty() && l.other_factors.empty() && l.excluded.empty();
+  const bool is_close = l.kind != NumberLimits::whole && (l.kind == NumberLimits::fractional || !l.excluded.empty() ||
+                                                          needs_few_digits(l.lower) || needs_few_digits(l.upper));
   const int n = std::min(places_beside(l.lower), places_beside(l.upper));
   std::optional<CharAutomaton> result;
   const auto add = [&](CharAutomaton a) { result = result ? intersection(*result, a, payer) : std::move(a); };
@@ -328,19 +355,25 @@ Expr number_texts(const NumberLimits& limits, const Payer& payer) {
       return json_string_of(complement(complement(char_automaton(texts, payer), payer), payer));
     add(char_automaton(texts, payer));
   } else {
-    if (is_plain && l.kind == NumberLimits::all && !l.lower != !l.upper)
+    if (is_plain && !is_close && !l.lower != !l.upper)
       return l.lower ? numbers_from(*l.lower, n) : numbers_to(*l.upper, n);
     if (l.lower) add(char_automaton(numbers_from(*l.lower, n), payer));
     if (l.upper) add(char_automaton(numbers_to(*l.upper, n), payer));
     if (!result) add(char_automaton(sequence({optional(one('-')), any_size(n)}), payer));
+    if (is_close) add(char_automaton(few_digits(), payer));
     if (!l.factors.empty() || !l.other_factors.empty()) add(char_automaton(exact_in_f64(l), payer));
   }
-  if (l.kind == NumberLimits::fractional)  // so few digits that f64 keeps the last
-    add(char_automaton(sequence({optional(one('-')), digits(1, 9), one('.'), digits(0, 4), digit(1, 9), zeros(0, 1)}),
+  if (l.kind == NumberLimits::fractional)
+    add(char_automaton(sequence({optional(one('-')), digits(1, -1), one('.'),
+                                 repeat(sequence({zeros(0, -1), digit(1, 9)}), 1, -1), zeros(0, -1)}),
                        payer));
   for (const Decimal& f : l.factors) add(multiples(f, payer));
   for (const Decimal& f : l.other_factors) add(complement(multiples(f, payer), payer));
-  for (const Decimal& v : l.excluded) add(complement(char_automaton(same_value(v), payer), payer));
+  if (!l.excluded.empty()) {
+    Expr values = alternatives({});
+    for (const Decimal& v : l.excluded) values.parts.push_back(same_value(v));
+    add(complement(char_automaton(values, payer), payer));
+  }
   return json_string_of(std::move(*result));
 }
 

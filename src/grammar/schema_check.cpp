@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "grammar/schema_shapes.h"
+#include "grammar/schema_draft.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 
@@ -21,7 +21,10 @@ bool has_type(const Json& types, const Json& value) {
 }  // namespace
 
 bool ShapeMaker::contains(const Term& term, const Json& value, const Json* skip) {
-  return std::all_of(term.begin(), term.end(), [&](Fact f) { return valid(f / 2, value, skip, 0) == (f % 2 == 0); });
+  return std::all_of(term.begin(), term.end(), [&](Fact f) {
+    const Verdict v = valid(f / 2, value, skip, 0);
+    return f % 2 == 0 ? v.sure : !v.maybe;
+  });
 }
 
 bool ShapeMaker::is_listed(const Json& list, const Json& value, const std::string& pointer) {
@@ -41,139 +44,165 @@ bool ShapeMaker::is_listed(const Json& list, const Json& value, const std::strin
 }
 
 // `skip`: a list that the value is known to be in.
-bool ShapeMaker::valid(int32_t node, const Json& value, const Json* skip, int depth) {
-  if (node <= SchemaDocument::kNothing) return node == SchemaDocument::kAnything;
+ShapeMaker::Verdict ShapeMaker::valid(int32_t node, const Json& value, const Json* skip, int depth) {
+  if (node <= SchemaDocument::kNothing) return node == SchemaDocument::kAnything ? Verdict{} : kInvalid;
   const SchemaDocument::Node& n = doc_.at(node);
   const Json& s = *n.schema;
   if (depth > kMaxDepth) doc_.refuse(n.pointer, "it refers to itself, or nests too deeply");
   doc_.spend(50 + s.size() * 10, n.pointer);
-  const auto under = [&](const Json& part, const std::string& key) {
-    return valid(doc_.node(part, pointer_to(n.pointer, key), node), value, skip, depth + 1);
-  };
-  const auto count = [&](const char* key) {
-    return std::count_if(s[key].begin(), s[key].end(), [&](const Json& part) { return under(part, key); });
-  };
+  const auto under = [&](const char* key) { return valid(child(doc_, node, key), value, skip, depth + 1); };
   const auto get = [&](const char* key) { return s.find(key); };
   const auto none = s.end();
+  Verdict result;
   for (const char* key : {"$ref", "$dynamicRef", "$recursiveRef"})
-    if (const auto ref = get(key); ref != none) {
-      if (!ref->is_string()) doc_.refuse(pointer_to(n.pointer, key), "it is not a string");
-      const int32_t target =
-          key[1] == 'r' && key[2] == 'e' && key[3] == 'f' ? doc_.resolve(node, *ref) : doc_.resolve_dynamic(node, *ref);
-      if (!valid(target, value, skip, depth + 1)) return false;
+    if (const int32_t target = target_of(doc_, node, key); target >= 0)
+      if (!(result = result & valid(target, value, skip, depth + 1)).maybe) return kInvalid;
+  if (const auto t = get("type"); t != none && !has_type(*t, value)) return kInvalid;
+  if (const auto v = get("const"); v != none && &*v != skip && !equal(*v, value)) return kInvalid;
+  if (const auto v = get("enum"); v != none && &*v != skip && !is_listed(*v, value, n.pointer)) return kInvalid;
+  for (const char* key : {"allOf", "anyOf", "oneOf"}) {
+    const auto list = get(key);
+    if (list == none) continue;
+    if (!list->is_array()) doc_.refuse(pointer_to(n.pointer, key), "it is not an array of schemas");
+    int64_t sure = 0, maybe = 0;
+    for (size_t i = 0; i < list->size(); ++i) {
+      const std::string entry = std::to_string(i);
+      const Verdict v = valid(child(doc_, node, key, &entry), value, skip, depth + 1);
+      sure += v.sure, maybe += v.maybe;
     }
-  if (const auto t = get("type"); t != none && !has_type(*t, value)) return false;
-  if (const auto v = get("const"); v != none && &*v != skip && !equal(*v, value)) return false;
-  if (const auto v = get("enum"); v != none && &*v != skip && !is_listed(*v, value, n.pointer)) return false;
-  for (const char* key : {"allOf", "anyOf", "oneOf"})
-    if (const auto list = get(key); list != none && !list->is_array())
-      doc_.refuse(pointer_to(n.pointer, key), "it is not an array of schemas");
-  if (const auto all = get("allOf"); all != none && count("allOf") < int64_t(all->size())) return false;
-  if (get("anyOf") != none && count("anyOf") == 0) return false;
-  if (get("oneOf") != none && count("oneOf") != 1) return false;
-  if (const auto part = get("not"); part != none && under(*part, "not")) return false;
-  if (const auto part = get("if"); part != none) {
-    const char* next = under(*part, "if") ? "then" : "else";
-    if (const auto then = get(next); then != none && !under(*then, next)) return false;
+    const int64_t all = int64_t(list->size());
+    if (key[1] == 'l')
+      result = result & Verdict{sure == all, maybe == all};
+    else if (key[0] == 'a')
+      result = result & Verdict{sure > 0, maybe > 0};
+    else
+      result = result & Verdict{sure == 1 && maybe == 1, maybe > 0 && sure <= 1};
+    if (!result.maybe) return kInvalid;
+  }
+  if (get("not") != none) result = result & !under("not");
+  if (get("if") != none && (get("then") != none || get("else") != none)) {
+    const Verdict condition = under("if");
+    if (condition.maybe && get("then") != none) result = result & ((!condition) | under("then"));
+    if (!condition.sure && get("else") != none) result = result & (condition | under("else"));
   }
   for (const char* key : {"unevaluatedProperties", "unevaluatedItems"})
     if (get(key) != none && *get(key) != true && value.is_structured())
       doc_.refuse(pointer_to(n.pointer, key), fmt::format("'{}' cannot be combined with enum or const", key));
-  if (value.is_object()) return valid_object(n, node, value, depth);
-  if (value.is_array()) return valid_array(n, node, value, depth);
-  return valid_scalar(n, value);
+  if (!result.maybe) return kInvalid;
+  if (value.is_object()) return result & valid_object(n, node, value, depth);
+  if (value.is_array()) return result & valid_array(n, node, value, depth);
+  return result & valid_scalar(n, value);
 }
 
-bool ShapeMaker::valid_object(const SchemaDocument::Node& n, int32_t node, const Json& value, int depth) {
+ShapeMaker::Verdict ShapeMaker::valid_object(const SchemaDocument::Node& n, int32_t node, const Json& value,
+                                             int depth) {
   const Json& s = *n.schema;
   const Json none = Json::object();
-  const auto get = [&](const char* key) -> const Json& { return s.contains(key) ? s[key] : none; };
-  const auto under = [&](const Json& part, const Json& v, const std::string& key) {
-    return valid(doc_.node(part, pointer_to(n.pointer, key), node), v, nullptr, depth + 1);
+  const auto get = [&](const char* key) -> const Json& {
+    if (!s.contains(key)) return none;
+    if (!s[key].is_object()) doc_.refuse(pointer_to(n.pointer, key), "it is not an object");
+    return s[key];
   };
-  const Json no_list = Json::array();
-  for (const Json& name : s.contains("required") ? s["required"] : no_list)
-    if (!name.is_string() || !value.contains(name.get<std::string>())) return false;
+  Verdict result;
+  const auto under = [&](const Json& v, const char* key, const std::string* entry = nullptr) {
+    result = result & valid(child(doc_, node, key, entry), v, nullptr, depth + 1);
+  };
+  if (s.contains("required")) {
+    if (!s["required"].is_array()) doc_.refuse(pointer_to(n.pointer, "required"), "it is not an array of names");
+    for (const Json& name : s["required"])
+      if (!name.is_string() || !value.contains(name.get<std::string>())) return kInvalid;
+  }
   const int64_t size = int64_t(value.size()), most = doc_.count_of(s, "maxProperties", -1, n.pointer);
-  if (size < doc_.count_of(s, "minProperties", 0, n.pointer) || (most >= 0 && size > most)) return false;
+  if (size < doc_.count_of(s, "minProperties", 0, n.pointer) || (most >= 0 && size > most)) return kInvalid;
   for (const auto& [name, v] : value.items()) {
     bool covered = false;
-    if (const Json& p = get("properties"); p.contains(name)) {
-      covered = true;
-      if (!under(p[name], v, "properties")) return false;
-    }
+    if (get("properties").contains(name)) covered = true, under(v, "properties", &name);
     for (const auto& [pattern, part] : get("patternProperties").items()) {
-      const std::string at = pointer_to(n.pointer, "patternProperties"), here = doc_.place(at);
+      const std::string at = pointer_to(pointer_to(n.pointer, "patternProperties"), pattern), here = doc_.place(at);
       if (!doc_.pattern(pattern, at).matches(code_points(name, "a name"), {here, doc_.budget()})) continue;
       covered = true;
-      if (!under(part, v, "patternProperties")) return false;
+      under(v, "patternProperties", &pattern);
     }
-    if (!covered && s.contains("additionalProperties") && !under(s["additionalProperties"], v, "additionalProperties"))
-      return false;
-    if (s.contains("propertyNames") && !under(s["propertyNames"], Json(name), "propertyNames")) return false;
+    if (!covered && s.contains("additionalProperties")) under(v, "additionalProperties");
+    if (s.contains("propertyNames")) under(Json(name), "propertyNames");
+    if (!result.maybe) return kInvalid;
   }
   for (const char* key : {"dependencies", "dependentRequired", "dependentSchemas"})
     for (const auto& [name, needs] : get(key).items()) {
       if (!value.contains(name)) continue;
-      if (!needs.is_array()) {
-        if (!under(needs, value, key)) return false;
+      if (const auto others = doc_.names_needed(needs, pointer_to(pointer_to(n.pointer, key), name))) {
+        for (const std::string& other : *others)
+          if (!value.contains(other)) return kInvalid;
       } else {
-        for (const Json& other : needs)
-          if (!other.is_string() || !value.contains(other.get<std::string>())) return false;
+        under(value, key, &name);
       }
     }
-  return true;
+  return result;
 }
 
-bool ShapeMaker::valid_array(const SchemaDocument::Node& n, int32_t node, const Json& value, int depth) {
+ShapeMaker::Verdict ShapeMaker::valid_array(const SchemaDocument::Node& n, int32_t node, const Json& value, int depth) {
   const Json& s = *n.schema;
-  const auto under = [&](const Json& part, const Json& v, const std::string& key) {
-    return valid(doc_.node(part, pointer_to(n.pointer, key), node), v, nullptr, depth + 1);
+  const auto under = [&](const Json& v, const char* key, const std::string* entry = nullptr) {
+    return valid(child(doc_, node, key, entry), v, nullptr, depth + 1);
   };
   const int64_t size = int64_t(value.size()), most = doc_.count_of(s, "maxItems", -1, n.pointer);
-  if (size < doc_.count_of(s, "minItems", 0, n.pointer) || (most >= 0 && size > most)) return false;
+  if (size < doc_.count_of(s, "minItems", 0, n.pointer) || (most >= 0 && size > most)) return kInvalid;
   const bool old = s.contains("items") && s["items"].is_array();
-  const char* rest = old ? "additionalItems" : "items";
-  const Json none = Json::array();
-  const Json& prefix = old ? s["items"] : s.contains("prefixItems") ? s["prefixItems"] : none;
-  int64_t found = 0;
+  const char *prefix = old ? "items" : "prefixItems", *rest = old ? "additionalItems" : "items";
+  if (s.contains(prefix) && !s[prefix].is_array())
+    doc_.refuse(pointer_to(n.pointer, prefix), "it is not an array of schemas");
+  const size_t prefix_size = s.contains(prefix) ? s[prefix].size() : 0;
+  Verdict result;
+  int64_t sure = 0, maybe = 0;  // of those that are counted
   for (size_t i = 0; i < value.size(); ++i) {
-    if (i < prefix.size() ? !under(prefix[i], value[i], "prefixItems")
-                          : s.contains(rest) && !under(s[rest], value[i], rest))
-      return false;
-    if (s.contains("contains") && under(s["contains"], value[i], "contains")) ++found;
+    const std::string index = std::to_string(i);
+    if (i < prefix_size)
+      result = result & under(value[i], prefix, &index);
+    else if (s.contains(rest))
+      result = result & under(value[i], rest);
+    if (!result.maybe) return kInvalid;
+    if (s.contains("contains")) {
+      const Verdict v = under(value[i], "contains");
+      sure += v.sure, maybe += v.maybe;
+    }
     if (s.contains("uniqueItems") && s["uniqueItems"] == true)
       for (size_t k = 0; k < i; ++k) {
         doc_.spend(10, n.pointer);
-        if (equal(value[i], value[k])) return false;
+        if (equal(value[i], value[k])) return kInvalid;
       }
   }
-  if (!s.contains("contains")) return true;
-  const int64_t most_found = doc_.count_of(s, "maxContains", -1, n.pointer);
-  return found >= doc_.count_of(s, "minContains", 1, n.pointer) && (most_found < 0 || found <= most_found);
+  if (!s.contains("contains")) return result;
+  const int64_t least = doc_.count_of(s, "minContains", 1, n.pointer),
+                most_found = doc_.count_of(s, "maxContains", -1, n.pointer);
+  const auto few = [&](int64_t found) { return most_found < 0 || found <= most_found; };
+  return result & Verdict{sure >= least && few(maybe), maybe >= least && few(sure)};
 }
 
-bool ShapeMaker::valid_scalar(const SchemaDocument::Node& n, const Json& value) {
+ShapeMaker::Verdict ShapeMaker::valid_scalar(const SchemaDocument::Node& n, const Json& value) {
   const Json& s = *n.schema;
   const std::string here = doc_.place(n.pointer);
   if (value.is_string()) {
     const std::vector<uint32_t> text = code_points(value.get_ref<const std::string&>(), here);
     const int64_t size = int64_t(text.size()), most = doc_.count_of(s, "maxLength", -1, n.pointer);
-    if (size < doc_.count_of(s, "minLength", 0, n.pointer) || (most >= 0 && size > most)) return false;
+    if (size < doc_.count_of(s, "minLength", 0, n.pointer) || (most >= 0 && size > most)) return kInvalid;
     const Payer payer{here, doc_.budget()};
-    if (s.contains("pattern") && s["pattern"].is_string() &&
-        !doc_.pattern(s["pattern"], pointer_to(n.pointer, "pattern")).matches(text, payer))
-      return false;
-    if (s.contains("format") && s["format"].is_string())
-      if (const auto* f = doc_.format(s["format"], pointer_to(n.pointer, "format")))
-        return (f->most < 0 || size <= f->most) && f->automaton.matches(text, payer);
-    return true;
+    const auto text_of = [&](const char* key) {
+      return s.contains(key) && s[key].is_string() ? s[key].get<std::string>() : "";
+    };
+    if (const std::string pattern = text_of("pattern"); !pattern.empty())
+      if (!doc_.pattern(pattern, pointer_to(n.pointer, "pattern")).matches(text, payer)) return kInvalid;
+    const std::string format = text_of("format"), at = pointer_to(n.pointer, "format");
+    const FormatTexts* f = format.empty() ? nullptr : doc_.format(format, at);
+    if (!f) return {};
+    if ((f->most < 0 || size <= f->most) && f->automaton.matches(text, payer)) return {};
+    return {false, doc_.wide_format(format, at).matches(text, payer)};
   }
-  if (!value.is_number()) return true;
+  if (!value.is_number()) return {};
   const Decimal v = Decimal::of(value, here);
-  NumberLimits limits;
+  NumberLimits limits, wide;
   add_number_limits(doc_, n, limits);
-  return limits.contains(v);
+  add_number_limits(doc_, n, wide, true);
+  return {limits.contains(v), wide.contains(v)};
 }
 
 }  // namespace toy::grammar

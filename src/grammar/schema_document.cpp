@@ -307,14 +307,42 @@ const CharAutomaton& SchemaDocument::no_pattern(const std::string& pattern, cons
   return found->second;
 }
 
-const SchemaDocument::Format* SchemaDocument::format(const std::string& format, const std::string& pointer) {
+const FormatTexts* SchemaDocument::format(const std::string& format, const std::string& pointer) {
   const auto [found, is_new] = formats_.try_emplace(format);
   if (is_new) {
     const std::string name = place(pointer);
-    if (auto texts = format_texts(format, {name, budget_}))
-      found->second = Format{std::move(texts->automaton), texts->most};
+    found->second = format_texts(format, {name, budget_});
   }
   return found->second ? &*found->second : nullptr;
+}
+
+const CharAutomaton& SchemaDocument::wide_format(const std::string& format, const std::string& pointer) {
+  const auto [found, is_new] = wide_formats_.try_emplace(format);
+  if (is_new) {
+    const std::string name = place(pointer);
+    found->second = wide_format_texts(format, {name, budget_});
+  }
+  return found->second ? *found->second : this->format(format, pointer)->automaton;
+}
+
+const CharAutomaton& SchemaDocument::no_format(const std::string& format, const std::string& pointer) {
+  const auto [found, is_new] = other_formats_.try_emplace(format);
+  if (is_new) {
+    const std::string name = place(pointer);
+    found->second = complement(wide_format(format, pointer), {name, budget_});
+  }
+  return found->second;
+}
+
+std::optional<std::vector<std::string>> SchemaDocument::names_needed(const Json& needs,
+                                                                     const std::string& pointer) const {
+  if (!needs.is_array() && !needs.is_string()) return std::nullopt;
+  std::vector<std::string> names;
+  for (const Json& name : needs.is_array() ? needs : Json::array({needs})) {
+    if (!name.is_string()) refuse(pointer, "it is not an array of names");
+    names.push_back(name);
+  }
+  return names;
 }
 
 }  // namespace toy::grammar

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "grammar/char_automaton.h"
+#include "grammar/formats.h"
 #include "toy/grammar/grammar.h"
 
 namespace toy::grammar {
@@ -57,12 +58,15 @@ class SchemaDocument {
   /// The texts of a pattern or a format; nullptr for a format that is not known. Made once each.
   const CharAutomaton& pattern(const std::string& pattern, const std::string& pointer);
   const CharAutomaton& no_pattern(const std::string& pattern, const std::string& pointer);
-  struct Format {
-    CharAutomaton automaton;
-    int64_t most = -1;
-  };
-  const Format* format(const std::string& format, const std::string& pointer);
+  const FormatTexts* format(const std::string& format, const std::string& pointer);
   /// @}
+  /// @{
+  /// Of a format that is known: all texts that may be valid, and those that certainly are not.
+  const CharAutomaton& wide_format(const std::string& format, const std::string& pointer);
+  const CharAutomaton& no_format(const std::string& format, const std::string& pointer);
+  /// @}
+  /// What a dependency needs, if it is a list of names or, as in draft 3, one name; nullopt: it is a schema.
+  std::optional<std::vector<std::string>> names_needed(const Json& needs, const std::string& pointer) const;
 
  private:
   void make_index();
@@ -79,8 +83,9 @@ class SchemaDocument {
   std::map<const Json*, std::string> uris_;                             // of resources
   std::map<std::pair<const Json*, std::string>, const Json*> anchors_;  // of a resource, by name
   std::map<std::string, int> dynamic_anchors_;                          // how many of a name there are
-  std::map<std::string, CharAutomaton> patterns_, other_patterns_;
-  std::map<std::string, std::optional<Format>> formats_;
+  std::map<std::string, CharAutomaton> patterns_, other_patterns_, other_formats_;
+  std::map<std::string, std::optional<FormatTexts>> formats_;
+  std::map<std::string, std::optional<CharAutomaton>> wide_formats_;
 };
 
 /// A keyword as a step of a JSON pointer.

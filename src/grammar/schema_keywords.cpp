@@ -162,14 +162,10 @@ class Keywords {
     const Fact origin = fact();
     std::vector<std::string> names{name};
     int32_t schema = SchemaDocument::kAnything;
-    if (needs.is_array() || needs.is_string()) {  // a string: draft 3
-      for (const Json& other : needs.is_array() ? needs : Json::array({needs})) {
-        if (!other.is_string()) doc_.refuse(at(key), "it is not an array of names");
-        names.push_back(other);
-      }
-    } else {
+    if (const auto others = doc_.names_needed(needs, pointer_to(at(key), name)))
+      names.insert(names.end(), others->begin(), others->end());
+    else
       schema = child(doc_, node_, key, &name);
-    }
     if (schema == SchemaDocument::kAnything && names.size() == 1) return;
     const auto ways = [=](const Draft& d) {
       std::vector<Draft::Way> result;
@@ -279,7 +275,23 @@ void add_holding(ShapeMaker& maker, Draft& draft, int32_t node) {
   if (node != SchemaDocument::kAnything) Keywords(maker, draft, node).add();
 }
 
-void add_number_limits(const SchemaDocument& doc, const SchemaDocument::Node& n, NumberLimits& limits) {
+std::optional<std::pair<Decimal, Decimal>> integer_format(const Json& schema) {
+  static const std::map<std::string, std::pair<Decimal, Decimal>> kFormats{
+      {"int8", {{true, "128", ""}, {false, "127", ""}}},
+      {"uint8", {{}, {false, "255", ""}}},
+      {"int16", {{true, "32768", ""}, {false, "32767", ""}}},
+      {"uint16", {{}, {false, "65535", ""}}},
+      {"int32", {{true, "2147483648", ""}, {false, "2147483647", ""}}},
+      {"uint32", {{}, {false, "4294967295", ""}}},
+      {"int64", {{true, "9223372036854775808", ""}, {false, "9223372036854775807", ""}}},
+      {"uint64", {{}, {false, "18446744073709551615", ""}}}};
+  if (!schema.contains("format") || !schema["format"].is_string()) return std::nullopt;
+  const auto found = kFormats.find(schema["format"].get<std::string>());
+  if (found == kFormats.end()) return std::nullopt;
+  return found->second;
+}
+
+void add_number_limits(const SchemaDocument& doc, const SchemaDocument::Node& n, NumberLimits& limits, bool wide) {
   const Json& s = *n.schema;
   const auto number = [&](const char* key) {
     const std::string at = pointer_to(n.pointer, key);
@@ -302,20 +314,11 @@ void add_number_limits(const SchemaDocument& doc, const SchemaDocument::Node& n,
     if (std::find(limits.factors.begin(), limits.factors.end(), factor) == limits.factors.end())
       limits.factors.push_back(factor);
   }
-  static const std::map<std::string, std::pair<Decimal, Decimal>> kFormats{
-      {"int8", {{true, "128", ""}, {false, "127", ""}}},
-      {"uint8", {{}, {false, "255", ""}}},
-      {"int16", {{true, "32768", ""}, {false, "32767", ""}}},
-      {"uint16", {{}, {false, "65535", ""}}},
-      {"int32", {{true, "2147483648", ""}, {false, "2147483647", ""}}},
-      {"uint32", {{}, {false, "4294967295", ""}}},
-      {"int64", {{true, "9223372036854775808", ""}, {false, "9223372036854775807", ""}}},
-      {"uint64", {{}, {false, "18446744073709551615", ""}}}};
-  if (!s.contains("format") || !s["format"].is_string()) return;
-  const auto found = kFormats.find(s["format"].get<std::string>());
-  if (found == kFormats.end()) return;
-  limits.at_least({found->second.first, false});
-  limits.at_most({found->second.second, false});
+  const auto range = integer_format(s);
+  if (!range) return;
+  limits.at_least({range->first, false});
+  limits.at_most({range->second, false});
+  if (!wide) limits.factors.push_back({false, "1", ""});
 }
 
 }  // namespace toy::grammar

@@ -19,7 +19,7 @@ class Negation {
   std::vector<Way> ways(const Draft& d) {
     if (d.is_closed_object() && has("required") && s_["required"].is_array())
       for (const Json& name : s_["required"])  // it has no such property anyway
-        if (name.is_string() && !d.declares(name)) return {without(name)};
+        if (name.is_string() && !d.declares(name) && !d.shape.object->required.contains(name)) return {without(name)};
     for (const auto& [key, value] : s_.items()) {
       doc_.spend(10 + value.size() * 10, n_.pointer);
       if (!is_note(key)) add(key, value, d.shape);
@@ -167,6 +167,9 @@ class Negation {
         const Bound other{b.value, !b.exclusive};
         lower ? x.shape.number->at_most(other) : x.shape.number->at_least(other);
       });
+    } else if (const auto range = key == "format" ? integer_format(s_) : std::nullopt) {
+      typed("number", [=](Draft& x) { x.shape.number->at_most({range->first, true}); });
+      typed("number", [=](Draft& x) { x.shape.number->at_least({range->second, true}); });
     } else {
       return false;
     }
@@ -278,19 +281,19 @@ class Negation {
   // The property is there, and something that it needs is not.
   void depend(const std::string& key, const std::string& name, const Json& needs) {
     const Fact origin = fact();
-    if (!needs.is_array()) {
+    const auto others = doc_.names_needed(needs, pointer_to(pointer_to(n_.pointer, key), name));
+    if (!others) {
       typed("object", [=, other = fails(sub(key, name))](Draft& x) {
         x.shape.object->required.insert(name);
         x.add(other, origin);
       });
       return;
     }
-    for (const Json& other : needs)
-      if (other.is_string())
-        typed("object", [=, other = other.get<std::string>()](Draft& x) {
-          x.shape.object->required.insert(name);
-          x.derive(other, kNever, origin);
-        });
+    for (const std::string& other : *others)
+      typed("object", [=](Draft& x) {
+        x.shape.object->required.insert(name);
+        x.derive(other, kNever, origin);
+      });
   }
 
   ShapeMaker& maker_;

@@ -242,7 +242,7 @@ void ShapeMaker::drop_empty(Shape& s, int depth) {
   if (s.string && s.string->most >= 0 && s.string->most < s.string->least) s.string.reset();
   if (s.string && s.string->conditions.size() > 1) {
     int64_t most = s.string->most;
-    if (automaton_of(*s.string, s.string->conditions[0].pointer, most).empty()) s.string.reset();
+    if (automaton_of(*s.string, s.string->conditions[0].pointer, most, true).empty()) s.string.reset();
   }
   if (s.number && s.number->lower && s.number->upper) {
     const Bound &lo = *s.number->lower, &hi = *s.number->upper;
@@ -273,7 +273,7 @@ void ShapeMaker::drop_empty(Shape& s, int depth) {
   if (dead) s.object.reset();
 }
 
-CharAutomaton ShapeMaker::automaton_of(const StringShape& s, const std::string& pointer, int64_t& most) {
+CharAutomaton ShapeMaker::automaton_of(const StringShape& s, const std::string& pointer, int64_t& most, bool wide) {
   const CharSet any{{0, kLastCodePoint}};
   CharAutomaton result;
   result.states.push_back({.edges = {{any, 0}}, .accept = true});
@@ -289,11 +289,14 @@ CharAutomaton ShapeMaker::automaton_of(const StringShape& s, const std::string& 
       add(c.holds ? doc_.pattern(c.text, c.pointer) : doc_.no_pattern(c.text, c.pointer), c.pointer);
       continue;
     }
-    const SchemaDocument::Format* f = doc_.format(c.text, c.pointer);
+    const FormatTexts* f = doc_.format(c.text, c.pointer);
     if (!f) continue;
-    const std::string name = doc_.place(c.pointer);
-    add(c.holds ? f->automaton : complement(f->automaton, {name, doc_.budget()}), c.pointer);
-    if (c.holds && f->most >= 0) most = most < 0 ? f->most : std::min(most, f->most);
+    if (!c.holds || wide) {
+      add(c.holds ? doc_.wide_format(c.text, c.pointer) : doc_.no_format(c.text, c.pointer), c.pointer);
+      continue;
+    }
+    add(f->automaton, c.pointer);
+    if (f->most >= 0) most = most < 0 ? f->most : std::min(most, f->most);
   }
   if (!s.excluded.empty()) {
     const std::string name = doc_.place(pointer);

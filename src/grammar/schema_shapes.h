@@ -85,8 +85,11 @@ struct Shape {
   void keep(const std::vector<std::string>& types);
 };
 
-/// Adds the bounds and factors of a schema.
-void add_number_limits(const SchemaDocument& doc, const SchemaDocument::Node& n, NumberLimits& limits);
+/// The least and the largest value of a format of numbers (int8 to uint64), if the schema has one.
+std::optional<std::pair<Decimal, Decimal>> integer_format(const Json& schema);
+/// Adds the bounds and factors of a schema. `wide`: a format of whole numbers allows others as well.
+void add_number_limits(const SchemaDocument& doc, const SchemaDocument::Node& n, NumberLimits& limits,
+                       bool wide = false);
 
 struct Shapes {
   std::vector<const Json*> values;  ///< of enum and const
@@ -103,19 +106,27 @@ class ShapeMaker {
   const Shapes& of(const Term& term);
   /// Is there certainly no value? False where it takes too long to see.
   bool is_empty(const Term& term, int depth = 0);
-  /// Is the value one of the term?
+  /// Is the value certainly one of the term?
   bool contains(const Term& term, const Json& value, const Json* skip = nullptr);
   /// The strings of a term as an automaton; nullopt: all.
   std::optional<CharAutomaton> strings_of(const Term& term, const std::string& pointer);
-  /// The strings of a shape, without their lengths.
-  CharAutomaton automaton_of(const StringShape& s, const std::string& pointer, int64_t& most);
+  /// The strings of a shape, without their lengths. `wide`: all that may be valid, not those that are written.
+  CharAutomaton automaton_of(const StringShape& s, const std::string& pointer, int64_t& most, bool wide = false);
 
  private:
   friend class Expansion;
-  bool valid(int32_t node, const Json& value, const Json* skip, int depth);
-  bool valid_object(const SchemaDocument::Node& n, int32_t node, const Json& value, int depth);
-  bool valid_array(const SchemaDocument::Node& n, int32_t node, const Json& value, int depth);
-  bool valid_scalar(const SchemaDocument::Node& n, const Json& value);
+  /// Whether a value is valid: certainly, and perhaps. They differ for formats whose texts are not all known.
+  struct Verdict {
+    bool sure = true, maybe = true;
+    Verdict operator!() const { return {!maybe, !sure}; }
+    Verdict operator&(Verdict o) const { return {sure && o.sure, maybe && o.maybe}; }
+    Verdict operator|(Verdict o) const { return {sure || o.sure, maybe || o.maybe}; }
+  };
+  static constexpr Verdict kInvalid{false, false};
+  Verdict valid(int32_t node, const Json& value, const Json* skip, int depth);
+  Verdict valid_object(const SchemaDocument::Node& n, int32_t node, const Json& value, int depth);
+  Verdict valid_array(const SchemaDocument::Node& n, int32_t node, const Json& value, int depth);
+  Verdict valid_scalar(const SchemaDocument::Node& n, const Json& value);
   bool is_listed(const Json& list, const Json& value, const std::string& pointer);
   void drop_empty(Shape& s, int depth);
 
