@@ -45,7 +45,11 @@ class Compiler {
       a_.names.push_back(r.name);
       a_.starts.push_back(add_state());
     }
-    for (size_t i = 0; i < rules.size(); ++i) a_.states[size_t(build(rules[i].expr, a_.starts[i]))].accept = true;
+    for (size_t i = 0; i < rules.size(); ++i) {
+      place_ = place_of(int32_t(i));
+      a_.states[size_t(build(rules[i].expr, a_.starts[i]))].accept = true;
+    }
+    place_ = name_;
     find_alive();
     find_nullable();
     find_tails();
@@ -55,24 +59,30 @@ class Compiler {
   Automaton take() { return std::move(a_); }
 
  private:
+  // "NAME: RULE"; that of a schema is a JSON pointer.
+  std::string place_of(int32_t rule) const {
+    const std::string& r = a_.names[size_t(rule)];
+    return r.empty() ? name_ : name_ + ": " + r;
+  }
+
   int32_t add_state() {
     check(a_.states.size() < kMaxStates,
-          "{}: the grammar needs more than {} states; use smaller counts, or fewer alternatives", name_, kMaxStates);
-    budget_.spend(kState, name_);
-    budget_.spend_bytes(sizeof(NfaState), name_);
+          "{}: the grammar needs more than {} states; use smaller counts, or fewer alternatives", place_, kMaxStates);
+    budget_.spend(kState, place_);
+    budget_.spend_bytes(sizeof(NfaState), place_);
     a_.states.emplace_back();
     return int32_t(a_.states.size()) - 1;
   }
   NfaState& at(int32_t s) { return a_.states[size_t(s)]; }
   void join(int32_t from, int32_t to) { at(from).free.push_back(to); }
   void add_byte(int32_t from, ByteEdge edge) {
-    budget_.spend_bytes(2 * sizeof(ByteEdge), name_);
+    budget_.spend_bytes(2 * sizeof(ByteEdge), place_);
     at(from).bytes.push_back(edge);
   }
 
   // Adds what `e` needs behind the state `from`, into which nothing new leads. Returns the state after it.
   int32_t build(const Expr& e, int32_t from) {
-    budget_.spend(1, name_);
+    budget_.spend(1, place_);
     switch (e.kind) {
       case Expr::chars: {
         const int32_t end = add_state();
@@ -105,7 +115,7 @@ class Compiler {
       case Expr::no_word_edge:
         break;
     }
-    fail_internal("{}: a place of a text is for patterns only", name_);
+    fail_internal("{}: a place of a text is for patterns only", place_);
   }
 
   // Sorted texts as a tree of their bytes.
@@ -114,7 +124,7 @@ class Compiler {
     std::vector<int32_t> path{from};  // after each byte of the text before
     std::string_view before;
     for (const std::string& text : texts) {
-      budget_.spend(1 + text.size(), name_);
+      budget_.spend(1 + text.size(), place_);
       const auto common =
           std::mismatch(text.begin(), text.begin() + int64_t(std::min(text.size(), before.size())), before.begin());
       path.resize(size_t(common.first - text.begin()) + 1);
@@ -161,7 +171,7 @@ class Compiler {
     for (size_t s = 0; s < chars->states.size(); ++s) {
       if (chars->states[s].accept) join(state[s], end);
       for (const CharEdge& edge : chars->states[s].edges) {
-        budget_.spend(edge.set.size() * kRange, name_);
+        budget_.spend(edge.set.size() * kRange, place_);
         const JsonChars j = json_chars(edge.set);
         const int32_t to = state[size_t(edge.to)];
         add_chars(state[s], j.plain, to);
@@ -192,7 +202,7 @@ class Compiler {
 
   // -1: all texts have such lengths, or `product` is those of them that do.
   int32_t add_counter(const CharAutomaton& chars, int64_t least, int64_t most, CharAutomaton& product) {
-    const Payer payer{name_, budget_};
+    const Payer payer{place_, budget_};
     Counter c{
         .least = int32_t(least), .most = most < 0 ? kNoLimit : int32_t(most), .lengths = lengths_of(chars, payer)};
     const Lengths& l = c.lengths;
@@ -212,9 +222,9 @@ class Compiler {
 
   void add_chars(int32_t from, const CharSet& set, int32_t to) {
     std::map<std::vector<uint32_t>, int32_t> shared;  // what leads to `to` by the same bytes
-    budget_.spend(set.size() * kRange, name_);
+    budget_.spend(set.size() * kRange, place_);
     for (const Utf8Ranges::Sequence& bytes : Utf8Ranges(set).sequences) {
-      budget_.spend(kRange, name_);
+      budget_.spend(kRange, place_);
       int32_t next = to;
       std::vector<uint32_t> key;
       for (size_t i = bytes.size(); i-- > 0;) {
@@ -278,9 +288,37 @@ class Compiler {
     }
   }
 
+  // A rule without a text, of which that of the first rule comes.
+  int32_t impossible_rule() {
+    std::vector<bool> seen(a_.starts.size()), reached(a_.states.size());
+    for (int32_t rule = 0;;) {
+      seen[size_t(rule)] = true;
+      std::vector<int32_t> todo{a_.starts[size_t(rule)]};
+      const auto reach = [&](int32_t s) {
+        if (!reached[size_t(s)]) reached[size_t(s)] = true, todo.push_back(s);
+      };
+      int32_t next = -1;
+      while (next < 0 && !todo.empty()) {
+        const NfaState& s = at(todo.back());
+        todo.pop_back();
+        for (const int32_t to : s.free) reach(to);
+        for (const ByteEdge& e : s.bytes) reach(e.to);
+        if (s.call < 0) continue;
+        if (at(a_.starts[size_t(s.call)]).alive)
+          reach(s.ret);
+        else if (!seen[size_t(s.call)])
+          next = s.call;
+      }
+      if (next < 0) return rule;
+      rule = next;
+    }
+  }
+
   void find_alive() {
     mark(&NfaState::alive, true);
-    check(at(a_.starts[0]).alive, "{}: no text satisfies it: some rule never ends, or allows nothing", name_);
+    if (!at(a_.starts[0]).alive)
+      fail("{}: no text satisfies it, among those that can be written: some rule never ends, or allows nothing",
+           place_of(impossible_rule()));
     for (NfaState& s : a_.states) {  // what leads nowhere goes
       std::erase_if(s.free, [&](int32_t to) { return !at(to).alive; });
       std::erase_if(s.bytes, [&](const ByteEdge& e) { return !at(e.to).alive; });
@@ -389,6 +427,7 @@ class Compiler {
 
   static constexpr size_t kState = 20, kRange = 10;  // steps of the budget
   const std::string& name_;
+  std::string place_;  // name_, with the rule that is built
   GrammarBudget& budget_;
   Automaton a_;
   std::vector<int32_t> seen_;

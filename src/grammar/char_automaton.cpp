@@ -107,7 +107,21 @@ class Builder {
       }
       case Expr::texts: {
         const int32_t end = add();
-        for (const std::string& text : *e.list) join(add_text(text, from), end);
+        std::vector<int32_t> path{from};  // after each code point of the text before
+        std::vector<uint32_t> before;
+        for (const std::string& text : *e.list) {  // sorted: they share their beginnings
+          std::vector<uint32_t> points = code_points(text, payer_.name);
+          const size_t shared =
+              size_t(std::mismatch(points.begin(), points.end(), before.begin(), before.end()).first - points.begin());
+          path.resize(shared + 1);
+          for (size_t i = shared; i < points.size(); ++i) {
+            path.push_back(add());
+            payer_.pay_edge({{points[i], points[i]}});
+            states_[size_t(path[i])].edges.push_back({{{points[i], points[i]}}, path.back()});
+          }
+          join(path.back(), end);
+          before = std::move(points);
+        }
         return end;
       }
       case Expr::text_begin:
@@ -125,16 +139,6 @@ class Builder {
         break;
     }
     fail_internal("{}: an expression of code points has no rules", payer_.name);
-  }
-
-  int32_t add_text(const std::string& text, int32_t from) {
-    for (const uint32_t c : code_points(text, payer_.name)) {
-      const int32_t to = add();
-      payer_.pay_edge({{c, c}});
-      states_[size_t(from)].edges.push_back({{{c, c}}, to});
-      from = to;
-    }
-    return from;
   }
 
   void look_for_edges(const Expr& e) {

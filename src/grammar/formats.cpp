@@ -191,13 +191,13 @@ const Patterns& patterns() {
 const Patterns& wide_patterns() {
   static const Patterns kPatterns = [] {
     const string label = "[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?", scheme = "[A-Za-z][A-Za-z0-9+.-]*:";
-    const string wide_clock = clock("(?:[0-5][0-9]|60)"), mail = "[^]+@[^]+", visible = "[^\\u0000- ]*";
+    const string wide_clock = clock("(?:[0-5][0-9]|60)"), visible = "[^\\u0000- ]*";
     return Patterns{
         {"time", wide_clock},
         {"date-time", date() + "[Tt ]" + wide_clock},
         {"duration", "[Pp][0-9A-Za-z]+"},
-        {"email", mail},
-        {"idn-email", mail},
+        {"email", "[ -~]+@[ -~]+"},
+        {"idn-email", "[^]+@[^]+"},
         {"hostname", hostname(label) + "\\.?"},
         {"idn-hostname", "(?:[A-Za-z0-9.-]|[^\\u0000-\\u007F])+"},
         {"ipv4", "[0-9]{1,3}(?:\\.[0-9]{1,3}){3}"},

@@ -40,6 +40,7 @@ class GbnfParser {
     defined_[index] = true;
     for (Rule& r : rules) {
       move_rules(r.expr, int32_t(first));
+      r.name = r.name.empty() ? s.name : s.name + ": " + r.name;
       rules_.push_back(std::move(r));
       defined_.push_back(true);
       first_use_.push_back(at_);

@@ -175,8 +175,7 @@ Expr whole_texts(const NumberLimits& l) {
   // Multiples need states for each digit.
   const bool is_free = l.factors.empty() && l.other_factors.empty();
   const string few(kExactDigits, '9');
-  const Decimal least = is_free ? kLeast : Decimal{true, few, ""},
-                most = is_free ? kMost : Decimal{false, few, ""};
+  const Decimal least = is_free ? kLeast : Decimal{true, few, ""}, most = is_free ? kMost : Decimal{false, few, ""};
   Decimal lo = l.lower ? rounded(*l.lower, true) : least, hi = l.upper ? rounded(*l.upper, false) : most;
   if (!l.lower && hi < lo) lo = {true, largest(hi), ""};
   if (!l.upper && hi < lo) hi = {false, largest(lo), ""};
@@ -262,11 +261,18 @@ Expr exact_in_f64(const NumberLimits& l) {
   return sequence({optional(one('-')), digits(1, kExactDigits - int64_t(places)), any_fraction(int(places))});
 }
 
-Expr same_value(const Decimal& d) {
-  Expr fraction = optional(sequence({one('.'), zeros(1, -1)}));
-  if (!d.fraction.empty()) fraction = sequence({one('.'), literal(d.fraction), zeros(0, -1)});
-  const Expr sign = d.is_zero() ? optional(one('-')) : d.negative ? one('-') : Expr();
-  return sequence({sign, literal(d.whole), std::move(fraction)});
+Expr same_values(const std::vector<Decimal>& list) {
+  std::vector<string> whole, others;
+  for (const Decimal& d : list) {
+    const string text = (d.negative ? "-" : "") + d.whole;
+    if (d.is_whole())
+      whole.push_back(text);
+    else
+      others.push_back(text + "." + d.fraction);
+    if (d.is_zero()) whole.push_back("-0");
+  }
+  return alternatives({sequence({one_of(std::move(whole)), optional(sequence({one('.'), zeros(1, -1)}))}),
+                       sequence({one_of(std::move(others)), zeros(0, -1)})});
 }
 
 }  // namespace
@@ -369,11 +375,7 @@ Expr number_texts(const NumberLimits& limits, const Payer& payer) {
                        payer));
   for (const Decimal& f : l.factors) add(multiples(f, payer));
   for (const Decimal& f : l.other_factors) add(complement(multiples(f, payer), payer));
-  if (!l.excluded.empty()) {
-    Expr values = alternatives({});
-    for (const Decimal& v : l.excluded) values.parts.push_back(same_value(v));
-    add(complement(char_automaton(values, payer), payer));
-  }
+  if (!l.excluded.empty()) add(complement(char_automaton(same_values(l.excluded), payer), payer));
   return json_string_of(std::move(*result));
 }
 

@@ -26,53 +26,69 @@ struct Regex {
   std::vector<std::pair<Expr, bool>> conditions;  // texts that it is one of, or not
 };
 
-// The code points of a general category, by its short or long name; nullopt: there is none of the name.
+// The code points of a general category, by its short or long name (PropertyValueAliases.txt of Unicode), or of a
+// property that has no long table; nullopt: there is none of the name.
 std::optional<CharSet> category_set(std::string_view name) {
-  static constexpr std::pair<std::string_view, std::string_view> kLongNames[] = {{"Letter", "L"},
-                                                                                 {"Uppercase_Letter", "Lu"},
-                                                                                 {"Lowercase_Letter", "Ll"},
-                                                                                 {"Titlecase_Letter", "Lt"},
-                                                                                 {"Modifier_Letter", "Lm"},
-                                                                                 {"Other_Letter", "Lo"},
-                                                                                 {"Mark", "M"},
-                                                                                 {"Number", "N"},
-                                                                                 {"Decimal_Number", "Nd"},
-                                                                                 {"Letter_Number", "Nl"},
-                                                                                 {"Other_Number", "No"},
-                                                                                 {"Punctuation", "P"},
-                                                                                 {"Symbol", "S"},
-                                                                                 {"Math_Symbol", "Sm"},
-                                                                                 {"Currency_Symbol", "Sc"},
-                                                                                 {"Modifier_Symbol", "Sk"},
-                                                                                 {"Other_Symbol", "So"},
-                                                                                 {"Separator", "Z"},
-                                                                                 {"Space_Separator", "Zs"},
-                                                                                 {"Control", "Cc"},
-                                                                                 {"Format", "Cf"},
-                                                                                 {"Connector_Punctuation", "Pc"},
-                                                                                 {"digit", "Nd"},
-                                                                                 {"Dash_Punctuation", "Pd"},
-                                                                                 {"Nonspacing_Mark", "Mn"},
-                                                                                 {"Spacing_Mark", "Mc"},
-                                                                                 {"Enclosing_Mark", "Me"}};
+  struct Category {
+    std::string_view name, long_name, other = {};
+  };
+  static constexpr Category kCategories[] = {{"L", "Letter"},
+                                             {"LC", "Cased_Letter"},
+                                             {"Lu", "Uppercase_Letter"},
+                                             {"Ll", "Lowercase_Letter"},
+                                             {"Lt", "Titlecase_Letter"},
+                                             {"Lm", "Modifier_Letter"},
+                                             {"Lo", "Other_Letter"},
+                                             {"M", "Mark", "Combining_Mark"},
+                                             {"Mn", "Nonspacing_Mark"},
+                                             {"Mc", "Spacing_Mark"},
+                                             {"Me", "Enclosing_Mark"},
+                                             {"N", "Number"},
+                                             {"Nd", "Decimal_Number", "digit"},
+                                             {"Nl", "Letter_Number"},
+                                             {"No", "Other_Number"},
+                                             {"P", "Punctuation", "punct"},
+                                             {"Pc", "Connector_Punctuation"},
+                                             {"Pd", "Dash_Punctuation"},
+                                             {"Ps", "Open_Punctuation"},
+                                             {"Pe", "Close_Punctuation"},
+                                             {"Pi", "Initial_Punctuation"},
+                                             {"Pf", "Final_Punctuation"},
+                                             {"Po", "Other_Punctuation"},
+                                             {"S", "Symbol"},
+                                             {"Sm", "Math_Symbol"},
+                                             {"Sc", "Currency_Symbol"},
+                                             {"Sk", "Modifier_Symbol"},
+                                             {"So", "Other_Symbol"},
+                                             {"Z", "Separator"},
+                                             {"Zs", "Space_Separator"},
+                                             {"Zl", "Line_Separator"},
+                                             {"Zp", "Paragraph_Separator"},
+                                             {"C", "Other"},
+                                             {"Cc", "Control", "cntrl"},
+                                             {"Cf", "Format"},
+                                             {"Cs", "Surrogate"},
+                                             {"Co", "Private_Use"},
+                                             {"Cn", "Unassigned"}};
+  if (name == "Any") return CharSet{{0, kLastCodePoint}};
+  if (name == "ASCII") return CharSet{{0, 0x7F}};
   for (const std::string_view prefix : {"General_Category=", "gc="})
     if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
-  for (const auto& [long_name, short_name] : kLongNames)
-    if (name == long_name) name = short_name;
   static const std::map<std::string, CharSet, std::less<>> kSets = [] {
     std::map<std::string, CharSet, std::less<>> sets;
     for (uint32_t c = 0, next = 0; c <= kLastCodePoint; c = next) {
-      if (c == 0xD800) c = 0xE000;
       const std::string_view category = category_of(c);
-      for (next = c + 1; next <= kLastCodePoint && next != 0xD800 && category_of(next) == category;) ++next;
+      for (next = c + 1; next <= kLastCodePoint && category_of(next) == category;) ++next;
       for (const std::string_view n : {category, category.substr(0, 1)}) sets[std::string(n)].push_back({c, next - 1});
+      if (category == "Lu" || category == "Ll" || category == "Lt") sets["LC"].push_back({c, next - 1});
     }
     for (auto& [key, set] : sets) set = normalized(std::move(set));
     return sets;
   }();
-  const auto found = kSets.find(name);
-  if (found == kSets.end()) return std::nullopt;
-  return found->second;
+  for (const Category& c : kCategories)
+    if (name == c.name || name == c.long_name || (!c.other.empty() && name == c.other))
+      if (const auto found = kSets.find(c.name); found != kSets.end()) return found->second;
+  return std::nullopt;
 }
 
 class RegexParser {
@@ -175,7 +191,9 @@ class RegexParser {
       case '(': {
         if (depth >= kMaxGroups) refuse("groups nest too deeply");
         if (take('?') && !take(':')) {
-          if (!is('<') || is('=', 1) || is('!', 1)) refuse("look-around that does not begin it");
+          if (is('=') || is('!') || (is('<') && (is('=', 1) || is('!', 1))))
+            refuse("look-around that does not begin it");
+          if (!is('<')) refuse("(? is followed by no kind of group; write flags out, [aA] for (?i)a");
           while (at_ < c_.size() && !take('>')) ++at_;  // a name
         }
         Expr group = parse_alternatives(depth + 1);
@@ -233,7 +251,9 @@ class RegexParser {
       name = utf8_encode(c_[at_++]);
     }
     const std::optional<CharSet> set = category_set(name);
-    if (!set) refuse(fmt::format("\\p{{{}}} is not a general category of Unicode", name));
+    if (!set)
+      refuse(fmt::format("\\p{{{}}}: of the properties of Unicode, only general categories such as \\p{{L}} are known",
+                         name));
     return negated ? complement(*set) : *set;
   }
 

@@ -38,7 +38,7 @@ std::string key_of(const NumberLimits& l) {
 }  // namespace
 
 std::vector<Rule> RuleMaker::make(const Term& term) {
-  rules_.push_back({"the schema", {}});
+  rules_.push_back({"", {}});
   terms_[term] = 0;
   pending_.push_back({0, term});
   while (!pending_.empty()) {
@@ -52,7 +52,7 @@ std::vector<Rule> RuleMaker::make(const Term& term) {
 
 int32_t RuleMaker::add_rule(std::string name, Expr e) {
   if (rules_.size() >= kMaxRules)
-    doc_.refuse("", fmt::format("the schema is too large: it needs more than {} rules", kMaxRules));
+    doc_.refuse(name, fmt::format("the schema is too large: it needs more than {} rules", kMaxRules));
   doc_.spend(kStepsOfRule + name.size() / kBytesOfStep, name);
   doc_.spend_bytes(2 * sizeof(Rule) + name.size(), name);
   rules_.push_back({std::move(name), std::move(e)});
@@ -171,7 +171,10 @@ Expr RuleMaker::texts(const Term& term, const std::string& pointer) {
   doc_.spend_bytes((s.shapes.size() + 1) * 4 * sizeof(Expr), pointer);
   Expr result = alternatives({});
   const auto add = [&](Expr e) { result.parts.push_back(std::move(e)); };
-  if (!s.values.empty()) add(listed(s.values, pointer));
+  if (!s.values.empty()) {
+    Expr list = listed(s.values, s.values_pointer);
+    add(s.values.size() < kManyStates ? std::move(list) : rule(add_rule(s.values_pointer, std::move(list))));
+  }
   bool null = false, yes = false, no = false, any_string = false, any_number = false;
   for (const Shape& shape : s.shapes) {
     null = null || shape.null, yes = yes || shape.yes, no = no || shape.no;
@@ -186,7 +189,7 @@ Expr RuleMaker::texts(const Term& term, const std::string& pointer) {
   if (any_string) add(rule(named("string")));
   if (any_number) add(rule(named("number")));
   for (const Shape& shape : s.shapes) {
-    if (shape.string && !any_string) add(string_of(*shape.string, pointer));
+    if (shape.string && !any_string) add(string_of(*shape.string));
     if (shape.number && !any_number)
       add(number_of(*shape.number, shape.number_pointer.empty() ? pointer : shape.number_pointer));
     if (shape.array) add(array_texts(*this, *shape.array));
@@ -195,9 +198,9 @@ Expr RuleMaker::texts(const Term& term, const std::string& pointer) {
   return result;
 }
 
-Expr RuleMaker::string_of(const StringShape& s, const std::string& pointer) {
+Expr RuleMaker::string_of(const StringShape& s) {
   const auto known = std::find_if(strings_.begin(), strings_.end(), [&](const auto& entry) {
-    doc_.spend(4, pointer);
+    doc_.spend(4, s.pointer);
     const StringShape& o = entry.first;
     return o.least == s.least && o.most == s.most && o.excluded == s.excluded &&
            std::equal(o.conditions.begin(), o.conditions.end(), s.conditions.begin(), s.conditions.end(),
@@ -207,12 +210,12 @@ Expr RuleMaker::string_of(const StringShape& s, const std::string& pointer) {
   });
   if (known != strings_.end()) return known->second;
   int64_t most = s.most;
-  CharAutomaton a = shapes_.automaton_of(s, pointer, most);
+  CharAutomaton a = shapes_.automaton_of(s, most);
   Expr result = alternatives({});
   if (!a.empty() && (most < 0 || most >= s.least)) {
     const bool is_large = a.states.size() > kManyStates;
     result = sequence({literal("\""), json_string_of(std::move(a), s.least, most), literal("\"")});
-    if (is_large) result = rule(add_rule(pointer, std::move(result)));
+    if (is_large) result = rule(add_rule(s.pointer, std::move(result)));
   }
   strings_.push_back({s, result});
   return result;

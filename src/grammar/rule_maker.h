@@ -29,6 +29,8 @@ class RuleMaker {
   Expr comma() { return sequence({literal(","), space()}); }
   Expr braces(Expr inside) { return sequence({literal("{"), space(), std::move(inside), space(), literal("}")}); }
   Expr brackets(Expr inside) { return sequence({literal("["), space(), std::move(inside), space(), literal("]")}); }
+  /// Where the values of a term are described; "" where nothing says so.
+  std::string pointer_of(const Term& term) const;
   /// A string literal.
   Expr quoted(const std::string& text, const std::string& pointer);
   /// The values of a list, and nothing else.
@@ -36,11 +38,10 @@ class RuleMaker {
 
  private:
   Expr texts(const Term& term, const std::string& pointer);
-  Expr string_of(const StringShape& s, const std::string& pointer);
+  Expr string_of(const StringShape& s);
   Expr number_of(const NumberLimits& l, const std::string& pointer);
   Expr exactly(const Json& value, const std::string& pointer);
   Expr definition(const std::string& name);
-  std::string pointer_of(const Term& term) const;
 
   SchemaDocument& doc_;
   ShapeMaker shapes_;

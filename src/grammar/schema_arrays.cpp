@@ -26,12 +26,13 @@ class ArrayRules {
   Expr texts() {
     if (most_ >= 0 && most_ < least_) return alternatives({});
     if (std::max(least_, most_) > int64_t(kMaxStates))
-      doc_.refuse(a_.pointer, fmt::format("an array of {} items is too large", std::max(least_, most_)));
+      doc_.refuse(a_.size_pointer, fmt::format("an array of {} items is too large", std::max(least_, most_)));
     if (a_.unique && (most_ < 0 || most_ > 1)) return different();
     if (!a_.contains.empty()) return containing();
     const int64_t n = int64_t(a_.prefix.size());
     Expr item = alternatives({});
-    if (most_ < 0 || most_ > n) item = rule(maker_.add_rule(a_.pointer, maker_.value(a_.rest)));
+    if (most_ < 0 || most_ > n) item = rule(maker_.add_rule(place_of(a_.rest, a_.pointer), maker_.value(a_.rest)));
+    const std::string rest = a_.size_pointer.empty() ? a_.pointer : a_.size_pointer;
     // From the last to the first: the text from item i on.
     int32_t next = -1;
     for (int64_t i = n; i >= 0; --i) {
@@ -44,25 +45,29 @@ class ArrayRules {
       } else if (i < n && (most_ < 0 || i < most_)) {
         from.parts.push_back(sequence({separator(i), maker_.value(a_.prefix[size_t(i)]), rule(next)}));
       }
-      next = maker_.add_rule(a_.pointer, std::move(from));
+      next = maker_.add_rule(i < n ? place_of(a_.prefix[size_t(i)], a_.pointer) : rest, std::move(from));
     }
     return maker_.brackets(rule(next));
   }
 
  private:
+  std::string place_of(const Term& t, const std::string& otherwise) const {
+    const std::string pointer = maker_.pointer_of(t);
+    return pointer.empty() ? otherwise : pointer;
+  }
   Expr separator(int64_t i) { return i > 0 ? maker_.comma() : Expr(); }
 
   // The rules are by the number of items so far and of those that count, as far as they matter.
   Expr containing() {
     const ArrayShape::Contains& c = a_.contains[0];
     if (a_.contains.size() > 1)
-      doc_.refuse(a_.pointer, "'contains' is stated twice, or 'not' needs it, which cannot be expressed");
+      doc_.refuse(a_.contains[1].pointer, "'contains' is stated twice, or 'not' needs it, which cannot be expressed");
     const int64_t last = std::max({int64_t(a_.prefix.size()), least_, most_, int64_t(1)}),
                   enough = std::max(c.least, c.most >= 0 ? c.most + 1 : 0);
-    if ((last + 1) * (enough + 1) > 10'000) doc_.refuse(a_.pointer, "'contains' with so many items is too large");
+    if ((last + 1) * (enough + 1) > 10'000) doc_.refuse(c.pointer, "'contains' with so many items is too large");
     std::map<std::pair<int64_t, int64_t>, int32_t> rules;
     for (int64_t i = 0; i <= last; ++i)
-      for (int64_t k = 0; k <= enough; ++k) rules[{i, k}] = maker_.add_rule(a_.pointer);
+      for (int64_t k = 0; k <= enough; ++k) rules[{i, k}] = maker_.add_rule(c.pointer);
     for (int64_t i = 0; i <= last; ++i)
       for (int64_t k = 0; k <= enough; ++k) {
         Expr from = alternatives({});
@@ -82,14 +87,14 @@ class ArrayRules {
   }
   Term opposite(const Term& t) const {
     if (t.empty()) return kNever;
-    if (t.size() > 1) doc_.refuse(a_.pointer, "maxContains cannot be combined with what other schemas say");
+    if (t.size() > 1) doc_.refuse(a_.contains[0].pointer, "maxContains cannot be combined with what other schemas say");
     return {t[0] ^ 1};
   }
 
   // Items that are all different: the rules are by the values so far.
   Expr different() {
     const auto refuse = [&](const char* what) {
-      doc_.refuse(pointer_to(a_.pointer, "uniqueItems"),
+      doc_.refuse(a_.unique_pointer,
                   fmt::format("'uniqueItems' cannot be expressed for {}; remove it, or list the values in an enum, at "
                               "most {}",
                               what, kMostDifferent));
@@ -103,7 +108,7 @@ class ArrayRules {
     for (const Json* v : s.values) {
       if (std::any_of(known.begin(), known.end(), [&](const Json* k) { return equal(*k, *v); })) continue;
       known.push_back(v);
-      values.push_back(maker_.listed({v}, a_.pointer));
+      values.push_back(maker_.listed({v}, s.values_pointer));
     }
     bool words[3] = {};
     for (const Shape& shape : s.shapes) {
@@ -117,11 +122,11 @@ class ArrayRules {
         values.push_back(literal(json_text(kWords[i])));
     if (values.size() > kMostDifferent) refuse("so many values");
     const size_t sets = size_t(1) << values.size();
-    doc_.spend(sets * values.size() * 100, a_.pointer);
-    doc_.spend_bytes(sets * values.size() * 3 * sizeof(Expr), a_.pointer);
-    for (Expr& v : values) v = rule(maker_.add_rule(a_.pointer, std::move(v)));
+    doc_.spend(sets * values.size() * 100, a_.unique_pointer);
+    doc_.spend_bytes(sets * values.size() * 3 * sizeof(Expr), a_.unique_pointer);
+    for (Expr& v : values) v = rule(maker_.add_rule(s.values_pointer, std::move(v)));
     std::vector<int32_t> rules(sets);
-    for (int32_t& r : rules) r = maker_.add_rule(a_.pointer);
+    for (int32_t& r : rules) r = maker_.add_rule(a_.unique_pointer);
     for (size_t set = 0; set < sets; ++set) {
       const int64_t count = __builtin_popcountll(set);
       Expr from = alternatives({});

@@ -14,8 +14,8 @@ struct Draft {
   /// One way to make a choice. It adds to the draft.
   using Way = std::function<void(Draft&)>;
   struct Choice {
-    Fact fact = 0;  ///< whose choice it is
-    int rank = 0;   ///< lower ones are made first
+    std::string pointer;  ///< whose choice it is
+    int rank = 0;         ///< lower ones are made first
     std::function<std::vector<Way>(const Draft&)> ways;
   };
 
@@ -30,8 +30,13 @@ struct Draft {
   std::vector<std::pair<Fact, Source>> todo;
   std::map<Fact, Source> from;  ///< of those that were looked at
   std::vector<Choice> choices;
-  std::vector<const Json*> lists;   ///< of enum and const; that of const is the value itself
-  std::vector<bool> is_const;       ///< of each list
+  /// Values of an enum, or the one of a const.
+  struct List {
+    const Json* values = nullptr;
+    bool is_const = false;
+    std::string pointer;
+  };
+  std::vector<List> lists;
   std::vector<Fact> unevaluated;    ///< schemas with unevaluatedProperties or unevaluatedItems false
   std::vector<Fact> array_origins;  ///< schemas that say something about items
   bool is_branch = false;           ///< after a choice

@@ -25,9 +25,9 @@ class Keywords {
     if (has("type")) d_.shape.keep(types_of(doc_, n_));
     if (has("enum")) {
       if (!s_["enum"].is_array()) doc_.refuse(at("enum"), "it is not an array");
-      d_.lists.push_back(&s_["enum"]), d_.is_const.push_back(false);
+      d_.lists.push_back({&s_["enum"], false, at("enum")});
     }
-    if (has("const")) d_.lists.push_back(&s_["const"]), d_.is_const.push_back(true);
+    if (has("const")) d_.lists.push_back({&s_["const"], true, at("const")});
     numbers();
     strings();
     arrays();
@@ -61,9 +61,11 @@ class Keywords {
     if (!s_[key].is_array() || s_[key].empty()) doc_.refuse(at(key), "it is not an array of schemas");
     return s_[key];
   }
-  void bounds(int64_t& least, int64_t& most, const char* least_key, const char* most_key) {
+  void bounds(int64_t& least, int64_t& most, const char* least_key, const char* most_key, std::string& pointer) {
     least = std::max(least, doc_.count_of(s_, least_key, 0, n_.pointer));
     if (const int64_t m = doc_.count_of(s_, most_key, -1, n_.pointer); m >= 0) most = most < 0 ? m : std::min(most, m);
+    for (const char* key : {least_key, most_key})
+      if (has(key)) pointer = at(key);
   }
 
   void numbers() {
@@ -84,19 +86,21 @@ class Keywords {
       StringShape::Condition c{s_[key], at(key), is_format, true};
       if (d_.shape.string &&
           std::none_of(d_.shape.string->conditions.begin(), d_.shape.string->conditions.end(),
-                       [&](const auto& x) { return x.text == c.text && x.is_format == is_format && x.holds; }))
+                       [&](const auto& x) { return x.text == c.text && x.is_format == is_format && x.holds; })) {
+        d_.shape.string->pointer = c.pointer;
         d_.shape.string->conditions.push_back(std::move(c));
+      }
     }
-    if (any_of({"minLength", "maxLength"}) && d_.shape.string)
-      bounds(d_.shape.string->least, d_.shape.string->most, "minLength", "maxLength");
+    if (StringShape* t = d_.shape.string ? &*d_.shape.string : nullptr)
+      bounds(t->least, t->most, "minLength", "maxLength", t->pointer);
   }
 
   void arrays() {
     if (!any_of({"items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains"}) || !d_.shape.array) return;
     ArrayShape& a = *d_.shape.array;
     if (a.pointer.empty()) a.pointer = n_.pointer;
-    bounds(a.least, a.most, "minItems", "maxItems");
-    if (has("uniqueItems") && s_["uniqueItems"] != false) a.unique = true;
+    bounds(a.least, a.most, "minItems", "maxItems", a.size_pointer);
+    if (has("uniqueItems") && s_["uniqueItems"] != false) a.unique = true, a.unique_pointer = at("uniqueItems");
     const bool old = has("items") && s_["items"].is_array();
     const char* prefix = old ? "items" : "prefixItems";
     const char* rest = old ? "additionalItems" : "items";
@@ -114,6 +118,7 @@ class Keywords {
     ArrayShape::Contains c{term("contains")};
     c.least = doc_.count_of(s_, "minContains", 1, n_.pointer);
     c.most = doc_.count_of(s_, "maxContains", -1, n_.pointer);
+    c.pointer = at("contains");
     if (c.least > 0 || c.most >= 0) a.contains.push_back(std::move(c));
   }
 
@@ -124,13 +129,14 @@ class Keywords {
       return;
     ObjectShape& o = *d_.shape.object;
     if (o.pointer.empty()) o.pointer = n_.pointer;
-    bounds(o.least, o.most, "minProperties", "maxProperties");
+    bounds(o.least, o.most, "minProperties", "maxProperties", o.size_pointer);
     if (has("required")) {
-      const auto no_names = [&] { doc_.refuse(at("required"), "it is not an array of names"); };
+      const std::string required = at("required");
+      const auto no_names = [&] { doc_.refuse(required, "it is not an array of names"); };
       if (!s_["required"].is_array()) no_names();
       for (const Json& name : s_["required"]) {
         if (!name.is_string()) no_names();
-        doc_.spend(20, n_.pointer);
+        doc_.spend(20, required);
         o.required.insert(name);
       }
     }
@@ -150,7 +156,7 @@ class Keywords {
     for (const char* key : {"properties", "patternProperties"})
       if (has(key))
         for (const auto& [name, schema] : object_at(key).items()) {
-          doc_.spend_bytes(100 + name.size(), n_.pointer);
+          doc_.spend_bytes(100 + name.size(), p->pointer);
           (key[1] == 'r' ? p->properties : p->patterns).push_back({name, term(key, name)});
         }
     if (has("additionalProperties")) p->rest = term("additionalProperties");
@@ -178,7 +184,7 @@ class Keywords {
       });
       return result;
     };
-    d_.choices.push_back({origin, 2, ways});
+    d_.choices.push_back({at(key), 2, ways});
   }
 
   void combinations() {
@@ -190,9 +196,9 @@ class Keywords {
     if (has("anyOf")) {
       std::vector<Draft::Way> ways;
       for (const int32_t branch : branches("anyOf")) ways.push_back([=](Draft& x) { x.add(holds(branch), origin); });
-      d_.choices.push_back({origin, 1, [=](const Draft&) { return ways; }});
+      d_.choices.push_back({at("anyOf"), 1, [=](const Draft&) { return ways; }});
     }
-    if (has("oneOf")) d_.choices.push_back({origin, 1, one_of(branches("oneOf"))});
+    if (has("oneOf")) d_.choices.push_back({at("oneOf"), 1, one_of(branches("oneOf"))});
     if (!has("if") || (!has("then") && !has("else"))) return;
     const int32_t condition = child(doc_, node_, "if");
     const int32_t then = has("then") ? child(doc_, node_, "then") : SchemaDocument::kAnything;
@@ -200,7 +206,7 @@ class Keywords {
     const std::vector<Draft::Way> ways{
         [=](Draft& x) { x.add(holds(condition), origin), x.add(holds(then), origin); },
         [=](Draft& x) { x.add(fails(condition), origin), x.add(holds(otherwise), origin); }};
-    d_.choices.push_back({origin, 2, [=](const Draft&) { return ways; }});
+    d_.choices.push_back({at("if"), 2, [=](const Draft&) { return ways; }});
   }
 
   std::vector<int32_t> branches(const char* key) {
@@ -211,7 +217,7 @@ class Keywords {
 
   // One of them, and none of those that have values in common with it.
   std::function<std::vector<Draft::Way>(const Draft&)> one_of(const std::vector<int32_t>& list) {
-    return [list, origin = fact(), maker = &maker_, pointer = n_.pointer](const Draft&) {
+    return [list, origin = fact(), maker = &maker_, pointer = at("oneOf")](const Draft&) {
       std::vector<Draft::Way> result;
       for (size_t i = 0; i < list.size(); ++i) {
         std::vector<Fact> facts{holds(list[i])};

@@ -128,13 +128,14 @@ class Negation {
     Shape other;
     std::vector<Decimal> numbers;
     bool no_empty_array = false, no_empty_object = false;
+    const std::string at = pointer_to(n_.pointer, key), place = doc_.place(at);
     for (const Json& v : values) {
-      doc_.spend(50, n_.pointer);
+      doc_.spend(50, at);
       if (v.is_null()) other.null = false;
       if (v == true) other.yes = false;
       if (v == false) other.no = false;
       if (v.is_string()) other.string->excluded.push_back(v);
-      if (v.is_number()) numbers.push_back(Decimal::of(v, doc_.place(n_.pointer)));
+      if (v.is_number()) numbers.push_back(Decimal::of(v, place));
       no_empty_array = no_empty_array || (v.is_array() && v.empty());
       no_empty_object = no_empty_object || (v.is_object() && v.empty());
       if (!v.empty() && ((v.is_array() && shape.array) || (v.is_object() && shape.object)))
@@ -146,8 +147,12 @@ class Negation {
       if (s.string) {
         auto& list = s.string->excluded;
         list.insert(list.end(), other.string->excluded.begin(), other.string->excluded.end());
+        if (!list.empty()) s.string->pointer = at;
       }
-      if (s.number) s.number->excluded.insert(s.number->excluded.end(), numbers.begin(), numbers.end());
+      if (s.number && !numbers.empty()) {
+        s.number->excluded.insert(s.number->excluded.end(), numbers.begin(), numbers.end());
+        s.number_pointer = at;
+      }
       if (s.array && no_empty_array) s.array->least = std::max<int64_t>(s.array->least, 1);
       if (s.object && no_empty_object) s.object->least = std::max<int64_t>(s.object->least, 1);
     });
@@ -155,9 +160,13 @@ class Negation {
 
   bool number(const std::string& key) {
     NumberLimits l;
+    const std::string at = pointer_to(n_.pointer, key);
     if (key == "multipleOf") {
       add_number_limits(doc_, n_, l);
-      typed("number", [f = l.factors[0]](Draft& x) { x.shape.number->other_factors.push_back(f); });
+      typed("number", [f = l.factors[0], at](Draft& x) {
+        x.shape.number->other_factors.push_back(f);
+        x.shape.number_pointer = at;
+      });
     } else if (key == "minimum" || key == "exclusiveMinimum" || key == "maximum" || key == "exclusiveMaximum") {
       add_number_limits(doc_, n_, l);
       if (s_[key].is_boolean()) return true;  // draft 4: a part of the other keyword
@@ -166,10 +175,11 @@ class Negation {
       typed("number", [=](Draft& x) {
         const Bound other{b.value, !b.exclusive};
         lower ? x.shape.number->at_most(other) : x.shape.number->at_least(other);
+        x.shape.number_pointer = at;
       });
     } else if (const auto range = key == "format" ? integer_format(s_) : std::nullopt) {
-      typed("number", [=](Draft& x) { x.shape.number->at_most({range->first, true}); });
-      typed("number", [=](Draft& x) { x.shape.number->at_least({range->second, true}); });
+      typed("number", [=](Draft& x) { x.shape.number->at_most({range->first, true}), x.shape.number_pointer = at; });
+      typed("number", [=](Draft& x) { x.shape.number->at_least({range->second, true}), x.shape.number_pointer = at; });
     } else {
       return false;
     }
@@ -177,11 +187,13 @@ class Negation {
   }
 
   bool string(const std::string& key) {
+    const std::string at = pointer_to(n_.pointer, key);
     if (key == "minLength" || key == "maxLength") {
       const int64_t count = doc_.count_of(s_, key.c_str(), 0, n_.pointer);
       const bool least = key == "minLength";
       typed("string", [=](Draft& x) {
         StringShape& t = *x.shape.string;
+        t.pointer = at;
         if (!least)
           t.least = std::max(t.least, count + 1);
         else if (count == 0)
@@ -192,21 +204,23 @@ class Negation {
       return true;
     }
     if (key != "pattern" && key != "format") return false;
-    const std::string at = pointer_to(n_.pointer, key);
     if (!s_[key].is_string()) doc_.refuse(at, "it is not a string");
     if (key == "format" && !doc_.format(s_[key], at)) return true;
     typed("string", [c = StringShape::Condition{s_[key], at, key == "format", false}](Draft& x) {
       x.shape.string->conditions.push_back(c);
+      x.shape.string->pointer = c.pointer;
     });
     return true;
   }
 
   bool array(const std::string& key, const Json& v) {
+    const std::string at = pointer_to(n_.pointer, key);
     if (key == "minItems" || key == "maxItems") {
       const int64_t count = doc_.count_of(s_, key.c_str(), 0, n_.pointer);
       const bool least = key == "minItems";
       typed("array", [=](Draft& x) {
         ArrayShape& a = *x.shape.array;
+        a.size_pointer = at;
         if (!least)
           a.least = std::max(a.least, count + 1);
         else if (count == 0)
@@ -224,13 +238,15 @@ class Negation {
           a.least = std::max(a.least, int64_t(i) + 1);
         });
     } else if (key == "items" && !has("prefixItems")) {
-      typed("array", [other = both({fails(sub(key))}, {})](Draft& x) { x.shape.array->contains.push_back({other}); });
+      typed("array", [at, other = both({fails(sub(key))}, {})](Draft& x) {
+        x.shape.array->contains.push_back({other, 1, -1, at});
+      });
     } else if (key == "contains") {
       const int64_t least = doc_.count_of(s_, "minContains", 1, n_.pointer),
                     most = doc_.count_of(s_, "maxContains", -1, n_.pointer);
       const Term item = both({holds(sub(key))}, {});
-      if (least > 0) typed("array", [=](Draft& x) { x.shape.array->contains.push_back({item, 0, least - 1}); });
-      if (most >= 0) typed("array", [=](Draft& x) { x.shape.array->contains.push_back({item, most + 1, -1}); });
+      if (least > 0) typed("array", [=](Draft& x) { x.shape.array->contains.push_back({item, 0, least - 1, at}); });
+      if (most >= 0) typed("array", [=](Draft& x) { x.shape.array->contains.push_back({item, most + 1, -1, at}); });
     } else if (key == "minContains" || key == "maxContains" || (key == "additionalItems" && !has("items")) ||
                (key == "uniqueItems" && v == false)) {
       return true;
@@ -243,6 +259,7 @@ class Negation {
   }
 
   void object(const std::string& key, const Json& v) {
+    const std::string at = pointer_to(n_.pointer, key);
     if (key == "required") {
       if (!v.is_array()) doc_.refuse(pointer_to(n_.pointer, key), "it is not an array of names");
       for (const Json& name : v)
@@ -260,6 +277,7 @@ class Negation {
       const bool least = key == "minProperties";
       typed("object", [=](Draft& x) {
         ObjectShape& o = *x.shape.object;
+        o.size_pointer = at;
         if (!least)
           o.least = std::max(o.least, count + 1);
         else if (count == 0)
@@ -309,8 +327,8 @@ class Negation {
 void add_failing(ShapeMaker& maker, Draft& draft, int32_t node) {
   if (node == SchemaDocument::kAnything) return draft.shape.keep({});
   if (node == SchemaDocument::kNothing) return;
-  draft.choices.push_back(
-      {fails(node), 3, [maker = &maker, node](const Draft& d) { return Negation(*maker, node).ways(d); }});
+  draft.choices.push_back({maker.document().at(node).pointer, 3,
+                           [maker = &maker, node](const Draft& d) { return Negation(*maker, node).ways(d); }});
 }
 
 }  // namespace toy::grammar

@@ -36,8 +36,9 @@ class ObjectRules {
         if (required) return alternatives({});
         continue;
       }
-      Expr e = sequence({maker_.quoted(name, o_.pointer), literal(":"), maker_.space(), maker_.value(term)});
-      pairs.push_back({rule(maker_.add_rule(o_.pointer, std::move(e))), required});
+      const std::string at = place_of(name);
+      Expr e = sequence({maker_.quoted(name, at), literal(":"), maker_.space(), maker_.value(term)});
+      pairs.push_back({rule(maker_.add_rule(at, std::move(e))), required});
     }
     std::vector<Expr> extra = extra_pairs();
     std::optional<Expr> others;
@@ -57,6 +58,15 @@ class ObjectRules {
     std::vector<bool> matched;  // of each part: is there a pattern?
   };
 
+  std::string place_of(const std::string& name) const {
+    const auto declared = declared_by_.find(name);
+    if (declared == declared_by_.end()) return pointer_to(o_.pointer, "required");
+    return pointer_to(pointer_to(declared->second->pointer, "properties"), name);
+  }
+  // What tells how many pairs there are.
+  std::string place_of_size() const {
+    return o_.size_pointer.empty() ? pointer_to(o_.pointer, "properties") : o_.size_pointer;
+  }
   std::vector<uint32_t> points(const std::string& name) const { return code_points(name, "a name"); }
 
   // The names that are written out, in the order of the schema; those that are only required last.
@@ -68,7 +78,7 @@ class ObjectRules {
     };
     for (const auto& p : o_.parts)
       if (!p->derived)
-        for (const auto& [name, term] : p->properties) add(name);
+        for (const auto& [name, term] : p->properties) add(name), declared_by_.try_emplace(name, p.get());
     for (const auto& p : o_.parts)
       if (p->derived)
         for (const auto& [name, term] : p->properties)
@@ -164,14 +174,14 @@ class ObjectRules {
     const int64_t required = std::count_if(pairs.begin(), pairs.end(), [](const Pair& p) { return p.required; });
     // The names of further pairs may be equal, so that there are fewer of them than it seems.
     if (extra && least > std::max<int64_t>(required, 1))
-      doc_.refuse(pointer_to(o_.pointer, "minProperties"),
-                  "it cannot be expressed together with properties of any name; require some");
+      doc_.refuse(place_of_size(), "it cannot be expressed together with properties of any name; require some");
     int64_t cap = std::max<int64_t>(most >= 0 ? most : least, 1);
     if (!extra) cap = std::min(cap, n + 1);
     if ((n + 1) * (cap + 1) > 20'000)
-      doc_.refuse(o_.pointer, "minProperties and maxProperties are too large for so many properties");
+      doc_.refuse(place_of_size(), "minProperties and maxProperties are too large for so many properties");
+    const std::string place = place_of_size();
     std::vector<int32_t> next(size_t(cap) + 1);  // by the number of pairs so far: the rest after pair i
-    for (int64_t c = 0; c <= cap; ++c) next[size_t(c)] = maker_.add_rule(o_.pointer);
+    for (int64_t c = 0; c <= cap; ++c) next[size_t(c)] = maker_.add_rule(place);
     for (int64_t c = 0; c <= cap; ++c) {
       Expr e = alternatives({});
       if (c >= least) e.parts.emplace_back();
@@ -185,14 +195,14 @@ class ObjectRules {
         const Pair& p = pairs[size_t(i)];
         if (most < 0 || c < most) e.parts.push_back(after(c, p.expr, next[size_t(std::min(c + 1, cap))]));
         if (!p.required) e.parts.push_back(rule(next[size_t(c)]));
-        here[size_t(c)] = maker_.add_rule(o_.pointer, std::move(e));
+        here[size_t(c)] = maker_.add_rule(place, std::move(e));
       }
       next = here;
     }
     return next[0];
   }
   Expr after(int64_t count, const Expr& pair, int32_t next) {
-    doc_.spend_bytes(6 * sizeof(Expr), o_.pointer);
+    doc_.spend_bytes(6 * sizeof(Expr), o_.size_pointer.empty() ? o_.pointer : o_.size_pointer);
     return sequence({count > 0 ? maker_.comma() : Expr(), pair, rule(next)});
   }
 
@@ -201,6 +211,7 @@ class ObjectRules {
   ObjectShape o_;
   bool is_open_, impossible_ = false;
   std::vector<std::string> names_;
+  std::map<std::string, const ObjectPart*> declared_by_;
 };
 
 }  // namespace

@@ -103,14 +103,16 @@ class Expansion {
     for (const Fact f : term_) first.add(f, f);
     std::vector<Draft> drafts;
     drafts.push_back(std::move(first));
+    std::string last_choice = place();
     while (!drafts.empty()) {
       Draft d = std::move(drafts.back());
       drafts.pop_back();
-      if (++drafts_ > kMostDrafts) too_many();
+      if (++drafts_ > kMostDrafts) too_many(last_choice);
       doc_.spend(200, place());
       look(d);
       if (d.shape.is_empty()) continue;
       if (d.choices.empty()) {
+        if (result_.shapes.size() >= kMostShapes) too_many(last_choice);
         finish(d);
         continue;
       }
@@ -118,6 +120,7 @@ class Expansion {
                                          [](const auto& x, const auto& y) { return x.rank < y.rank; });
       const Draft::Choice choice = std::move(*next);
       d.choices.erase(next);
+      last_choice = choice.pointer;
       const std::vector<Draft::Way> ways = choice.ways(d);
       d.is_branch = d.is_branch || ways.size() > 1;
       for (size_t i = ways.size(); i-- > 0;) {
@@ -133,8 +136,8 @@ class Expansion {
 
  private:
   const std::string& place() const { return doc_.at(term_.empty() ? doc_.root() : term_[0] / 2).pointer; }
-  [[noreturn]] void too_many() const {
-    doc_.refuse(place(), "its anyOf, oneOf, if and not have too many combinations; state fewer, or fewer together");
+  [[noreturn]] void too_many(const std::string& at) const {
+    doc_.refuse(at, "its anyOf, oneOf, if and not have too many combinations; state fewer, or fewer together");
   }
 
   void look(Draft& d) {
@@ -162,11 +165,12 @@ class Expansion {
 
   void finish(Draft& d) {
     if (!d.lists.empty()) {
-      const Json& list = *d.lists[0];
+      const Json& list = *d.lists[0].values;
+      result_.values_pointer = d.lists[0].pointer;
       const auto add = [&](const Json& v) {
         if (maker_.contains(term_, v, &list) && seen_.insert(&v).second) result_.values.push_back(&v);
       };
-      if (d.is_const[0])
+      if (d.lists[0].is_const)
         add(list);
       else
         for (const Json& v : list) add(v);
@@ -175,7 +179,6 @@ class Expansion {
     check_unevaluated(d);
     if (d.is_branch) maker_.drop_empty(d.shape, 0);
     if (d.shape.is_empty()) return;
-    if (result_.shapes.size() >= kMostShapes) too_many();
     doc_.spend_bytes(sizeof(Shape) + 200, place());
     result_.shapes.push_back(std::move(d.shape));
   }
@@ -242,7 +245,7 @@ void ShapeMaker::drop_empty(Shape& s, int depth) {
   if (s.string && s.string->most >= 0 && s.string->most < s.string->least) s.string.reset();
   if (s.string && s.string->conditions.size() > 1) {
     int64_t most = s.string->most;
-    if (automaton_of(*s.string, s.string->conditions[0].pointer, most, true).empty()) s.string.reset();
+    if (automaton_of(*s.string, most, true).empty()) s.string.reset();
   }
   if (s.number && s.number->lower && s.number->upper) {
     const Bound &lo = *s.number->lower, &hi = *s.number->upper;
@@ -273,7 +276,7 @@ void ShapeMaker::drop_empty(Shape& s, int depth) {
   if (dead) s.object.reset();
 }
 
-CharAutomaton ShapeMaker::automaton_of(const StringShape& s, const std::string& pointer, int64_t& most, bool wide) {
+CharAutomaton ShapeMaker::automaton_of(const StringShape& s, int64_t& most, bool wide) {
   const CharSet any{{0, kLastCodePoint}};
   CharAutomaton result;
   result.states.push_back({.edges = {{any, 0}}, .accept = true});
@@ -299,8 +302,8 @@ CharAutomaton ShapeMaker::automaton_of(const StringShape& s, const std::string& 
     if (f->most >= 0) most = most < 0 ? f->most : std::min(most, f->most);
   }
   if (!s.excluded.empty()) {
-    const std::string name = doc_.place(pointer);
-    add(all_but(s.excluded, {name, doc_.budget()}), pointer);
+    const std::string name = doc_.place(s.pointer);
+    add(all_but(s.excluded, {name, doc_.budget()}), s.pointer);
   }
   return result;
 }
@@ -319,7 +322,7 @@ std::optional<CharAutomaton> ShapeMaker::strings_of(const Term& term, const std:
     if (!s.string) continue;
     if (s.string->is_open()) return std::nullopt;
     int64_t most = -1;
-    CharAutomaton a = automaton_of(*s.string, pointer, most);
+    CharAutomaton a = automaton_of(*s.string, most);
     if (s.string->least > 0 || most >= 0) a = intersection(a, length_automaton(s.string->least, most, payer), payer);
     result = either(result, a, payer);
   }

@@ -29,19 +29,19 @@ struct StringShape {
     std::string text;     ///< a pattern, or the name of a format
     std::string pointer;  ///< for messages
     bool is_format = false, holds = true;
-    bool operator==(const Condition&) const = default;
   };
   std::vector<Condition> conditions;
   std::vector<std::string> excluded;
   int64_t least = 0, most = -1;  ///< code points; -1: any number
+  std::string pointer;           ///< the last keyword that restricts it
   bool is_open() const { return conditions.empty() && excluded.empty() && least <= 0 && most < 0; }
-  bool operator==(const StringShape&) const = default;
 };
 
 struct ArrayShape {
   struct Contains {
     Term item;
     int64_t least = 1, most = -1;
+    std::string pointer = {};
   };
   std::vector<Term> prefix;
   Term rest;                 ///< of items after the prefix
@@ -49,7 +49,7 @@ struct ArrayShape {
   int64_t least = 0, most = -1;
   bool unique = false;
   std::vector<Contains> contains;
-  std::string pointer;
+  std::string pointer, size_pointer, unique_pointer;  ///< the schema, and keywords
   const Term& item(size_t i) const { return i < prefix.size() ? prefix[i] : rest; }
 };
 
@@ -69,8 +69,8 @@ struct ObjectShape {
   std::set<std::string> required;
   std::vector<Term> names;  ///< what names are as strings
   int64_t least = 0, most = -1;
-  bool closed = false;  ///< no names but those of parts
-  std::string pointer;
+  bool closed = false;                ///< no names but those of parts
+  std::string pointer, size_pointer;  ///< the schema, and a keyword
 };
 
 struct Shape {
@@ -93,6 +93,7 @@ void add_number_limits(const SchemaDocument& doc, const SchemaDocument::Node& n,
 
 struct Shapes {
   std::vector<const Json*> values;  ///< of enum and const
+  std::string values_pointer;       ///< the keyword
   std::vector<Shape> shapes;        ///< all others
   bool empty() const { return values.empty() && shapes.empty(); }
 };
@@ -111,7 +112,7 @@ class ShapeMaker {
   /// The strings of a term as an automaton; nullopt: all.
   std::optional<CharAutomaton> strings_of(const Term& term, const std::string& pointer);
   /// The strings of a shape, without their lengths. `wide`: all that may be valid, not those that are written.
-  CharAutomaton automaton_of(const StringShape& s, const std::string& pointer, int64_t& most, bool wide = false);
+  CharAutomaton automaton_of(const StringShape& s, int64_t& most, bool wide = false);
 
  private:
   friend class Expansion;
