@@ -75,6 +75,32 @@ CharAutomaton trimmed(const CharAutomaton& a) {
   return result;
 }
 
+CharAutomaton merged(CharAutomaton a, const Payer& payer) {
+  const auto edge_key = [](const CharEdge& e) {
+    std::vector<uint32_t> key{uint32_t(e.to)};
+    for (const CharRange r : e.set) key.push_back(r.lo), key.push_back(r.hi);
+    return key;
+  };
+  for (size_t before = a.states.size() + 1; a.states.size() < before;) {
+    before = a.states.size();
+    std::map<std::pair<bool, std::vector<std::vector<uint32_t>>>, int32_t> known;
+    std::vector<int32_t> number;
+    CharAutomaton result;
+    for (CharAutomaton::State& s : a.states) {
+      std::vector<std::vector<uint32_t>> edges;
+      for (const CharEdge& e : s.edges) payer.spend(edge_cost(e.set)), edges.push_back(edge_key(e));
+      std::sort(edges.begin(), edges.end());
+      const auto [found, is_new] = known.try_emplace({s.accept, std::move(edges)}, int32_t(result.states.size()));
+      if (is_new) result.states.push_back(std::move(s));
+      number.push_back(found->second);
+    }
+    for (CharAutomaton::State& s : result.states)
+      for (CharEdge& e : s.edges) e.to = number[size_t(e.to)];
+    a = std::move(result);
+  }
+  return a;
+}
+
 bool CharAutomaton::empty() const {
   const CharAutomaton t = trimmed(*this);
   return t.states.size() == 1 && !t.states[0].accept && t.states[0].edges.empty();

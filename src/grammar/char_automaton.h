@@ -46,6 +46,8 @@ struct Payer {
 
 /// Without the states from which no text can end.
 CharAutomaton trimmed(const CharAutomaton& a);
+/// The same texts, with one state for those from which all is equal.
+CharAutomaton merged(CharAutomaton a, const Payer& payer);
 /// The texts of an expression without rules.
 CharAutomaton char_automaton(const Expr& e, const Payer& payer);
 /// The texts that are in both.

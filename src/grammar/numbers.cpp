@@ -354,25 +354,25 @@ Expr number_texts(const NumberLimits& limits, const Payer& payer) {
   const int n = std::min(places_beside(l.lower), places_beside(l.upper));
   std::optional<CharAutomaton> result;
   const auto add = [&](CharAutomaton a) { result = result ? intersection(*result, a, payer) : std::move(a); };
+  const auto add_texts = [&](const Expr& texts) { add(merged(char_automaton(texts, payer), payer)); };
   if (l.kind == NumberLimits::whole) {
     Expr texts = whole_texts(l);
     if (is_plain && (l.lower || l.upper)) return texts;
     if (is_plain)  // the most common one: without two ways to read a digit
       return json_string_of(complement(complement(char_automaton(texts, payer), payer), payer));
-    add(char_automaton(texts, payer));
+    add_texts(texts);
   } else {
     if (is_plain && !is_close && !l.lower != !l.upper)
       return l.lower ? numbers_from(*l.lower, n) : numbers_to(*l.upper, n);
-    if (l.lower) add(char_automaton(numbers_from(*l.lower, n), payer));
-    if (l.upper) add(char_automaton(numbers_to(*l.upper, n), payer));
-    if (!result) add(char_automaton(sequence({optional(one('-')), any_size(n)}), payer));
-    if (is_close) add(char_automaton(few_digits(), payer));
-    if (!l.factors.empty() || !l.other_factors.empty()) add(char_automaton(exact_in_f64(l), payer));
+    if (l.lower) add_texts(numbers_from(*l.lower, n));
+    if (l.upper) add_texts(numbers_to(*l.upper, n));
+    if (!result) add_texts(sequence({optional(one('-')), any_size(n)}));
+    if (is_close) add_texts(few_digits());
+    if (!l.factors.empty() || !l.other_factors.empty()) add_texts(exact_in_f64(l));
   }
   if (l.kind == NumberLimits::fractional)
-    add(char_automaton(sequence({optional(one('-')), digits(1, -1), one('.'),
-                                 repeat(sequence({zeros(0, -1), digit(1, 9)}), 1, -1), zeros(0, -1)}),
-                       payer));
+    add_texts(sequence({optional(one('-')), digits(1, -1), one('.'),
+                        repeat(sequence({zeros(0, -1), digit(1, 9)}), 1, -1), zeros(0, -1)}));
   for (const Decimal& f : l.factors) add(multiples(f, payer));
   for (const Decimal& f : l.other_factors) add(complement(multiples(f, payer), payer));
   if (!l.excluded.empty()) add(complement(char_automaton(same_values(l.excluded), payer), payer));

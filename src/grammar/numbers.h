@@ -48,7 +48,7 @@ struct NumberLimits {
 };
 
 /// Largest numerator of a factor, without zeros at its end: as many states are needed.
-inline constexpr long kMaxFactor = 20'000;
+inline constexpr long kMaxFactor = 10'000;
 
 /// The texts of these numbers; without an exponent. No alternatives: there are none. Not for limits that are open.
 Expr number_texts(const NumberLimits& limits, const Payer& payer);

@@ -211,8 +211,10 @@ Expr RuleMaker::string_of(const StringShape& s) {
   if (known != strings_.end()) return known->second;
   int64_t most = s.most;
   CharAutomaton a = shapes_.automaton_of(s, most);
-  Expr result = alternatives({});
-  if (!a.empty() && (most < 0 || most >= s.least)) {
+  Expr result;
+  if (a.empty() || (most >= 0 && most < s.least)) {
+    result = rule(add_rule(s.pointer, alternatives({})));
+  } else {
     const bool is_large = a.states.size() > kManyStates;
     result = sequence({literal("\""), json_string_of(std::move(a), s.least, most), literal("\"")});
     if (is_large) result = rule(add_rule(s.pointer, std::move(result)));

@@ -24,7 +24,7 @@ class ArrayRules {
   }
 
   Expr texts() {
-    if (most_ >= 0 && most_ < least_) return alternatives({});
+    if (most_ >= 0 && most_ < least_) return rule(maker_.add_rule(a_.size_pointer, alternatives({})));
     if (std::max(least_, most_) > int64_t(kMaxStates))
       doc_.refuse(a_.size_pointer, fmt::format("an array of {} items is too large", std::max(least_, most_)));
     if (a_.unique && (most_ < 0 || most_ > 1)) return different();
@@ -95,8 +95,8 @@ class ArrayRules {
   Expr different() {
     const auto refuse = [&](const char* what) {
       doc_.refuse(a_.unique_pointer,
-                  fmt::format("'uniqueItems' cannot be expressed for {}; remove it, or list the values in an enum, at "
-                              "most {}",
+                  fmt::format("'uniqueItems' cannot be expressed for {}; remove it (for a set of pydantic, use a list) "
+                              "and drop what is repeated, or list the values in an enum, at most {}",
                               what, kMostDifferent));
     };
     if (!a_.prefix.empty() || !a_.contains.empty()) refuse("such items");

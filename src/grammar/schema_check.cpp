@@ -20,11 +20,14 @@ bool has_type(const Json& types, const Json& value) {
 
 }  // namespace
 
-bool ShapeMaker::contains(const Term& term, const Json& value, const Json* skip) {
-  return std::all_of(term.begin(), term.end(), [&](Fact f) {
+ShapeMaker::Verdict ShapeMaker::contains(const Term& term, const Json& value, const Json* skip) {
+  Verdict result;
+  for (const Fact f : term) {
     const Verdict v = valid(f / 2, value, skip, 0);
-    return f % 2 == 0 ? v.sure : !v.maybe;
-  });
+    result = result & (f % 2 == 0 ? v : !v);
+    if (!result.maybe) break;
+  }
+  return result;
 }
 
 bool ShapeMaker::is_listed(const Json& list, const Json& value, const std::string& pointer) {
@@ -43,7 +46,6 @@ bool ShapeMaker::is_listed(const Json& list, const Json& value, const std::strin
   return std::any_of(list.begin(), list.end(), [&](const Json& v) { return equal(v, value); });
 }
 
-// `skip`: a list that the value is known to be in.
 ShapeMaker::Verdict ShapeMaker::valid(int32_t node, const Json& value, const Json* skip, int depth) {
   if (node <= SchemaDocument::kNothing) return node == SchemaDocument::kAnything ? Verdict{} : kInvalid;
   const SchemaDocument::Node& n = doc_.at(node);

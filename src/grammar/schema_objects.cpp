@@ -33,7 +33,7 @@ class ObjectRules {
       const bool required = o_.required.contains(name);
       Term term;
       if (!term_of(name, term) || is_never(term)) {
-        if (required) return alternatives({});
+        if (required) return rule(maker_.add_rule(place_of(name), alternatives({})));
         continue;
       }
       const std::string at = place_of(name);
@@ -112,7 +112,7 @@ class ObjectRules {
       if (!covered && p->rest) term = both(term, *p->rest);
     }
     return std::all_of(o_.names.begin(), o_.names.end(),
-                       [&](const Term& t) { return maker_.shapes().contains(t, Json(name)); });
+                       [&](const Term& t) { return maker_.shapes().contains(t, Json(name)).sure; });
   }
 
   std::vector<Expr> extra_pairs() {

@@ -168,7 +168,9 @@ class Expansion {
       const Json& list = *d.lists[0].values;
       result_.values_pointer = d.lists[0].pointer;
       const auto add = [&](const Json& v) {
-        if (maker_.contains(term_, v, &list) && seen_.insert(&v).second) result_.values.push_back(&v);
+        const ShapeMaker::Verdict verdict = maker_.contains(term_, v, &list);
+        if (verdict.sure && seen_.insert(&v).second) result_.values.push_back(&v);
+        result_.has_doubtful = result_.has_doubtful || (verdict.maybe && !verdict.sure);
       };
       if (d.lists[0].is_const)
         add(list);
@@ -231,7 +233,7 @@ bool ShapeMaker::is_empty(const Term& term, int depth) {
   if (const auto known = empty_.find(term); known != empty_.end()) return known->second;
   if (const auto making = made_.find(term); making != made_.end() && !making->second) return false;
   const Shapes& shapes = of(term);
-  if (!shapes.values.empty()) return empty_[term] = false;
+  if (!shapes.values.empty() || shapes.has_doubtful) return empty_[term] = false;
   empty_[term] = false;  // while it is looked at
   const bool result = std::all_of(shapes.shapes.begin(), shapes.shapes.end(), [&](const Shape& s) {
     Shape left = s;

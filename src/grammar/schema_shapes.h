@@ -93,6 +93,7 @@ void add_number_limits(const SchemaDocument& doc, const SchemaDocument::Node& n,
 
 struct Shapes {
   std::vector<const Json*> values;  ///< of enum and const
+  bool has_doubtful = false;        ///< may there be others of them?
   std::string values_pointer;       ///< the keyword
   std::vector<Shape> shapes;        ///< all others
   bool empty() const { return values.empty() && shapes.empty(); }
@@ -107,15 +108,6 @@ class ShapeMaker {
   const Shapes& of(const Term& term);
   /// Is there certainly no value? False where it takes too long to see.
   bool is_empty(const Term& term, int depth = 0);
-  /// Is the value certainly one of the term?
-  bool contains(const Term& term, const Json& value, const Json* skip = nullptr);
-  /// The strings of a term as an automaton; nullopt: all.
-  std::optional<CharAutomaton> strings_of(const Term& term, const std::string& pointer);
-  /// The strings of a shape, without their lengths. `wide`: all that may be valid, not those that are written.
-  CharAutomaton automaton_of(const StringShape& s, int64_t& most, bool wide = false);
-
- private:
-  friend class Expansion;
   /// Whether a value is valid: certainly, and perhaps. They differ for formats whose texts are not all known.
   struct Verdict {
     bool sure = true, maybe = true;
@@ -123,6 +115,15 @@ class ShapeMaker {
     Verdict operator&(Verdict o) const { return {sure && o.sure, maybe && o.maybe}; }
     Verdict operator|(Verdict o) const { return {sure || o.sure, maybe || o.maybe}; }
   };
+  /// Is the value one of the term? `skip`: a list that it is known to be in.
+  Verdict contains(const Term& term, const Json& value, const Json* skip = nullptr);
+  /// The strings of a term as an automaton; nullopt: all.
+  std::optional<CharAutomaton> strings_of(const Term& term, const std::string& pointer);
+  /// The strings of a shape, without their lengths. `wide`: all that may be valid, not those that are written.
+  CharAutomaton automaton_of(const StringShape& s, int64_t& most, bool wide = false);
+
+ private:
+  friend class Expansion;
   static constexpr Verdict kInvalid{false, false};
   Verdict valid(int32_t node, const Json& value, const Json* skip, int depth);
   Verdict valid_object(const SchemaDocument::Node& n, int32_t node, const Json& value, int depth);

@@ -51,10 +51,14 @@ TEST(GrammarBudget, PatternsShareIt) {
   const auto lengths = [](int i) {
     return Json{{"type", "string"}, {"pattern", "^[a-z]+(?:x[0-9]{0,200})*$"}, {"maxLength", 3000 + i}};
   };
-  EXPECT_LT(cost_of(object_of(10, lengths)), kAll / 10);
-  EXPECT_LT(cost_of({{"type", "string"}, {"format", "uri"}, {"maxLength", 2083}}), kAll / 20);
-  const auto multiple = [](int i) { return Json{{"type", "integer"}, {"multipleOf", 9973}, {"maximum", 99999 + i}}; };
-  cost_of(object_of(100, multiple), "/multipleOf");
+  EXPECT_LT(cost_of(object_of(10, lengths)), kAll / 100);
+  EXPECT_LT(cost_of({{"type", "string"}, {"format", "uri"}, {"maxLength", 2083}}), kAll / 50);
+  const auto multiple = [](int i) {
+    return Json{{"type", "integer"}, {"multipleOf", 1999}, {"minimum", 1}, {"maximum", 99999 + i}};
+  };
+  const size_t multiples = cost_of(object_of(1, multiple));
+  EXPECT_LT(multiples, kAll / 15);
+  EXPECT_EQ(cost_of(object_of(2 * int(kAll / multiples), multiple), "/multipleOf"), kAll);
 }
 
 // A common schema needs a small part of it.
@@ -75,8 +79,8 @@ TEST(GrammarBudget, LeavesRoomForWhatProgramsSend) {
         return {{"enum", {"low", "middle", "high"}}};
     }
   };
-  EXPECT_LT(cost_of(object_of(24, field)), kAll / 5);
-  EXPECT_LT(cost_of({{"type", "string"}, {"maxLength", 20000}}), kAll / 2);
+  EXPECT_LT(cost_of(object_of(24, field)), kAll / 40);
+  EXPECT_LT(cost_of({{"type", "string"}, {"maxLength", 20000}}), kAll / 10'000);
 }
 
 // What would be copied again and again.
@@ -84,11 +88,11 @@ TEST(GrammarBudget, CountsCopies) {
   Json list = Json::array();
   for (int i = 0; i < 20000; ++i) list.push_back(i);
   const Json values{{"enum", list}};
-  EXPECT_LT(cost_of({{"type", "object"}, {"additionalProperties", values}, {"maxProperties", 9000}}), kAll / 2);
+  EXPECT_LT(cost_of({{"type", "object"}, {"additionalProperties", values}, {"maxProperties", 9000}}), kAll / 5);
   for (int i = 20000; i < 100000; ++i) list.push_back(i);
   Json deep{{"enum", list}};
   for (int i = 0; i < 60; ++i) deep = {{"type", "array"}, {"items", deep}};
-  EXPECT_LT(cost_of(deep), kAll * 3 / 4);
+  EXPECT_LT(cost_of(deep), kAll * 3 / 5);
   Json branches = Json::array();
   for (int i = 0; i < 4000; ++i) branches.push_back({{"type", "integer"}, {"minimum", i}});
   EXPECT_EQ(cost_of({{"enum", list}, {"anyOf", branches}}, "/anyOf"), kAll);
@@ -110,9 +114,9 @@ TEST(GrammarBudget, CountsBytes) {
   };
   Json names = Json::array();
   for (int i = 0; i < 100'000; ++i) names.push_back(fmt::format("name {}", i));
-  EXPECT_LT(bytes_of({{"enum", names}}), size_t(64) << 20);
-  EXPECT_LT(bytes_of({{"const", std::string(2'100'000, 'x')}}), size_t(64) << 20);
-  EXPECT_LT(bytes_of({{"type", "array"}, {"uniqueItems", true}, {"items", {{"enum", names}}}}), size_t(128) << 20);
+  EXPECT_LT(bytes_of({{"enum", names}}), size_t(32) << 20);
+  EXPECT_LT(bytes_of({{"const", std::string(2'100'000, 'x')}}), size_t(1) << 20);
+  EXPECT_LT(bytes_of({{"type", "array"}, {"uniqueItems", true}, {"items", {{"enum", names}}}}), size_t(1) << 20);
   GrammarBudget budget;
   EXPECT_THROW(budget.spend_bytes(budget.bytes_left() + 1, "x"), Error);
 }
@@ -122,8 +126,8 @@ TEST(GrammarBudget, SeveralGrammarsShareIt) {
   const Json schema{{"type", "string"}, {"pattern", "^[a-z]{9000}$"}};
   int done = 0;
   EXPECT_THROW(for (; done < 1000; ++done) json_schema_grammar(schema, "schema", &budget), Error);
-  EXPECT_GT(done, 3);
-  EXPECT_LT(done, 100);
+  EXPECT_GT(done, 30);
+  EXPECT_LT(done, 60);
   EXPECT_TRUE(budget.exceeded());
   GrammarBudget other;
   parse_gbnf("root ::= x", "g", {{"x", std::make_shared<Json>(schema), "schema"}}, "root", &other);

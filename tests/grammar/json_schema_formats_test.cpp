@@ -22,6 +22,12 @@ void format(const char* name, const Texts& in, const Texts& out) {
   expect({{"type", "string"}, {"format", name}}, in, out);
 }
 
+// Texts that a standard allows, though they are not written. So they are not of the opposite either.
+void unwritten(const char* name, const Texts& texts) {
+  format(name, {}, texts);
+  expect({{"type", "string"}, {"not", {{"format", name}}}}, {}, texts);
+}
+
 std::string times(size_t n, const std::string& s) {
   std::string result;
   while (n-- > 0) result += s;
@@ -41,9 +47,11 @@ TEST(JsonSchemaFormats, DatesAndTimes) {
           "12:00:00.Z", "12:00:00+24:00", "12:00:00+0100", "1:00:00Z"});
   format("date-time",
          {"2024-02-29T23:59:59Z", "1963-06-19t08:30:06.283185z", "1998-12-31T23:59:60Z",
-          "1998-12-31T15:59:60.123-08:00", "1990-12-31T16:39:57-08:00"},
-         {"2023-02-29T00:00:00Z", "2024-02-28", "2024-02-28 00:00:00Z", "2024-02-28T24:00:00Z", "1998-12-31T23:58:60Z",
-          "2024-02-28T00:00:00"});
+          "1998-12-31T15:59:60.123-08:00", "1990-12-31T16:39:57-08:00", "1972-07-01T01:29:60+01:30",
+          "2017-01-01T08:59:60+09:00", "1972-06-30T23:59:60-00:00"},
+         {"2023-02-29T00:00:00Z", "2024-02-10T23:59:60Z", "2016-12-31T00:59:60+01:00", "2017-01-01T15:59:60-08:00",
+          "2017-01-01T23:59:60+00:00", "2024-02-28", "2024-02-28 00:00:00Z", "2024-02-28T24:00:00Z",
+          "1998-12-31T23:58:60Z", "2024-02-28T00:00:00"});
   format("duration",
          {"P1D", "PT1H30M", "P1Y2M3DT4H5M6S", "P4W", "PT0S", "P2Y", "P1Y2M", "P3M4D", "PT36H", "P1DT12H", "PT5M6S",
           "P100Y"},
@@ -59,15 +67,20 @@ TEST(JsonSchemaFormats, Names) {
   const std::string label(63, 'a'), longest = label + "." + label + "." + label + "." + std::string(61, 'b');
   format("hostname",
          {"a", "example.com", "EXAMPLE.com", "3com.net", "a-b.c-d", "a.b.c.d.e.f.g.h", label + ".org", longest},
-         {"", "-a", "a-", "a..b", ".a", "a_b", "a b", label + "a.org", longest + "b", "ab--cd", "xn--a", "caf\u00e9"});
+         {"", "-a", "a-", "a..b", ".a", "a_b", "a b", label + "a.org", longest + "b", "xn--X", "xn--hello-txk",
+          "example.", "caf\u00e9"});
+  unwritten("hostname", {"ab--cd", "xn--9n2bp8q.xn--9t4b11yi5a", "xn--nxasmq6b"});
   format("idn-hostname", {"example.com", "stra\u00dfe.de", "\uc2e4\ub840.\ud14c\uc2a4\ud2b8"},
          {"-a", "a..b", "\u3002", "\u302e\uc2e4"});
+  unwritten("idn-hostname", {"\u05d0\u05d1", times(14, "\u0430"), "xn--nxasmq6b", "\u4f8b\u3002\u5b50"});
   format("email",
          {"a@b", "a.b@c.de", "joe.o'neil+tag@example.org", "first.middle.last.jr@a.b.c.d", "~x!#$%&'*/=?^_`{|}@y.z",
           "\"joe bloggs\"@example.com", "\"a@b\"@c.d", "joe@[127.0.0.1]", "joe@[IPv6:::1]",
           std::string(64, 'x') + "@" + label + ".org"},
          {"", "a", "@b", "a@", ".a@b", "a.@b", "a..b@c", "a b@c", "a@b_c", "a@-b", "a@b.", "joe@[127.0.0.300]",
           std::string(65, 'x') + "@y.org", "a@" + times(4, label + ".") + "org", "caf\u00e9@b.de"});
+  unwritten("email", {"\"" + std::string(40, 'a') + "\"@b.c", "a@[tag:x]"});
+  unwritten("idn-email", {"a@\u05d0\u05d1.org"});
   format("idn-email", {"caf\u00e9@b.de", "\u7528\u6237@\u4f8b\u5b50.com", "a@b.c"}, {"a", "@b"});
 }
 
@@ -103,14 +116,55 @@ TEST(JsonSchemaFormats, Addresses) {
   format("uri-reference", references, {":a"});
   format("iri", {"http://\u00e9\u00e8.example/\u4f8b?\u00df#\u0444", "http://a/b"}, {"", "http://a b", "/\u00e9"});
   format("iri-reference", {"/\u00e9", "#\u00df", ""}, {"\\\\a", "a b"});
-  format("uri-template", {"http://x/{a}/{b,c}", "{+path:3}{?q*,r}", "", "a{#b.c}"},
+  unwritten("uri", {"http://[fe80::1%25en1]/"});
+  format("uri-template", {"a'b", "http://x/{a}/{b,c}", "{+path:3}{?q*,r}", "", "a{#b.c}"},
          {"{", "}", "{}", "http://x/{a", "{a b}", "{a:0}", "a b"});
 }
 
 TEST(JsonSchemaFormats, Pointers) {
   format("json-pointer", {"", "/", "/a", "/a/0/b c", "/a~0b~1c", "/\u00e9"}, {"a", "#/a", "/a~", "/a~2", "0/a"});
   format("relative-json-pointer", {"0", "1/a", "0#", "12/x~1y", "2/"}, {"", "/a", "01/a", "0##", "-1/a", "+1/a", "1a"});
+  unwritten("regex", {"(?=a)b", "(((((a)))))", "(a)\\1", "(?<n>a)", "\\p{L}", "(?<=a)b"});
   format("regex", {"^a+$", "(ab|c)*", "[a-z]{2,}\\d", "", "x(?:y(z))"}, {"^(a", "[a", "*", "a)", "\\Z"});
+}
+
+// What the opposite of a format has is certainly invalid, whatever way the opposite is needed in.
+TEST(JsonSchemaFormats, Opposites) {
+  const auto opposite = [](const char* name, const Texts& invalid, const Texts& valid) {
+    const Json schema{{"type", "string"}, {"format", name}};
+    expect({{"type", "string"}, {"not", {{"format", name}}}}, invalid, valid);
+    expect({{"type", "string"}, {"not", {{"anyOf", {schema, {{"maxLength", 0}}}}}}}, {}, valid);
+    expect({{"oneOf", {schema, {{"type", "string"}, {"maxLength", 1000}}}}}, {}, valid);
+    for (const Texts* list : {&valid, &invalid})
+      for (const std::string& t : *list) {
+        const Json listed{{"enum", {t, "", 1}}, {"if", schema}, {"then", {{"type", "string"}, {"maxLength", 0}}}};
+        const Grammar g = json_schema_grammar(listed);
+        EXPECT_EQ(g.matches(Json(t).dump()), list == &invalid && !t.empty()) << name << t;
+      }
+  };
+  opposite("date", {"2023-02-29", "x"}, {"2024-02-29"});
+  opposite("time", {"12:00:00", "24:00:00Z", "12:00:61Z"}, {"12:00:00Z", "11:31:60+11:32", "23:59:60Z"});
+  opposite("date-time", {"2024-02-28", "2023-02-29T00:00:00Z"},
+           {"2024-02-29T12:00:00z", "1990-12-31T23:59:60Z", "1991-01-01T11:31:60+11:32"});
+  opposite("duration", {"1D", "P-1D"}, {"P1D", "PT1H"});
+  opposite("uuid", {"123e4567"}, {"123e4567-e89b-12d3-a456-426614174000"});
+  opposite("hostname", {"a b", "-a", "a_b", "caf\u00e9"}, {"a.b", "xn--nxasmq6b", "ab--cd"});
+  opposite("idn-hostname", {"a b", "a@b"}, {"a.b", "\u05d0\u05d1", times(14, "\u0430")});
+  opposite("email", {"x", "@b", "caf\u00e9@b.de"}, {"a@b.c", "\"" + std::string(40, 'a') + "\"@b.c", "a@[t:x]"});
+  opposite("idn-email", {"x", "@b"}, {"a@b.c", "caf\u00e9@\u05d0\u05d1"});
+  opposite("ipv4", {"1.2.3", "x"}, {"1.2.3.4"});
+  opposite("ipv6", {"x", "1"}, {"::1", "::1.2.3.4"});
+  opposite("uri", {"//a", "a b:c"}, {"http://a", "http://[fe80::1%25en1]/", "a:"});
+  opposite("uri-reference", {"a b", "\u00e9"}, {"#top", "http://a"});
+  opposite("iri", {"/a", "http://a b"}, {"http://\u00e9", "a:"});
+  opposite("iri-reference", {"a b"}, {"/\u00e9", "a:"});
+  opposite("uri-template", {"a b"}, {"{a}", "a'b"});
+  opposite("json-pointer", {"a", "/a~"}, {"/a/b"});
+  opposite("relative-json-pointer", {"/a", "01"}, {"0", "1/a", "0+1#"});
+  opposite("regex", {"*a", ")"}, {"a+", "(?=a)b", "(((a)))"});
+  // Texts that only what is written has not in common.
+  expect({{"oneOf", {{{"type", "string"}, {"pattern", "^xn--"}}, {{"type", "string"}, {"format", "hostname"}}}}},
+         {"a.b", "xn--a b"}, {"xn--nxasmq6b"});
 }
 
 // In code points, beside a format and a pattern.
@@ -162,6 +216,12 @@ TEST(JsonSchemaFormats, LengthsLeaveNoDeadEnd) {
 
 TEST(JsonSchemaFormats, Patterns) {
   expect({{"pattern", "\\bfoo\\b"}}, {"foo", "a foo b", "(foo)"}, {"afoo", "foob", "foo_", "fo"});
+  expect({{"pattern", "^\\p{Ps}\\p{Open_Punctuation}\\p{Pe}\\p{Pi}\\p{Pf}\\p{Po}\\p{punct}$"}}, {"([)\u00ab\u00bb!?"},
+         {"([]\u00ab\u00bba?"});
+  expect({{"pattern", "^[\\p{Zl}\\p{Paragraph_Separator}]\\p{Co}\\p{Private_Use}\\p{Cn}$"}},
+         {"\u2028\ue000\uf8ff\u0378", "\u2029\ue000\ue000\U000e0000"}, {"\u2028\ue000\ue000a"});
+  expect({{"pattern", "^\\p{LC}\\p{Cased_Letter}\\p{gc=Other}\\p{Any}\\P{ASCII}$"}}, {"aA\u0001x\u00e9"},
+         {"\u4f8bA\u0001x\u00e9", "aA\u0001xx"});
   expect({{"pattern", "^\\Boo|x\\B$"}}, {}, {"oo", "x"});
   expect({{"pattern", "^\\p{L}+$"}}, {"abc", "\u00e9\u0416\u4f8b"}, {"", "a1", "a b"});
   expect({{"pattern", "^\\p{Lu}\\P{Lu}\\p{Nd}$"}}, {"\u0416a\u0663"}, {"aa1", "AA1", "Aab"});
