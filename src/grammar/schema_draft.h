@@ -40,6 +40,7 @@ struct Draft {
   std::vector<Fact> unevaluated;    ///< schemas with unevaluatedProperties or unevaluatedItems false
   std::vector<Fact> array_origins;  ///< schemas that say something about items
   bool is_branch = false;           ///< after a choice
+  bool is_narrowed = false;         ///< some valid values are left out
 
   void add(Fact fact, Fact origin, Step step = by_choice, int32_t index = 0) {
     Source source{origin, path_of(origin)};

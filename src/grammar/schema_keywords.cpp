@@ -176,7 +176,12 @@ class Keywords {
     const auto ways = [=](const Draft& d) {
       std::vector<Draft::Way> result;
       const bool is_there = d.shape.object && d.shape.object->required.contains(name);
-      if (!is_there) result.push_back([=](Draft& x) { x.derive(name, kNever, origin); });
+      result.push_back([=](Draft& x) {  // values of other types have no properties
+        if (is_there)
+          x.shape.object.reset();
+        else
+          x.derive(name, kNever, origin);
+      });
       result.push_back([=](Draft& x) {
         x.shape.keep({"object"});
         if (x.shape.object) x.shape.object->required.insert(names.begin(), names.end());

@@ -18,8 +18,9 @@ class Negation {
 
   std::vector<Way> ways(const Draft& d) {
     if (d.is_closed_object() && has("required") && s_["required"].is_array())
-      for (const Json& name : s_["required"])  // it has no such property anyway
-        if (name.is_string() && !d.declares(name) && !d.shape.object->required.contains(name)) return {without(name)};
+      for (const Json& name : s_["required"])  // it is not written with such a property anyway
+        if (name.is_string() && !d.declares(name) && !d.shape.object->required.contains(name))
+          return {[w = without(name)](Draft& x) { w(x), x.is_narrowed = true; }};
     for (const auto& [key, value] : s_.items()) {
       doc_.spend(10 + value.size() * 10, n_.pointer);
       if (!is_note(key)) add(key, value, d.shape);

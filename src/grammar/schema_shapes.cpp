@@ -128,6 +128,7 @@ class Expansion {
         doc_.spend_bytes(d.from.size() * 64, place());
         Draft branch = d;
         ways[i](branch);
+        result_.has_others = result_.has_others || branch.is_narrowed;
         if (!branch.shape.is_empty()) drafts.push_back(std::move(branch));
       }
     }
@@ -170,7 +171,7 @@ class Expansion {
       const auto add = [&](const Json& v) {
         const ShapeMaker::Verdict verdict = maker_.contains(term_, v, &list);
         if (verdict.sure && seen_.insert(&v).second) result_.values.push_back(&v);
-        result_.has_doubtful = result_.has_doubtful || (verdict.maybe && !verdict.sure);
+        result_.has_others = result_.has_others || (verdict.maybe && !verdict.sure);
       };
       if (d.lists[0].is_const)
         add(list);
@@ -233,7 +234,7 @@ bool ShapeMaker::is_empty(const Term& term, int depth) {
   if (const auto known = empty_.find(term); known != empty_.end()) return known->second;
   if (const auto making = made_.find(term); making != made_.end() && !making->second) return false;
   const Shapes& shapes = of(term);
-  if (!shapes.values.empty() || shapes.has_doubtful) return empty_[term] = false;
+  if (!shapes.values.empty() || shapes.has_others) return empty_[term] = false;
   empty_[term] = false;  // while it is looked at
   const bool result = std::all_of(shapes.shapes.begin(), shapes.shapes.end(), [&](const Shape& s) {
     Shape left = s;

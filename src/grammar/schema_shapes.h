@@ -93,9 +93,9 @@ void add_number_limits(const SchemaDocument& doc, const SchemaDocument::Node& n,
 
 struct Shapes {
   std::vector<const Json*> values;  ///< of enum and const
-  bool has_doubtful = false;        ///< may there be others of them?
   std::string values_pointer;       ///< the keyword
   std::vector<Shape> shapes;        ///< all others
+  bool has_others = false;          ///< may there be values beside these?
   bool empty() const { return values.empty() && shapes.empty(); }
 };
 

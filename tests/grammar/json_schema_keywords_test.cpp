@@ -114,6 +114,19 @@ TEST(JsonSchemaKeywords, Conditions) {
   });
 }
 
+// Exactly one of two: values that both have are found, whatever else they say.
+TEST(JsonSchemaKeywords, WhatTwoSchemasHaveInCommon) {
+  check_all({
+      {R"({"oneOf": [{"dependentSchemas": {"a": {"type": "string"}}}, {"required": ["a"]}]})",
+       {"{}", R"({"b":1})"},
+       {"100", "null", "\"x\""}},
+      {R"({"type": "object", "oneOf": [{"properties": {"a": {}}, "allOf": [{"not": {"required": ["z", "a"]}},
+          {"not": {"not": {"required": ["z"]}}}]}, {"type": "object", "properties": {"a": {}}, "required": ["z"]}]})",
+       {R"({"a":2,"z":1})"},
+       {R"({"z":1})", "{}"}},
+  });
+}
+
 TEST(JsonSchemaKeywords, Names) {
   check_all({
       {R"({"type": "object", "propertyNames": {"enum": ["a", "b"]}, "additionalProperties": {"type": "integer"}})",
