@@ -121,7 +121,7 @@ ExampleRow ExampleMaker::example(const RowForm& form) const {
   check(form.answer != form.rejected, "'chosen' and 'rejected' are the same");
   std::string prompt = form.prompt;
   std::string_view chosen = form.answer, rejected = form.rejected;
-  if (prompt.empty()) {
+  if (!form.has_prompt) {
     prompt = common_prompt(chosen, rejected);
     chosen.remove_prefix(prompt.size()), rejected.remove_prefix(prompt.size());
   }
@@ -153,9 +153,13 @@ Example ExampleMaker::completion(const std::string& prompt, std::string_view com
   const std::vector<int32_t> asked = encode_prompt(tokenizer_, prompt, {.parse_special = true});
   const bool seam = asked.size() > out.ids.size() || !std::equal(asked.begin(), asked.end(), out.ids.begin());
   if (seam && !prompt.empty())
-    notes.push_back(
-        "the prompt's last token and the completion's first are others where the prompt stands alone, so the model "
-        "does not see this prompt when it is asked; move the space at the prompt's end to the completion's beginning");
+    notes.push_back(fmt::format(
+        "the prompt's end and the completion's beginning are one token, so the model does not see this prompt when it "
+        "is "
+        "asked; {}",
+        prompt.back() == ' ' ? "move the space at the prompt's end to the completion's beginning"
+                             : "end the prompt with a word or a line break, and begin the completion with a space or a "
+                               "line"));
   return out;
 }
 

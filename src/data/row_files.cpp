@@ -80,9 +80,9 @@ class Table {
     std::vector<std::string> fields;
     do fields.push_back(field());
     while (taken(separator_));
-    taken('\r');
-    check(at_end() || taken('\n'), "{}:{}: a quote ends within a field; double the quotes inside of quoted fields",
-          path_, line_);
+    const bool ended = taken('\r');  // a line may end with it alone
+    check(taken('\n') || ended || at_end(),
+          "{}:{}: a quote ends within a field; double the quotes inside of quoted fields", path_, line_);
     ++line_;
     return fields;
   }
@@ -119,11 +119,20 @@ class Table {
   int64_t line_ = 1;
 };
 
+// Messages, tools, or pairs of a history.
+bool is_list_of_rows(const ordered_json& j) {
+  if (!j.is_array() || j.empty()) return false;
+  return j[0].is_array() || j[0].contains("role") || j[0].contains("from") || j[0].contains("function");
+}
+
 void for_each_of_table(const TextFile& file, char separator, const TakeRow& take) {
   const std::string text = whole_text(file);
   check(is_utf8(text), "{}: not UTF-8", file.path);
   Table table(text, separator, file.path);
   const std::vector<std::string> names = table.row();
+  for (size_t i = 0; i < names.size(); ++i)
+    check(std::find(names.begin(), names.begin() + int64_t(i), names[i]) == names.begin() + int64_t(i),
+          "{}:1: two columns have the name '{}'", file.path, one_line(names[i]));
   while (!table.at_end()) {
     const int64_t line = table.line();
     const std::vector<std::string> fields = table.row();
@@ -134,8 +143,9 @@ void for_each_of_table(const TextFile& file, char separator, const TakeRow& take
       for (size_t i = 0; i < names.size(); ++i) {
         if (fields[i].empty()) continue;
         ordered_json value = fields[i];
-        if (fields[i][0] == '[' || fields[i][0] == '{')  // messages and tools
-          if (ordered_json j = parse_json<ordered_json>(fields[i]); !j.is_discarded()) value = std::move(j);
+        // Messages, tools and such; any other JSON is a text.
+        const ordered_json j = fields[i][0] == '[' ? parse_json<ordered_json>(fields[i]) : ordered_json();
+        if (is_list_of_rows(j)) value = j;
         row[names[i]] = std::move(value);
       }
       return maker.make_row(row);

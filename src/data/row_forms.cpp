@@ -24,15 +24,16 @@ class Row {
   Row(const ordered_json& row, const std::map<std::string, std::string>& renamed) {
     for (const auto& [name, value] : row.items())
       if (!value.is_null()) fields_[name] = &value;
+    std::map<std::string, const ordered_json*> taken;
     for (const auto& [name, from] : renamed) {
       const auto field = fields_.find(from);
       check(field != fields_.end(), "it has no field '{}', which --map gives for {}", one_line(from), name);
-      check(!fields_.contains(name) || name == from, "it has both '{}' and '{}', which --map gives for {}",
-            one_line(name), one_line(from), name);
-      const ordered_json* value = field->second;
-      fields_.erase(field);
-      fields_[name] = value;
+      taken[name] = field->second;
     }
+    for (const auto& [name, from] : renamed) fields_.erase(from);
+    for (const auto& [name, value] : taken)
+      check(fields_.emplace(name, value).second, "it has both '{}' and '{}', which --map gives for {}", one_line(name),
+            one_line(renamed.at(name)), name);
   }
   bool has(const std::string& name) const { return fields_.contains(name); }
   bool has_text(const std::string& name) const { return has(name) && fields_.at(name)->is_string(); }
@@ -71,10 +72,18 @@ class Row {
 // A list of messages, of which people write some as ShareGPT does: {"from": "human", "value": "..."}.
 ordered_json messages_of(const ordered_json& list, const std::string& name) {
   check(list.is_array() && !list.empty(), "'{}' is not a list of messages", name);
-  static const std::map<std::string, std::string> kRoles = {
-      {"human", "user"},         {"gpt", "assistant"},   {"chatgpt", "assistant"}, {"bing", "assistant"},
-      {"bard", "assistant"},     {"model", "assistant"}, {"observation", "tool"},  {"function_response", "tool"},
-      {"tool_response", "tool"}, {"ipython", "tool"}};
+  // Other names of roles. Templates may have those of tools themselves, so they are for `from` alone.
+  static const std::map<std::string, std::string> kRoles = {{"human", "user"},        {"gpt", "assistant"},
+                                                            {"chatgpt", "assistant"}, {"bing", "assistant"},
+                                                            {"bard", "assistant"},    {"model", "assistant"}},
+                                                  kToolRoles = {{"observation", "tool"},
+                                                                {"function_response", "tool"},
+                                                                {"tool_response", "tool"},
+                                                                {"ipython", "tool"}};
+  const auto plain_role = [](const std::string& role, const auto& names) {
+    const auto known = names.find(role);
+    return known == names.end() ? role : known->second;
+  };
   ordered_json out = ordered_json::array();
   for (size_t i = 0; i < list.size(); ++i) {
     const ordered_json& given = list[i];
@@ -82,12 +91,12 @@ ordered_json messages_of(const ordered_json& list, const std::string& name) {
     if (!given.contains("from") || given.contains("role")) {
       check(given.contains("role") && given["role"].is_string(), "'{}': message {} has no role", name, i + 1);
       out.push_back(given);
+      out.back()["role"] = plain_role(given["role"], kRoles);
       continue;
     }
     check(given["from"].is_string(), "'{}': 'from' of message {} is not a string", name, i + 1);
     check(given.contains("value"), "'{}': message {} has no value", name, i + 1);
-    std::string role = given["from"];
-    if (const auto known = kRoles.find(role); known != kRoles.end()) role = known->second;
+    const std::string role = plain_role(plain_role(given["from"], kRoles), kToolRoles);
     ordered_json m = ordered_json::object();
     if (role == "function_call" || role == "tool_call") {
       ordered_json calls = given["value"];
@@ -110,8 +119,10 @@ ordered_json messages_of(const ordered_json& list, const std::string& name) {
 bool label_of(const ordered_json& label) {
   if (label.is_boolean()) return label.get<bool>();
   if (label.is_number() && (label == 0 || label == 1)) return label == 1;
-  for (const char* text : {"true", "1", "false", "0"})
-    if (label == text) return text[0] == 't' || text[0] == '1';
+  for (const char* text : {"true", "True", "TRUE", "1"})
+    if (label == text) return true;
+  for (const char* text : {"false", "False", "FALSE", "0"})
+    if (label == text) return false;
   fail("'label' is {}, expected true or false, or 1 or 0", one_line(json_text(label)));
 }
 
@@ -147,8 +158,9 @@ void add_system(Row& row, ordered_json& messages) {
   if (!row.has("system")) return;
   const std::string system = row.text("system");
   if (system.empty()) return;
-  check(messages.empty() || !messages[0].is_object() || messages[0].value("role", ordered_json()) != "system",
-        "it has a field 'system' and a message of that role; leave one out");
+  const ordered_json first =
+      messages.empty() || !messages[0].is_object() ? ordered_json() : messages[0].value("role", ordered_json());
+  check(first != "system" && first != "developer", "it has a field 'system' and a message of that role; leave one out");
   messages.insert(messages.begin(), message("system", system));
 }
 
@@ -187,21 +199,39 @@ void openai_preference(Row& row, RowForm& out) {
   out.has_prompt = true;
 }
 
+// Takes away what both answers begin with, which is the prompt.
+ordered_json drop_shared(RowForm& out) {
+  size_t from = 0;
+  while (from < std::min(out.answers.size(), out.rejected_answers.size()) &&
+         out.answers[from] == out.rejected_answers[from])
+    ++from;
+  ordered_json shared(out.answers.begin(), out.answers.begin() + int64_t(from));
+  out.answers.erase(out.answers.begin(), out.answers.begin() + int64_t(from));
+  out.rejected_answers.erase(out.rejected_answers.begin(), out.rejected_answers.begin() + int64_t(from));
+  return shared;
+}
+
 void preference(Row& row, RowForm& out) {
   check(row.has("chosen") && row.has("rejected"), "'chosen' and 'rejected' go together; one of them is missing");
-  const bool lists = !row.has_text("chosen") || !row.has_text("rejected");
-  take_context(row, out);
-  if (!lists) {
-    const bool asks = row.has("instruction") || row.has("question");
-    if (asks) {
-      ask(row, out);
-      out.answer = row.text("chosen"), out.rejected = row.text("rejected");
-      out.answers = ordered_json::array({message("assistant", out.answer)});
-      out.rejected_answers = ordered_json::array({message("assistant", out.rejected)});
-      out.has_prompt = true;
-      return;
-    }
+  const bool texts = row.has_text("chosen") && row.has_text("rejected");
+  if ((row.has_text("instruction") || row.has_text("question")) && !row.has("prompt") && !row.has_list("messages")) {
+    take_context(row, out);
+    ask(row, out);
+    const ordered_json &chosen = row.take("chosen"), &rejected = row.take("rejected");
+    out.answers = answer_messages(chosen, "chosen");
+    out.rejected_answers = answer_messages(rejected, "rejected");
+    if (texts)
+      out.answer = chosen, out.rejected = rejected;
+    else
+      out.instruction = false;  // lists need a template
+    // Both may begin with what is asked.
+    if (!texts && out.answers[0] == out.rejected_answers[0]) out.messages = drop_shared(out);
+    out.has_prompt = true;
+    return;
+  }
+  if (texts) {
     if (row.has_list("prompt") || row.has_list("conversations") || row.has_list("messages")) {
+      take_context(row, out);
       const std::string name = row.first({"prompt", "conversations", "messages"});
       out.messages = messages_of(row.take(name), name);
       add_system(row, out.messages);
@@ -210,14 +240,16 @@ void preference(Row& row, RowForm& out) {
       out.has_prompt = true;
       return;
     }
+    out.has_prompt = row.has("prompt");
     out.prompt = row.text_or("prompt");
     out.answer = row.text("chosen"), out.rejected = row.text("rejected");
-    if (row.has("system")) {
-      check(!out.prompt.empty(), "it has a field 'system' but no prompt");
-      out.prompt = row.text("system") + "\n\n" + out.prompt;
+    if (const std::string system = row.text_or("system"); !system.empty()) {
+      check(out.has_prompt, "it has a field 'system' but no prompt");
+      out.prompt = system + "\n\n" + out.prompt;
     }
     return;
   }
+  take_context(row, out);
   out.answers = answer_messages(row.take("chosen"), "chosen");
   out.rejected_answers = answer_messages(row.take("rejected"), "rejected");
   out.messages = ordered_json::array();
@@ -231,25 +263,29 @@ void preference(Row& row, RowForm& out) {
     } else {  // UltraFeedback says the prompt as text, too
       check(value.is_string(), "'{}' is neither a text nor a list of messages", prompt);
       out.has_prompt = !shared;
-      if (!shared) out.messages.push_back(message("user", value));
+      if (!shared)
+        out.messages.push_back(message("user", value));
+      else if (out.answers[0].value("content", ordered_json()) != value)
+        out.unused.push_back(prompt);
     }
   }
   if (!out.has_prompt) {
-    // What both begin with is the prompt.
-    size_t from = 0;
-    while (from < std::min(out.answers.size(), out.rejected_answers.size()) &&
-           out.answers[from] == out.rejected_answers[from])
-      ++from;
     check(out.answers != out.rejected_answers, "'chosen' and 'rejected' are the same");
-    out.messages.insert(out.messages.end(), out.answers.begin(), out.answers.begin() + int64_t(from));
-    out.answers.erase(out.answers.begin(), out.answers.begin() + int64_t(from));
-    out.rejected_answers.erase(out.rejected_answers.begin(), out.rejected_answers.begin() + int64_t(from));
+    out.messages = drop_shared(out);
   }
   add_system(row, out.messages);
 }
 
+// False: it is not rated.
+bool take_label(Row& row, RowForm& out) {
+  const std::string name = row.first({"label", "kto_tag"});
+  if (name.empty()) return false;
+  out.kind = RowKind::rated, out.good = label_of(row.take(name));
+  return true;
+}
+
 void completion(Row& row, const std::string& answer, RowForm& out) {
-  if (row.has("label")) out.kind = RowKind::rated, out.good = label_of(row.take("label"));
+  take_label(row, out);
   if (row.has_list("prompt")) {
     take_context(row, out);
     out.messages = messages_of(row.take("prompt"), "prompt");
@@ -258,7 +294,7 @@ void completion(Row& row, const std::string& answer, RowForm& out) {
     return;
   }
   out.prompt = row.text("prompt");
-  if (row.has("system")) out.prompt = row.text("system") + "\n\n" + out.prompt;
+  if (const std::string system = row.text_or("system"); !system.empty()) out.prompt = system + "\n\n" + out.prompt;
   out.answer = row.text(answer);
 }
 
@@ -282,8 +318,7 @@ RowForm row_form(const ordered_json& given, const std::map<std::string, std::str
     take_context(row, out);
     out.messages = messages_of(row.take(name), name);
     add_system(row, out.messages);
-    if (row.has("label")) {  // the last answer is rated
-      out.kind = RowKind::rated, out.good = label_of(row.take("label"));
+    if (take_label(row, out)) {  // the last answer is rated
       check(out.messages.size() > 1, "'messages' has no answer to rate");
       out.answers = ordered_json::array({out.messages.back()});
       out.messages.erase(out.messages.end() - 1);
@@ -298,7 +333,7 @@ RowForm row_form(const ordered_json& given, const std::map<std::string, std::str
     ask(row, out);
     out.answer = text;
     out.answers = ordered_json::array({message("assistant", text)});
-    if (row.has("label")) out.kind = RowKind::rated, out.good = label_of(row.take("label"));
+    take_label(row, out);
   } else if (row.has("text")) {
     out.text = row.text("text");
   } else {

@@ -21,7 +21,7 @@ struct RowForm {
   bool instruction = false;
   json tools, documents, variables = json::object();  ///< of messages
   bool good = true;                                   ///< rated
-  bool has_prompt = false;                            ///< preference: the prompt is stated
+  bool has_prompt = false;                            ///< preference: the prompt is stated, and may be empty
   std::vector<std::string> unused;                    ///< names of fields that have no effect
 };
 

@@ -135,8 +135,10 @@ ordered_json with_tool_responses(const ordered_json& messages) {
   for (size_t i = 0; i < messages.size(); ++i) {
     list.push_back(messages[i]);
     if (!has_calls(messages[i])) continue;
-    if (!messages[i].value("content", "").empty()) {  // it would come after the results
+    if (!messages[i].value("content", "").empty()) {
+      // It would come after the results. As a message of its own it has an end, which the model must not learn there.
       list.back().erase("tool_calls");
+      list.back()[kUnlearned] = true;
       list.push_back(messages[i]);
       list.back()["content"] = "";
       list.back().erase("reasoning_content");
@@ -151,9 +153,13 @@ ordered_json with_tool_responses(const ordered_json& messages) {
     }
     if (responses.empty()) continue;
     list.back()["tool_responses"] = std::move(responses);
-    if (i + 1 == messages.size() || messages[i + 1].value("role", "") != "assistant" || has_calls(messages[i + 1]))
-      continue;
-    list.back()["content"] = messages[++i].value("content", "");
+    const ordered_json* answer = i + 1 < messages.size() ? &messages[i + 1] : nullptr;
+    const bool goes_on = answer && answer->value("role", "") == "assistant" && !has_calls(*answer) &&
+                         !answer->contains("reasoning_content");
+    if (!goes_on || answer->contains(kUnlearned)) list.back()[kAnswerUnlearned] = true;
+    if (!goes_on) continue;
+    list.back()["content"] = answer->value("content", "");
+    ++i;
   }
   return list;
 }

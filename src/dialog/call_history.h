@@ -15,6 +15,10 @@ struct TemplateInput {
   nlohmann::ordered_json tools;     ///< null: none
 };
 
+/// Fields of messages that are not learned, until the template gets them: of a turn; of the answer that
+/// `tool_responses` made a part of it.
+inline constexpr const char *kUnlearned = "toy:unlearned", *kAnswerUnlearned = "toy:answer_unlearned";
+
 /// Changes what the templates of a form take in another way than others do:
 /// - gpt-oss: one call a message, and the thought in front of it is `thinking`. Functions have a description.
 /// - Kimi: ids are functions.NAME:NUMBER.

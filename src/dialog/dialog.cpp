@@ -24,8 +24,6 @@ using nlohmann::ordered_json;
 
 namespace {
 
-constexpr const char* kUnlearned = "toy:unlearned";  // a field of messages until they are prepared
-
 // Does a message say that nobody learns it? Takes the fields that say so.
 bool take_unlearned(ordered_json& message, const std::string& path) {
   bool unlearned = false;
@@ -59,10 +57,10 @@ bool write_arguments(ordered_json& messages) {
 // What a template gets, with the names of control tokens marked.
 struct Dialog::Prepared {
   ordered_json messages, tools, documents, variables;
-  std::vector<bool> learned;  // messages
+  std::vector<dialog::Learned> learned;  // messages
   LetterMarks marks;
   std::optional<std::time_t> now;
-  std::vector<std::string> ignored;  // fields without an effect
+  std::vector<std::string> notes;  // what may be wrong
 };
 
 struct Dialog::Rendering {
@@ -109,7 +107,7 @@ Dialog::Prepared Dialog::prepare(const DialogInput& input) const {
   dialog::IgnoredFields ignored;  // of parts: what a cache is told, say
   ordered_json messages = dialog::normalized_messages(input.messages);
   for (size_t i = 0; i < messages.size(); ++i)
-    if (take_unlearned(messages[i], fmt::format("messages[{}]", i))) messages[i][kUnlearned] = true;
+    if (take_unlearned(messages[i], fmt::format("messages[{}]", i))) messages[i][dialog::kUnlearned] = true;
   dialog::TemplateInput in{std::move(messages), dialog::normalized_tools(input.tools)};
   const bool with_tools = !in.tools.is_null() && !in.tools.empty();
   const dialog::CallForm& form = form_ ? *form_ : dialog::general_form();
@@ -122,16 +120,27 @@ Dialog::Prepared Dialog::prepare(const DialogInput& input) const {
              .marks = LetterMarks(tokenizer_, std::vector<const ordered_json*>{&input.messages, &input.tools,
                                                                                &input.documents, &input.variables}),
              .now = input.now ? *input.now : std::time(nullptr),
-             .ignored = ignored.names()};
+             .notes = {}};
+  for (const std::string& name : ignored.names())
+    p.notes.push_back(fmt::format("the field {} has no effect", one_line(name)));
   p.variables.update(input.variables);
   // What the assistant wrote may have its own marks.
   std::vector<std::string_view> own = dialog::thought_marks(chat_.source()).tokens;
   if (form_ && form_->kind != dialog::CallForm::channels)
     for (const std::string_view mark : form_->markers()) own.push_back(mark);
   for (ordered_json& message : p.messages) {
-    p.learned.push_back(!message.contains(kUnlearned));
-    message.erase(kUnlearned);
+    const bool turn = !message.contains(dialog::kUnlearned);
+    p.learned.push_back(
+        {turn, message.contains("tool_responses") ? !message.contains(dialog::kAnswerUnlearned) : turn});
+    message.erase(dialog::kUnlearned), message.erase(dialog::kAnswerUnlearned);
     const bool is_answer = message.value("role", "") == "assistant";
+    if (message.contains("tool_calls")) {
+      if (!shown_[with_tools].content_with_calls && !message.value("content", "").empty())
+        p.notes.push_back("the chat template does not show what the assistant says beside its calls");
+      for (const ordered_json& call : message["tool_calls"])
+        if (call["function"]["arguments"].is_string())
+          p.notes.push_back("the arguments of a call are no JSON object, and are shown as they are");
+    }
     p.marks.mark(message, is_answer ? std::span<const std::string_view>(own) : std::span<const std::string_view>());
   }
   p.marks.mark(p.tools);
@@ -197,8 +206,7 @@ LearnedDialog Dialog::learned(const DialogInput& input, const LearnOptions& opti
   const Rendering full = fitted(p, false);
   const dialog::Unmarked& text = full.unmarked;
   LearnedDialog out;
-  for (const std::string& name : p.ignored)
-    out.notes.push_back(fmt::format("the field {} has no effect", one_line(name)));
+  out.notes = p.notes;
   const std::vector<int32_t> plain = tokenizer_.encode(text.text, {.parse_special = true, .letters = text.letters});
   out.ids = plain;
   const bool begins_with_bos = add_bos(tokenizer_, out.ids);

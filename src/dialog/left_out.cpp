@@ -11,7 +11,7 @@ using nlohmann::ordered_json;
 
 // Words that no template has.
 constexpr const char *kTool = "toyprobetool", *kCall = "toyprobecall", *kKey = "toyprobekey", *kValue = "toyprobevalue",
-                     *kResult = "toyproberesult", *kSystem = "toyprobesystem";
+                     *kResult = "toyproberesult", *kSystem = "toyprobesystem", *kContent = "toyprobecontent";
 
 ordered_json said(const char* role, const std::string& content) { return {{"role", role}, {"content", content}}; }
 
@@ -23,8 +23,8 @@ ordered_json probe_tools() {
   return ordered_json::array({{{"type", "function"}, {"function", function}}});
 }
 
-ordered_json probe_messages() {
-  ordered_json call = said("assistant", "");
+ordered_json probe_messages(const char* content = "") {
+  ordered_json call = said("assistant", content);
   call["tool_calls"] = ordered_json::array(
       {{{"id", "probe0001"}, {"type", "function"}, {"function", {{"name", kCall}, {"arguments", {{kKey, kValue}}}}}}});
   ordered_json result = said("tool", kResult);
@@ -63,7 +63,8 @@ std::string calls_text(const CallForm& form, const ordered_json& calls) {
   return form.list ? open + "[" + all + "]" + close : all;
 }
 
-ordered_json with_calls_as_text(const CallForm& given, ordered_json messages) {
+// `all`: else only those beside a content.
+ordered_json with_calls_as_text(const CallForm& given, ordered_json messages, bool all) {
   // Templates of the other forms show their calls; if one does not, it is not of the family.
   const bool is_written =
       given.kind == CallForm::json || given.kind == CallForm::named || given.kind == CallForm::python;
@@ -72,6 +73,7 @@ ordered_json with_calls_as_text(const CallForm& given, ordered_json messages) {
     if (!message.contains("tool_calls") || !message["tool_calls"].is_array() || message["tool_calls"].empty()) continue;
     const std::string content =
         message.contains("content") && message["content"].is_string() ? message["content"].get<std::string>() : "";
+    if (content.empty() && !all) continue;
     message["content"] = content + (content.empty() ? "" : "\n") + calls_text(form, message["tool_calls"]);
     message.erase("tool_calls");
   }
@@ -150,11 +152,17 @@ Shown shown_by(const TryRender& render, bool with_tools) {
     shown.results = way.results && has(text, kResult);
     break;
   }
+  if (!shown.calls) return shown;
+  if (const auto text = render(with_left_out(general_form(), shown, {probe_messages(kContent), tools}))) {
+    shown.calls_with_content = has(text, kCall) || has(text, kValue);
+    shown.content_with_calls = has(text, kContent);
+  }
   return shown;
 }
 
 TemplateInput with_left_out(const CallForm& form, const Shown& shown, TemplateInput input) {
-  if (!shown.calls) input.messages = with_calls_as_text(form, std::move(input.messages));
+  if (!shown.calls || !shown.calls_with_content)
+    input.messages = with_calls_as_text(form, std::move(input.messages), !shown.calls);
   if (!shown.results) input.messages = with_results_as_text(input.messages);
   if (!shown.tools && input.tools.is_array() && !input.tools.empty()) describe_tools(shown, input);
   return input;

@@ -12,6 +12,8 @@ namespace toy::dialog {
 /// What a template shows.
 struct Shown {
   bool tools = true, calls = true, results = true, system = true;
+  bool calls_with_content = true;  ///< calls of a message that says something, too
+  bool content_with_calls = true;  ///< and what it says
 };
 
 /// What a template makes of an input; nullopt: it refuses it.

@@ -124,8 +124,8 @@ void MessageReader::add_call_of_result(Fields& f, ordered_json& message) {
   std::string id = f.text("tool_call_id");
   if (id.empty() && !open_.empty()) id = open_.front();
   std::erase(open_, id);
-  message["tool_call_id"] = id;
   if (!message.contains("name") && names_.contains(id)) message["name"] = names_[id];
+  message["tool_call_id"] = id;
 }
 
 ordered_json MessageReader::message(const ordered_json& given, const std::string& path) {

@@ -40,7 +40,7 @@ bool TurnFinder::is_answer(size_t i) const { return r_.messages[i].value("role",
 std::vector<size_t> TurnFinder::wanted() const {
   std::vector<size_t> list;
   for (size_t i = 0; i < r_.messages.size(); ++i)
-    if (is_answer(i) && r_.learned[i]) list.push_back(i);
+    if (is_answer(i) && r_.learned[i].any()) list.push_back(i);
   check(!list.empty(),
         "no message is the assistant's, so there is nothing to learn; add one (toy data show prints rows)");
   return list;
@@ -67,7 +67,7 @@ std::vector<TextSpan> TurnFinder::generated(const std::vector<TextSpan>& spans) 
   wanted();
   std::vector<TextSpan> out = spans;
   for (size_t i = 0; i < r_.messages.size(); ++i) {
-    if (!is_answer(i) || r_.learned[i]) continue;
+    if (!is_answer(i) || r_.learned[i].any()) continue;
     const std::optional<Change> its = turn(i);
     check(its.has_value(), "message {}: its place cannot be found in what the template renders", i + 1);
     std::erase_if(out, [&](const TextSpan& s) { return s.begin < its->end && its->begin < s.end; });
@@ -124,7 +124,12 @@ std::optional<TurnFinder::Change> TurnFinder::results(size_t i) const {
 
 // After the prompt that asks for the answer, where the conversation begins with that.
 size_t TurnFinder::begin(size_t i, size_t differs) const {
-  const auto asked = render_(first_messages(r_.messages, i), true);
+  json before = first_messages(r_.messages, i);
+  auto asked = render_(before, true);
+  if (asked && !r_.text.starts_with(*asked)) {  // thoughts that the complete conversation does not show any more
+    for (json& message : before) message.erase("reasoning_content"), message.erase("thinking");
+    asked = render_(before, true);
+  }
   return asked && r_.text.starts_with(*asked) ? std::min(differs, asked->size()) : differs;
 }
 
@@ -176,24 +181,27 @@ void TurnFinder::find(size_t i, std::vector<TextSpan>& out) {
       "--train-on all",
       i + 1);
   const size_t from = begin(i, its->begin);
-  size_t last = its->end, rest = last;
-  if (const auto answers = results(i); answers && answers->begin < last && answers->end > from) {
-    // A mark or token of which both have the beginning is not the call's.
-    last = answers->begin;
-    while (last > from && std::string_view("<[|").find(r_.text[last - 1]) != std::string_view::npos) --last;
-    const size_t token = token_at(last);
-    if (r_.begins[token] > last && token > 0) last = std::max(r_.begins[token - 1], from);
-    if (answers->end < its->end && r_.messages[i].contains("tool_responses"))
-      rest = answers->end;
-    else
-      rest = last;
-  }
-  if (rest > last) {  // the same message goes on behind what the tools answered
-    out.push_back({from, std::min(end(i, last), rest)});
-    out.push_back({rest, std::max(end(i, its->end), its->end)});
+  const std::optional<Change> answers = results(i);
+  if (!answers || answers->begin >= its->end || answers->end <= from) {
+    out.push_back({from, std::max(end(i, its->end), its->end)});
     return;
   }
-  out.push_back({from, std::max(end(i, last), last)});
+  const TextSpan call = {from, call_end(i, from, answers->begin)};
+  if (r_.learned[i].turn) out.push_back(call);
+  const bool goes_on = r_.messages[i].contains("tool_responses") && answers->end < its->end;
+  if (goes_on && r_.learned[i].answer) out.push_back({answers->end, std::max(end(i, its->end), its->end)});
+}
+
+// Where a call ends that the tools' answers follow. Both texts that were compared have the beginning of what stands
+// there: marks, or a part of one.
+size_t TurnFinder::call_end(size_t i, size_t from, size_t answers) {
+  size_t last = answers;
+  while (last > from && std::string_view("<[|").find(r_.text[last - 1]) != std::string_view::npos) --last;
+  size_t token = token_at(last);
+  if (r_.begins[token] > last && token > 0) last = std::max(r_.begins[--token], from);
+  for (size_t t = token; t > 0 && r_.begins[t - 1] >= from && is_mark(r_.ids[t - 1]); --t)
+    if (std::binary_search(ends_.begin(), ends_.end(), r_.ids[t - 1])) return r_.begins[t];
+  return std::max(end(i, last), last);
 }
 
 // As one_by_one(), with a few renderings for all. What stands in front of a turn and behind it must be the same for

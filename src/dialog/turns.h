@@ -13,13 +13,20 @@
 
 namespace toy::dialog {
 
+/// What of a message may be learned: its turn; of one that goes on behind what tools answered (`tool_responses`), that
+/// answer by itself.
+struct Learned {
+  bool turn = true, answer = true;
+  bool any() const { return turn || answer; }
+};
+
 /// A rendered conversation.
 struct RenderedTurns {
   const nlohmann::ordered_json& messages;
-  const std::vector<bool>& learned;   ///< [messages]: may its turn be learned?
-  const std::string& text;            ///< without a prompt for another answer
-  const std::vector<int32_t>& ids;    ///< of the text
-  const std::vector<size_t>& begins;  ///< [ids + 1]: where they begin in the text
+  const std::vector<Learned>& learned;  ///< [messages]: may its turn be learned?
+  const std::string& text;              ///< without a prompt for another answer
+  const std::vector<int32_t>& ids;      ///< of the text
+  const std::vector<size_t>& begins;    ///< [ids + 1]: where they begin in the text
 };
 
 /// Finds the turns of the assistant by rendering the conversation with other messages. All that it is given must
@@ -52,6 +59,7 @@ class TurnFinder {
   std::optional<Change> results(size_t i) const;
   size_t begin(size_t i, size_t differs) const;
   size_t end(size_t i, size_t last);
+  size_t call_end(size_t i, size_t from, size_t answers);
   size_t token_at(size_t place) const;
   bool is_mark(int32_t id) const;
   void note(const std::string& text);

@@ -1,7 +1,10 @@
 #include "toy/eval/open_questions.h"
 
 #include <algorithm>
+#include <ctime>
+#include <iterator>
 
+#include "data/row_forms.h"
 #include "dialog/normalized.h"
 #include "eval/json_rows.h"
 #include "text/unicode.h"
@@ -28,13 +31,19 @@ auto at(const OpenQuestion& q, const F& f) {
 }
 
 std::vector<int32_t> ids_of(const OpenQuestion& q, const Tokenizer& tokenizer, const std::optional<Dialog>& dialog,
-                            EncodeOptions options) {
+                            EncodeOptions options, std::time_t now) {
   std::vector<int32_t> ids;
   if (q.messages.is_null()) {
     ids = encode_prompt(tokenizer, q.prompt, options);
   } else {
     check(dialog.has_value(), "the model has no chat template; use rows with a prompt, or a model with one");
-    ids = dialog->render({.messages = q.messages, .tools = q.tools}).ids;
+    ids = dialog
+              ->render({.messages = q.messages,
+                        .tools = q.tools,
+                        .documents = q.documents,
+                        .variables = q.variables,
+                        .now = now})
+              .ids;
   }
   check(!ids.empty(), "the prompt is empty, and no beginning-of-sequence token is added");
   return ids;
@@ -43,20 +52,26 @@ std::vector<int32_t> ids_of(const OpenQuestion& q, const Tokenizer& tokenizer, c
 }  // namespace
 
 OpenQuestion parse_open_question(std::string_view line) {
-  const ordered_json row = parse_row(line);
+  ordered_json row = parse_row(line);
+  for (auto field = row.begin(); field != row.end();) field = field->is_null() ? row.erase(field) : std::next(field);
   const auto one_of = [&](const char* a, const char* b) {
     check(row.contains(a) != row.contains(b), "there is {} '{}' {} '{}'; give one of them",
           row.contains(a) ? "both" : "neither", a, row.contains(a) ? "and" : "nor", b);
     return row.contains(a);
   };
   OpenQuestion q;
-  if (one_of("prompt", "messages"))
+  if (one_of("prompt", "messages") && !row.at("prompt").is_array()) {
     q.prompt = text_of(row, "prompt");
-  else
-    q.messages = dialog::normalized_messages(row.at("messages"));
-  if (row.contains("tools")) {
-    check(!q.messages.is_null(), "'tools' are for rows with messages");
-    q.tools = dialog::normalized_tools(row.at("tools"));
+    check(!row.contains("tools"), "'tools' are for rows with messages");
+  } else {
+    // A row to learn from, without the answer.
+    ordered_json asked = row;
+    for (const char* answer : {"answer", "answers"}) asked.erase(answer);
+    if (row.contains("prompt")) asked["messages"] = row.at("prompt"), asked.erase("prompt");
+    RowForm form = row_form(asked);
+    q.messages = dialog::normalized_messages(form.messages);
+    q.tools = dialog::normalized_tools(form.tools);
+    q.documents = std::move(form.documents), q.variables = std::move(form.variables);
   }
   if (one_of("answer", "answers"))
     q.answers = {text_of(row, "answer")};
@@ -102,6 +117,7 @@ OpenScore score_open_questions(Device& device, const Model& model, const std::op
         room);
   std::optional<Dialog> dialog;
   if (chat) dialog.emplace(*model.tokenizer, *chat);
+  const std::time_t now = std::time(nullptr);  // one for all that templates tell
   OpenScore score;
   score.answers.resize(questions.size());
   std::vector<std::vector<int32_t>> prompts;
@@ -110,7 +126,7 @@ OpenScore score_open_questions(Device& device, const Model& model, const std::op
   for (size_t i = 0; i < questions.size(); ++i)
     at(questions[i], [&] {
       std::vector<int32_t>& ids = prompts.emplace_back(
-          ids_of(questions[i], *model.tokenizer, dialog, {.parse_special = options.parse_special}));
+          ids_of(questions[i], *model.tokenizer, dialog, {.parse_special = options.parse_special}, now));
       score.answers[i].cut = std::max<int64_t>(0, int64_t(ids.size()) - (room - n));
       score.cut += score.answers[i].cut > 0;
       ids.erase(ids.begin(), ids.begin() + score.answers[i].cut);

@@ -93,12 +93,12 @@ class RoleFinder {
       set_type(id_of(text), TokenType::control);
       end_with(id_of(text));
     }
-    for (const std::string_view text : kShown) set_type(id_of(text), TokenType::user_defined);
+    for (const std::string_view text : kShown) show(id_of(text));
     end_with(v_.eos.value_or(-1));
     // What ends a generation elsewhere is a token like others in these vocabularies.
     const bool calls = ends("<|call|>") || ends("<|calls|>");
-    if (calls && (ends("<|return|>") || ends("<|flush|>"))) no_end("<|end|>", TokenType::user_defined);
-    if (ends("<|tool_response>") || ends(kPlamoEnd)) no_end("</s>", TokenType::normal);
+    if (calls && (ends("<|return|>") || ends("<|flush|>")) && no_end("<|end|>")) show(id_of("<|end|>"));
+    if ((ends("<|tool_response>") || ends(kPlamoEnd)) && no_end("</s>")) set_type(id_of("</s>"), TokenType::normal);
   }
 
  private:
@@ -126,8 +126,11 @@ class RoleFinder {
     const auto at = std::lower_bound(all.begin(), all.end(), id);
     if (id >= 0 && (at == all.end() || *at != id)) all.insert(at, id);
   }
-  void no_end(std::string_view text, TokenType type) {
-    if (std::erase(v_.end_of_generation, id_of(text)) > 0) set_type(id_of(text), type);
+  bool no_end(std::string_view text) { return std::erase(v_.end_of_generation, id_of(text)) > 0; }
+  // Its name is in the text that a model writes, and yet users' texts do not have the token.
+  void show(int32_t id) {
+    set_type(id, TokenType::user_defined);
+    if (id >= 0) v_.shown.push_back(id);
   }
 
   Vocabulary& v_;

@@ -195,7 +195,8 @@ std::string VocabularyTokenizer::decode(std::span<const int32_t> ids) const {
 std::vector<size_t> VocabularyTokenizer::control_names(std::string_view text) const {
   std::vector<size_t> begins;
   for (size_t i = 0; (i = on_request_.find(text, i, true).begin) < text.size(); ++i)
-    if (on_request_.at(text.substr(i)).id != always_.at(text.substr(i)).id) begins.push_back(i);
+    if (const int32_t id = on_request_.at(text.substr(i)).id; id != always_.at(text.substr(i)).id || is_shown(id))
+      begins.push_back(i);
   return begins;
 }
 
@@ -206,7 +207,7 @@ Literals::Match VocabularyTokenizer::find_literal(std::string_view text, size_t 
   while (true) {
     Literals::Match found = on_request_.find(text, from, last);
     if (found.bytes == 0 || !std::ranges::binary_search(options.letters, offset + found.begin)) return found;
-    if (const Literals::Match other = always_.at(text.substr(found.begin)); other.bytes > 0)
+    if (const Literals::Match other = always_.at(text.substr(found.begin)); other.bytes > 0 && !is_shown(other.id))
       return {found.begin, other.bytes, other.id};
     from = found.begin + 1;
   }

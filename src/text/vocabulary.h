@@ -1,6 +1,7 @@
 // What the vocabularies of all kinds share: tokens, their types, special ids; and the tokenizers on them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -36,6 +37,7 @@ struct Vocabulary {
   std::map<std::string, int32_t> other_ids;  ///< by key: tokenizer.ggml.eot_token_id, ...
   std::vector<int32_t> end_of_generation;    ///< sorted; may leave out `eos`
   std::vector<int32_t> strips_after;  ///< sorted: tokens that, written out in a text, take the spaces behind them
+  std::vector<int32_t> shown;         ///< control tokens that are user-defined ones here, because answers show them
   FillTokens fill;                    ///< -1: there is none
   bool add_bos = false, add_eos = false;
 
@@ -109,6 +111,7 @@ class VocabularyTokenizer : public Tokenizer {
   std::vector<std::string> texts_;  ///< what each token decodes to
 
  private:
+  bool is_shown(int32_t id) const { return std::ranges::find(vocabulary().shown, id) != vocabulary().shown.end(); }
   Literals::Match find_literal(std::string_view text, size_t from, bool last, size_t offset,
                                const EncodeOptions& options) const;
 

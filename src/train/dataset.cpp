@@ -90,6 +90,13 @@ Dataset::Dataset(const DataOptions& options, const std::string& out, size_t memo
   check(o_.bad_rows == "fail" || o_.bad_rows == "skip", "bad-rows is '{}', expected fail or skip", o_.bad_rows);
   parse_train_on(o_.train_on);
   parse_field_map(o_.map);
+  check(!o_.examples.empty() ||
+            (o_.map.empty() && o_.chat_template.empty() && o_.bad_rows == "fail" && o_.train_on == "assistant"),
+        "{}: it says how rows of --data are read, and there are none",
+        !o_.map.empty()             ? "map"
+        : !o_.chat_template.empty() ? "chat-template"
+        : o_.bad_rows != "fail"     ? "bad-rows"
+                                    : "train-on");
   check(!o_.pack || !o_.examples.empty() || documents_.kind != DocumentRule::none,
         "pack: rows are filled with whole documents; say what a document is with --documents files, blank-lines or "
         "separator:TEXT");

@@ -142,6 +142,9 @@ class Run {
   void settle() {
     o_.trainer.tokens = data_.tokens();
     const int64_t rows = data_.windows_per_epoch();
+    constexpr double kMost = 1e12;  // steps
+    check(o_.epochs * double(rows) / double(rows_per_step()) <= kMost, "epochs: {} of {} rows are more than {} steps",
+          o_.epochs, rows, kMost);
     if (o_.epochs > 0)
       o_.steps = std::max<int64_t>(1, int64_t(std::ceil(o_.epochs * double(rows) / double(rows_per_step()))));
     const Schedule rates = o_.rates();

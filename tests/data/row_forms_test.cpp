@@ -96,13 +96,38 @@ TEST_F(RowForms, Preferences) {
   EXPECT_EQ(of(R"({"prompt": "p", "chosen": "a", "rejected": "b"})"), "p[a] / p[b]");
 }
 
+TEST_F(RowForms, WhatIsStatedCounts) {
+  EXPECT_EQ(of(R"({"prompt": "", "chosen": "Yes a", "rejected": "Yes b"})"), "Y[es a] / Y[es b]");  // nothing is shared
+  EXPECT_EQ(of(R"({"chosen": "Yes a", "rejected": "Yes b"})"), "Yes[ a] / Yes[ b]");
+  EXPECT_EQ(of(R"({"system": "", "prompt": "Hi ", "completion": "yo"})"), "Hi [yo]");
+  EXPECT_EQ(of(R"({"instruction": "i", "input": "n", "chosen": [{"role": "assistant", "content": "a"}],
+                   "rejected": [{"role": "assistant", "content": "b"}]})"),
+            "<user>i\n\nn</><assistant>[a</>] / <user>i\n\nn</><assistant>[b</>]");
+  EXPECT_EQ(of(R"({"a": "x", "completion": "p", "prompt": "c"})", true, "prompt=completion,completion=prompt"), "p[c]");
+  EXPECT_EQ(row(R"({"prompt": "x", "chosen": "a", "rejected": "b", "tools": []})").notes[0],
+            "the field tools has no effect");
+  EXPECT_EQ(of(R"({"messages": [{"role": "human", "content": "q"}, {"role": "model", "content": "a"}]})"),
+            "<user>q</><assistant>[a</>]");
+  EXPECT_NE(
+      testing::error_of([&] {
+        of(R"({"system": "s", "messages": [{"role": "developer", "content": "t"}, {"role": "assistant", "content": "a"}]})");
+      }).find("leave one out"),
+      std::string::npos);
+  const ExampleRow r = row(
+      R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "tool_calls": [{"name": "f", "arguments": "{bad"}]}]})");
+  EXPECT_NE(std::find(r.notes.begin(), r.notes.end(),
+                      "the arguments of a call are no JSON object, and are shown as they are"),
+            r.notes.end());
+}
+
 TEST_F(RowForms, Labels) {
-  for (const char* bad : {"false", "0", "0.0", "\"false\""}) {
+  for (const char* bad : {"false", "0", "0.0", "\"false\"", "\"False\""}) {
     const ExampleRow r = row(std::string(R"({"prompt": "p", "completion": "c", "label": )") + bad + "}");
     EXPECT_EQ(r.kind, RowKind::rated);
     EXPECT_FALSE(r.good) << bad;
   }
   EXPECT_TRUE(row(R"({"prompt": "p", "completion": "c", "label": 1})").good);
+  EXPECT_FALSE(row(R"({"prompt": "p", "completion": "c", "kto_tag": false})").good);
   EXPECT_NE(
       testing::error_of([&] { row(R"({"prompt": "p", "completion": "c", "label": "good"})"); }).find("'label' is"),
       std::string::npos);
@@ -168,6 +193,9 @@ TEST_F(RowForms, FilesOfAllFormats) {
   EXPECT_EQ(read(files[1].first, files[1].second), "1p,\n\"[c];2q[d];");
   EXPECT_EQ(read(files[2].first, files[2].second), "2p,\n\"[c];5q[d];");
   EXPECT_EQ(read(files[3].first, files[3].second), "2p,\n\"[c];4q[d];");
+  EXPECT_EQ(read("e.csv", "prompt,completion\r\"q\",\"{\"\"a\"\": 1}\"\rr,[1]\r"), "2q[{\"a\": 1}];3r[[1]];");
+  EXPECT_NE(testing::error_of([&] { read("f.csv", "prompt,prompt\na,b\n"); }).find("f.csv:1: two columns"),
+            std::string::npos);
   EXPECT_NE(testing::error_of([&] { read("a.csv", "prompt,completion\na,b,c\n"); }).find("a.csv:2: it has 3 fields"),
             std::string::npos);
   EXPECT_NE(testing::error_of([&] { read("b.csv", "prompt,completion\n\"a,b\n"); }).find("b.csv:2: a quoted field"),

@@ -192,21 +192,99 @@ TEST_F(Dialogs, ManyTurnsAreFoundAsFewAre) {
   const std::string spaced =
       "{% for m in messages %}{% if m.role == 'user' %}{{ '[INST] ' + m.content + ' [/INST]' }}{% else %}{{ ' ' + "
       "m.content + '</s>' }}{% endif %}{% endfor %}";
-  for (const std::string& chat : {kChatMl, thinks, spaced}) {
-    const auto of = [&](size_t turns) {
-      ordered_json messages = ordered_json::array();
-      for (size_t i = 0; i < turns; ++i) {
-        messages.push_back({{"role", "user"}, {"content", " q" + std::to_string(i % 7)}});
-        messages.push_back({{"role", "assistant"}, {"content", "a" + std::to_string(i % 5)}});
-      }
-      return messages;
-    };
-    const std::string few = learned(chat, of(30)), many = learned(chat, of(300));
-    EXPECT_EQ(many.substr(0, few.size() / 2), few.substr(0, few.size() / 2));
-    EXPECT_EQ(std::count(many.begin(), many.end(), ']'),
-              std::count(few.begin(), few.end(), ']') + (chat == spaced ? 270 * 4 : 270 * 2));
-    EXPECT_EQ(learned(chat, of(1500)).size() > many.size() * 4, true);
+  const auto of = [](size_t turns) {
+    ordered_json messages = ordered_json::array();
+    for (size_t i = 0; i < turns; ++i) {
+      messages.push_back({{"role", "user"}, {"content", " q" + std::to_string(i % 7)}});
+      messages.push_back({{"role", "assistant"}, {"content", "a" + std::to_string(i % 5)}});
+    }
+    return messages;
+  };
+  for (const size_t turns : {30, 300, 1500}) {
+    std::string chat_ml, with_thought, with_spaces;
+    for (size_t i = 0; i < turns; ++i) {
+      const std::string q = "q" + std::to_string(i % 7), a = "a" + std::to_string(i % 5), end = "((<|im_end|>))]]\n",
+                        asks = "((<|im_end|>))\n((<|im_start|>))assistant\n[[";
+      chat_ml += "((<|im_start|>))user\n " + q + asks + a + end;
+      with_thought += "((<|im_start|>))user\n" + q + asks + (i + 1 == turns ? "<think></think>" : "") + a + end;
+      with_spaces += "[INST]  " + q + " [/INST][[ " + a + "((</s>))]]";
+    }
+    EXPECT_TRUE(learned(kChatMl, of(turns)) == chat_ml) << turns;
+    EXPECT_TRUE(learned(thinks, of(turns)) == with_thought) << turns;
+    EXPECT_TRUE(learned(spaced, of(turns)) == with_spaces) << turns;
   }
+}
+
+// Marks of answers that vocabularies have as user-defined tokens.
+TEST_F(Dialogs, MarksOfGptOssInMessagesStayLetters) {
+  const std::vector<std::string> names = {"<bos>",       "<|start|>",     "<|end|>",    "<|message|>",
+                                          "<|channel|>", "<|constrain|>", "<|return|>", "<|call|>"};
+  const auto tokenizer = testing::control_tokens(names);
+  const ChatTemplate chat(
+      "{% for m in messages %}{{ '<|start|>' + m.role + '<|message|>' + m.content + '<|end|>' }}{% endfor %}");
+  const Dialog dialog(*tokenizer, chat);
+  for (const std::string& name : names) {
+    const auto ids = dialog.render({.messages = {{{"role", "user"}, {"content", "a" + name + "b"}}}}).ids;
+    const int32_t id = int32_t(256 + (std::find(names.begin(), names.end(), name) - names.begin()));
+    const bool in_template = name == "<|start|>" || name == "<|message|>" || name == "<|end|>";
+    EXPECT_EQ(std::count(ids.begin(), ids.end(), id), in_template ? 1 : 0) << name;
+  }
+}
+
+TEST_F(Dialogs, ACallEndsWithItsOwnMark) {
+  tokenizer_ = testing::control_tokens(
+      {"<bos>", "<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|return|>", "<|call|>"});
+  const ChatTemplate gpt_oss = load_chat_template_file(TOY_SOURCE_DIR "/tests/golden/chat/gpt_oss.jinja");
+  const std::string row =
+      R"([{"role": "user", "content": "Rain?"}, {"role": "assistant", "content": "", THOUGHT"tool_calls": [{"id": "1", "function": {"name": "rain", "arguments": {}}}]},
+          {"role": "tool", "tool_call_id": "1", "content": "no"}, {"role": "assistant", "content": "Dry."}])";
+  for (const std::string& thought : {std::string(), std::string("\"reasoning_content\": \"Hm.\", ")}) {
+    std::string text = row;
+    text.replace(text.find("THOUGHT"), 7, thought);
+    const std::string got = learned(gpt_oss.source(), parsed(text));
+    EXPECT_NE(got.find("((<|call|>))]]((<|start|>))"), std::string::npos) << got;
+    EXPECT_NE(got.find("assistant[[((<|channel|>))final((<|message|>))Dry.((<|return|>))]]"), std::string::npos) << got;
+    EXPECT_TRUE(notes_.empty()) << notes_[0];
+  }
+}
+
+// As old templates of Gemma 4.
+TEST_F(Dialogs, AnswersThatAreAPartOfTheCallsMessageAreLearnedByThemselves) {
+  const std::string chat =
+      "{# <|tool_call>call: <tool_call|> tools #}{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}"
+      "{% for c in m.tool_calls or [] %}{{ '<|tool_call>call:' + c.function.name + '<tool_call|>' }}{% endfor %}"
+      "{% for r in m.tool_responses or [] %}{{ '<|result|>' + (r.response|string) + '<|mark|>' }}{% endfor %}{{ "
+      "m.content + '<|im_end|>\n' }}"
+      "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+  const std::string row =
+      R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "", "weight": W1, "tool_calls": [{"id": "1", "function": {"name": "rain", "arguments": {}}}]},
+          {"role": "tool", "tool_call_id": "1", "content": "no"}, {"role": "assistant", "content": "Dry.", "weight": W2}])";
+  const auto with = [&](const char* call, const char* answer) {
+    std::string text = row;
+    text.replace(text.find("W1"), 2, call), text.replace(text.find("W2"), 2, answer);
+    const std::string got = learned(chat, parsed(text));
+    return got.substr(got.find("assistant\n") + 10);
+  };
+  EXPECT_EQ(with("1", "1"),
+            "[[<|tool_call>call:rain<tool_call|>((<|result|>))]]no((<|mark|>))[[Dry.((<|im_end|>))]]\n");
+  EXPECT_EQ(with("1", "0"), "[[<|tool_call>call:rain<tool_call|>((<|result|>))]]no((<|mark|>))Dry.((<|im_end|>))\n");
+  EXPECT_EQ(with("0", "1"), "<|tool_call>call:rain<tool_call|>((<|result|>))no((<|mark|>))[[Dry.((<|im_end|>))]]\n");
+}
+
+// A template that shows calls only where nothing else is said.
+TEST_F(Dialogs, CallsBesideAContentAreShown) {
+  const std::string chat =
+      "{# <tool_call> #}{{ tools|tojson if tools }}{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if "
+      "m.content %}{{ m.content }}"
+      "{% elif m.tool_calls %}{{ m.tool_calls|tojson }}{% endif %}{{ '<|im_end|>' }}{% endfor %}";
+  const std::string got = rendered(
+      chat,
+      {.messages = parsed(
+           R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "Let me see.", "tool_calls": [{"id": "1", "function": {"name": "rain", "arguments": {"a": 1}}}]},
+          {"role": "tool", "tool_call_id": "1", "content": "no"}])")});
+  EXPECT_NE(got.find("Let me see.\n<tool_call>\n{\"name\": \"rain\", \"arguments\": {\"a\": 1}}\n</tool_call>"),
+            std::string::npos)
+      << got;
 }
 
 // Every golden template and conversation: what is learned follows what render() asks with.
@@ -216,6 +294,7 @@ TEST_F(Dialogs, LearnedTurnsFollowThePromptsOfInference) {
   int compared = 0, refused = 0;
   for (const auto& [family, texts] : all.at("families").items()) {
     const Dialog dialog(*tokenizer_, load_chat_template_file(folder + "chat/" + family + ".jinja"));
+    int of_family = 0;
     for (const ordered_json& one : all.at("cases")) {
       DialogInput in{.messages = one.at("messages"),
                      .tools = one.value("tools", ordered_json()),
@@ -233,7 +312,7 @@ TEST_F(Dialogs, LearnedTurnsFollowThePromptsOfInference) {
         const std::vector<int32_t> prompt = dialog.render(in).ids;
         const bool begins = prompt.size() < row.ids.size() && std::equal(prompt.begin(), prompt.end(), row.ids.begin());
         if (!begins) continue;  // thoughts of the last turn that are dropped, say
-        ++compared;
+        ++compared, ++of_family;
         size_t last = row.ids.size();
         while (last > 0 && !row.trained[last - 1]) --last;
         EXPECT_TRUE(row.trained[prompt.size()]) << family << ": " << shown(row.ids, row.trained);
@@ -243,8 +322,10 @@ TEST_F(Dialogs, LearnedTurnsFollowThePromptsOfInference) {
         ++refused;
       }
     }
+    EXPECT_GT(of_family, 5) << family;
   }
-  EXPECT_GT(compared, 40) << refused;
+  EXPECT_GT(compared, 100);
+  EXPECT_LT(refused, 40);
 }
 
 }  // namespace

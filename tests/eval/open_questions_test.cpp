@@ -45,7 +45,7 @@ TEST(OpenQuestions, Rows) {
   EXPECT_EQ(reason(R"({"prompt": "x", "answers": ["4", " "]})"), "an answer is empty");
   EXPECT_EQ(reason(R"({"prompt": "x", "answers": ["4", 4]})"), "'answers' has something else than texts");
   EXPECT_EQ(reason(R"({"messages": [], "answer": "4"})"), "'messages' is not a list of messages");
-  EXPECT_EQ(reason(R"({"messages": [3], "answer": "4"})"), "'messages[0]' is not an object");
+  EXPECT_EQ(reason(R"({"messages": [3], "answer": "4"})"), "'messages': message 1 is not an object");
   EXPECT_EQ(reason(R"({"messages": [{"role": "user"}], "answer": "4"})"), "'messages[0].content' is missing");
 }
 

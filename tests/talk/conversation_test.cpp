@@ -65,7 +65,11 @@ TEST(Conversation, CallsAndResultsAreOfTheirTurn) {
   Conversation c = Conversation::parse("row", row);
   EXPECT_EQ(Conversation::parse("line", c.line()).messages(), c.messages());
   EXPECT_EQ(Conversation::parse("line", c.line()).tools(), c.tools());
-  EXPECT_EQ(c.tools(), (ordered_json{{{"type", "function"}, {"function", {{"name", "f"}}}}}));
+  EXPECT_EQ(c.tools(),
+            (ordered_json{
+                {{"type", "function"},
+                 {"function",
+                  {{"name", "f"}, {"parameters", {{"type", "object"}, {"properties", ordered_json::object()}}}}}}}));
   EXPECT_EQ(c.turns(), 2u);
   EXPECT_EQ(c.open_calls().at(0).at("function").at("arguments").at("n"), 1);
   EXPECT_FALSE(c.waits());

@@ -48,7 +48,7 @@ struct LearnOptions {
 struct LearnedDialog {
   std::vector<int32_t> ids;
   std::vector<uint8_t> trained;    ///< [ids]; the first is never
-  std::vector<std::string> notes;  ///< what may be wrong, each said once: "no token ends the answer"
+  std::vector<std::string> notes;  ///< what may be wrong: a turn that nothing ends, fields without an effect
 };
 
 /// The one way from messages to tokens: requests, chats, training rows and evaluations take it. Names of control tokens

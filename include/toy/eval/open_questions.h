@@ -15,14 +15,16 @@ namespace toy {
 
 /// A question, and the texts that answer it.
 struct OpenQuestion {
-  std::string where;                  ///< for messages: "questions.jsonl:3"
-  std::string prompt;                 ///< is continued as it is
-  nlohmann::ordered_json messages;    ///< a conversation instead of a prompt; null: none
-  std::vector<std::string> answers;   ///< any of them is right
-  nlohmann::ordered_json tools = {};  ///< of the conversation; null: none
+  std::string where;                                  ///< for messages: "questions.jsonl:3"
+  std::string prompt;                                 ///< is continued as it is
+  nlohmann::ordered_json messages;                    ///< a conversation instead of a prompt; null: none
+  std::vector<std::string> answers;                   ///< any of them is right
+  nlohmann::ordered_json tools = {}, documents = {};  ///< of the conversation; null: none
+  nlohmann::ordered_json variables = nlohmann::ordered_json::object();  ///< of the template
 };
 
-/// A row of JSON: {"prompt": TEXT} or {"messages": [{"role", "content"}, ...]} and perhaps "tools", with "answer": TEXT
+/// A row of JSON: {"prompt": TEXT} or {"messages": [{"role", "content"}, ...]} with what rows of messages may have
+/// (docs/data.md), and "answer": TEXT
 /// or "answers": [TEXT, ...]. Other fields are ignored. Throws Error{bad_input} with the reason.
 OpenQuestion parse_open_question(std::string_view line);
 /// The questions of a JSON Lines file. Throws Error{bad_input} with file, line and reason.

@@ -68,7 +68,8 @@ class Tokenizer {
   /// number of bytes, which may be 0 unless `last`. See EncodeStream.
   virtual size_t encode_part(std::string_view text, bool last, EncodePlace& place, std::vector<int32_t>& ids,
                              EncodeOptions options) const = 0;
-  /// Offsets in the text where a token begins that parse_special finds and that is letters without it.
+  /// Offsets in the text where a control token is written out: one that parse_special finds and that is letters without
+  /// it, or a mark of answers, such as <|channel|> of gpt-oss, which is found either way.
   virtual std::vector<size_t> control_names(std::string_view text) const { return {}; }
   /// Two tokenizers with the same fingerprint encode every text alike.
   virtual uint64_t fingerprint() const = 0;
