@@ -162,7 +162,7 @@ TEST(Messages, CallsOfEarlierTurns) {
   EXPECT_EQ(second["function"]["arguments"], (ordered_json{{"y", 2}}));
   EXPECT_NE(first["id"], second["id"]);
   // Results without an id belong to the calls in their order.
-  EXPECT_EQ(calls[1], (ordered_json{{"role", "tool"}, {"content", ""}, {"tool_call_id", first["id"]}, {"name", "f"}}));
+  EXPECT_EQ(calls[1], (ordered_json{{"role", "tool"}, {"content", ""}, {"name", "f"}, {"tool_call_id", first["id"]}}));
   EXPECT_EQ(calls[2]["tool_call_id"], second["id"]);
   EXPECT_EQ(calls[2]["name"], "g");
   EXPECT_EQ(ignored.names(),

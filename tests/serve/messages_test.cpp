@@ -26,11 +26,11 @@ TEST(Messages, BlocksBecomeMessages) {
       {{"role", "system"}, {"content", "s"}},
       {{"role", "user"}, {"content", "q"}},
       {{"role", "assistant"}, {"content", "t"}, {"tool_calls", {call}}},
-      {{"role", "tool"}, {"content", "r"}, {"tool_call_id", "1"}, {"name", "f"}},
-      {{"role", "tool"}, {"content", "Error: bad"}, {"tool_call_id", "1"}, {"name", "f"}},
+      {{"role", "tool"}, {"content", "r"}, {"name", "f"}, {"tool_call_id", "1"}},
+      {{"role", "tool"}, {"content", "Error: bad"}, {"name", "f"}, {"tool_call_id", "1"}},
       {{"role", "user"}, {"content", "a\nb"}},
       {{"role", "assistant"}, {"content", "u"}},
-      {{"role", "tool"}, {"content", ""}, {"tool_call_id", "1"}, {"name", "f"}},
+      {{"role", "tool"}, {"content", ""}, {"name", "f"}, {"tool_call_id", "1"}},
   };
   EXPECT_EQ(got, want);
 }

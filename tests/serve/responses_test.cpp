@@ -30,8 +30,8 @@ TEST(Responses, ItemsBecomeMessages) {
       {{"role", "assistant"},
        {"content", "t"},
        {"tool_calls", {call("1", "f", {{"x", 2}}), call("2", "g", ordered_json::object())}}},
-      {{"role", "tool"}, {"content", "r"}, {"tool_call_id", "1"}, {"name", "f"}},
-      {{"role", "tool"}, {"content", "p"}, {"tool_call_id", "2"}, {"name", "g"}},
+      {{"role", "tool"}, {"content", "r"}, {"name", "f"}, {"tool_call_id", "1"}},
+      {{"role", "tool"}, {"content", "p"}, {"name", "g"}, {"tool_call_id", "2"}},
       {{"role", "system"}, {"content", "d"}},
   };
   EXPECT_EQ(got, want);
