@@ -4,12 +4,21 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <regex>
+#include <system_error>
 
 namespace toy {
 
 std::string SplitName::of(int number) const {
   return fmt::format("{}-{:0{}}-of-{}.gguf", stem, number, text.size(), text);
+}
+
+int SplitName::missing() const {
+  std::error_code error;
+  for (int part = 1; part <= parts; ++part)
+    if (!std::filesystem::exists(of(part), error)) return part;
+  return 0;
 }
 
 std::optional<SplitName> split_name(const std::string& path) {
@@ -23,6 +32,22 @@ std::optional<SplitName> split_name(const std::string& path) {
   SplitName name{path.substr(0, begin) + m[1].str(), std::stoi(m[2]), std::stoi(m[3]), m[3]};
   if (name.part < 1 || name.part > name.parts) return std::nullopt;
   return name;
+}
+
+std::optional<SplitName> find_split(const std::string& path) {
+  std::optional<SplitName> first;
+  std::filesystem::path at = path;
+  constexpr int kMostLinks = 40;  // as in Linux
+  for (int i = 0; i <= kMostLinks; ++i) {
+    const std::optional<SplitName> name = split_name(at.string());
+    if (name && name->missing() == 0) return name;
+    if (!first) first = name;
+    std::error_code error;
+    const std::filesystem::path target = std::filesystem::read_symlink(at, error);
+    if (error) break;
+    at = at.parent_path() / target;
+  }
+  return first;
 }
 
 bool is_side_file_name(const std::string& path) {

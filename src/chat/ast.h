@@ -1,6 +1,7 @@
 // A template as a tree.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -61,6 +62,11 @@ struct Parameter {
   ExpressionPtr otherwise;  ///< nullptr: undefined
 };
 
+/// Which arguments beyond its parameters the text of a macro asks for.
+struct Extras {
+  bool varargs = false, kwargs = false, caller = false;
+};
+
 /// A statement of any kind.
 struct Statement {
   enum Kind {
@@ -87,6 +93,7 @@ struct Statement {
   std::vector<Block> blocks;              ///< of choose one for each condition, else one
   Block otherwise;
   std::vector<Parameter> parameters;
+  Extras extras;
   bool recursive = false;
 };
 
@@ -94,6 +101,7 @@ struct Statement {
 struct Program {
   std::string name, source;
   Block block;
+  std::map<std::string, const Statement*> parts;  ///< by name, wherever they stand
   bool marks_generation = false;
 };
 

@@ -154,44 +154,90 @@ void Interpreter::call_block(const Statement& s) {
   print(call(*s.expression, &caller));
 }
 
+Value Interpreter::parts() {
+  Function out{.name = "self", .call = nullptr};
+  out.attribute = [this](const std::string& name) -> Value {
+    const auto found = program_.parts.find(name);
+    if (found == program_.parts.end()) return Undefined{"self." + name};
+    return callable(name, [&s = *found->second](Interpreter& self, Arguments& a) -> Value {
+      bind("a block", a, {});
+      const Inside inside(self, self.global_);
+      Capture capture(self);
+      self.execute(s.blocks[0]);
+      return capture.take();
+    });
+  };
+  out.shown = "<TemplateReference None>";
+  return std::make_shared<const Function>(std::move(out));
+}
+
 Value Interpreter::macro_of(const Statement& s, std::string name) {
   captured_.push_back(scope_);
   budget_.spend(8);
+  const bool named = s.kind == Statement::macro;
   auto function = std::make_shared<Function>();
   function->name = std::move(name);
   function->call = [&s, scope = scope_](Interpreter& self, Arguments& a) { return self.call_macro(s, scope, a); };
+  function->shown = named ? fmt::format("<Macro '{}'>", s.text_) : "<Macro anonymous>";
+  function->attribute = [this, &s, named](const std::string& which) -> Value {
+    const auto is_caller = [](const Parameter& p) { return p.name == "caller"; };
+    if (which == "name") return named ? Value(s.text_) : Value(None{});
+    if (which == "catch_varargs") return s.extras.varargs;
+    if (which == "catch_kwargs") return s.extras.kwargs;
+    if (which == "caller") return s.extras.caller;
+    if (which == "explicit_caller") return std::ranges::any_of(s.parameters, is_caller);
+    if (which != "arguments") return Undefined{"macro." + which};
+    std::vector<Value> names;
+    for (const Parameter& p : s.parameters) names.push_back(p.name);
+    return make_list(std::move(names), budget_, List::tuple);
+  };
   return std::shared_ptr<const Function>(std::move(function));
 }
 
 Value Interpreter::call_macro(const Statement& s, const ScopePtr& scope, Arguments& arguments) {
   const Inside inside(*this, scope);
   const std::string name = s.kind == Statement::macro ? s.text_ : "caller";
-  Table<std::string> named;
-  for (auto& [key, value] : arguments.named) named.set(key, std::move(value), budget_);
-  size_t used = 0;
+  std::vector<Value>& positional = arguments.positional;
+  Table<std::string, size_t> places;  // of arguments with names
+  std::vector<bool> taken(arguments.named.size(), false);
+  const auto two_values = [&](const std::string& p) {
+    throw Problem(fmt::format("{}() has two values for '{}'", name, p));
+  };
+  for (size_t i = 0; i < taken.size(); ++i) {
+    if (places.find(arguments.named[i].first, budget_)) two_values(arguments.named[i].first);
+    places.set(arguments.named[i].first, i, budget_);
+  }
+  if (s.extras.caller) set("caller", Undefined{"caller"});
   for (size_t i = 0; i < s.parameters.size(); ++i) {
     const Parameter& p = s.parameters[i];
-    const Value* given = named.find(p.name, budget_);
-    if (given) ++used;
-    if (i < arguments.positional.size()) {
-      if (given) throw Problem(fmt::format("{}() has two values for '{}'", name, p.name));
-      set(p.name, arguments.positional[i]);
-    } else {
-      set(p.name, given ? *given : p.otherwise ? evaluate(*p.otherwise) : Value(Undefined{p.name}));
-    }
+    const size_t* given = places.find(p.name, budget_);
+    if (given && i < positional.size()) two_values(p.name);
+    if (given) taken[*given] = true;
+    if (i < positional.size())
+      set(p.name, positional[i]);
+    else
+      set(p.name, given         ? arguments.named[*given].second
+                  : p.otherwise ? evaluate(*p.otherwise)
+                                : Value(Undefined{p.name}));
   }
   Table<Value> rest;
-  if (used < named.size())
-    for (const auto& [key, value] : named.items()) {
-      if (key == "caller")
-        set(key, value);
-      else if (!scope_->variables.find(key, budget_))
-        rest.set(key, value, budget_);
-    }
-  const size_t taken = std::min(arguments.positional.size(), s.parameters.size());
-  std::vector<Value> more(arguments.positional.begin() + int64_t(taken), arguments.positional.end());
-  set("varargs", make_list(std::move(more), budget_, List::tuple));
-  set("kwargs", make_dict(std::move(rest), budget_));
+  for (size_t i = 0; i < taken.size(); ++i) {
+    auto& [key, value] = arguments.named[i];
+    if (taken[i]) continue;
+    if (key == "caller" && s.extras.caller)
+      set(key, std::move(value));
+    else if (s.extras.kwargs)
+      rest.set(key, std::move(value), budget_);
+    else
+      throw Problem(key == "caller" ? fmt::format("{}() does not use caller(), so it takes no block", name)
+                                    : fmt::format("{}() has no argument '{}'", name, key));
+  }
+  if (s.extras.kwargs) set("kwargs", make_dict(std::move(rest), budget_));
+  const size_t known = std::min(positional.size(), s.parameters.size());
+  if (known < positional.size() && !s.extras.varargs)
+    throw Problem(fmt::format("{}() takes {} arguments at most, not {}", name, known, positional.size()));
+  positional.erase(positional.begin(), positional.begin() + int64_t(known));
+  if (s.extras.varargs) set("varargs", make_list(std::move(positional), budget_, List::tuple));
   Capture capture(*this);
   execute(s.blocks[0]);
   return capture.take();

@@ -11,6 +11,7 @@
 
 #include "chat/interpreter.h"
 #include "chat/py_text.h"
+#include "text/unicode.h"
 
 namespace toy::chat {
 namespace {
@@ -125,20 +126,22 @@ Value dictsort(Interpreter& in, const Value& v, Arguments& a) {
   return list_of(in, ordered(in, std::move(all), is_true(o[2])));
 }
 
-// By one attribute or several, with commas between them.
+// By one attribute or several, with commas between them. The keys are lists, in which undefined ones are equal.
 Value sort(Interpreter& in, const Value& v, Arguments& a) {
   const std::vector<Value> o = bind("sort", a, {"reverse", "case_sensitive", "attribute"});
-  const bool several = o[2].text() && o[2].text()->find(',') != std::string::npos;
-  if (!several) return list_of(in, ordered(in, keyed(in, v, o[2], is_true(o[1])), is_true(o[0])));
+  std::vector<Value> attributes;
+  if (o[2].text()) {
+    std::string_view rest = *o[2].text();
+    for (size_t end; (end = rest.find(',')) != rest.npos; rest.remove_prefix(end + 1))
+      attributes.push_back(std::string(rest.substr(0, end)));
+    attributes.push_back(std::string(rest));
+  } else {
+    attributes.push_back(o[2]);
+  }
   Keyed all;
   for (Value& one : items_of(v, in.budget())) {
     std::vector<Value> keys;
-    std::string_view rest = *o[2].text();
-    for (size_t end = 0; end != rest.npos; rest.remove_prefix(std::min(end + 1, rest.size()))) {
-      end = rest.find(',');
-      keys.push_back(sort_key(in, one, std::string(rest.substr(0, end)), is_true(o[1])));
-      if (end == rest.npos) break;
-    }
+    for (const Value& attribute : attributes) keys.push_back(sort_key(in, one, attribute, is_true(o[1])));
     all.emplace_back(list_of(in, std::move(keys)), std::move(one));
   }
   return list_of(in, ordered(in, std::move(all), is_true(o[0])));
@@ -189,6 +192,7 @@ Value groupby(Interpreter& in, const Value& v, Arguments& a) {
 Value sum(Interpreter& in, const Value& v, Arguments& a) {
   const std::vector<Value> o = bind("sum", a, {"attribute", "start"});
   Value all = or_else(o[1], int64_t(0));
+  if (all.text()) throw Problem("sum: strings have no sum; use join");
   for (const Value& one : items_of(v, in.budget()))
     all = arithmetic("+", all, is_given(o[0]) ? part(in, one, o[0]) : one, in.budget());
   return all;
@@ -268,9 +272,13 @@ Value as_it_is(Interpreter&, const Value& v, Arguments& a) {
   return v;
 }
 
-// A number's digits as Python reads them: with _ between two of them, and white space around all.
+// A number's digits as Python reads them: of any script, with _ between two of them, and white space around all.
 std::optional<std::string> digits_in(const std::string& text) {
-  const std::string_view s = strip(text, true, true);
+  std::string s;
+  for (const std::string_view bytes : characters(strip(text, true, true))) {
+    const uint32_t c = first_code_point(bytes).value;
+    s += c >= 0x80 && is_decimal(c) ? std::string(1, char('0' + decimal_value(c))) : std::string(bytes);
+  }
   std::string out;
   for (size_t i = 0; i < s.size(); ++i) {
     const auto is_digit_at = [&](size_t at) { return at < s.size() && std::isalnum(uint8_t(s[at])) != 0; };
@@ -306,7 +314,9 @@ std::optional<int64_t> whole_in(const std::string& text, int64_t base) {
   if (digits.empty() || std::isalnum(uint8_t(digits[0])) == 0) return std::nullopt;
   const std::string all = (sign && (*s)[0] == '-' ? "-" : "") + digits;
   const auto [end, error] = std::from_chars(all.data(), all.data() + all.size(), out, radix);
-  return error == std::errc() && end == all.data() + all.size() ? std::optional(out) : std::nullopt;
+  if (end != all.data() + all.size()) return std::nullopt;
+  if (error == std::errc::result_out_of_range) throw Problem("int: the number is too large");
+  return error == std::errc() ? std::optional(out) : std::nullopt;
 }
 
 Value to_int(Interpreter&, const Value& v, Arguments& a) {
@@ -317,7 +327,9 @@ Value to_int(Interpreter&, const Value& v, Arguments& a) {
   if (v.text())
     if (const auto whole = whole_in(*v.text(), o[1].is_undefined() ? 10 : o[1].as_integer("base"))) return *whole;
   const std::optional<double> real = v.real() ? *v.real() : v.text() ? number_in(*v.text()) : std::nullopt;
-  return real && std::abs(*real) < 0x1p63 ? Value(int64_t(*real)) : otherwise;
+  if (!real || std::isnan(*real) || (v.text() && std::isinf(*real))) return otherwise;
+  if (*real < -0x1p63 || *real >= 0x1p63) throw Problem("int: the number is too large");
+  return int64_t(*real);
 }
 
 Value to_float(Interpreter&, const Value& v, Arguments& a) {
@@ -335,32 +347,42 @@ Value absolute(Interpreter& in, const Value& v, Arguments& a) {
   return v.as_integer("it") < 0 ? arithmetic("-", int64_t(0), v, in.budget()) : Value(v.as_integer("it"));
 }
 
-Value round(Interpreter&, const Value& v, Arguments& a) {
+// To a multiple of 10^digits; from the middle to an even one.
+Value rounded(Interpreter& in, int64_t x, int64_t digits) {
+  const int64_t unit = arithmetic("**", int64_t(10), digits, in.budget()).as_integer("it"), rest = std::abs(x % unit);
+  int64_t n = x / unit;
+  if (rest > unit - rest || (rest == unit - rest && n % 2 != 0)) n += x < 0 ? -1 : 1;
+  return arithmetic("*", n, unit, in.budget());
+}
+
+Value round(Interpreter& in, const Value& v, Arguments& a) {
   const std::vector<Value> o = bind("round", a, {"precision", "method"});
   if (!v.is_number()) throw Problem(fmt::format("round: {} is no number", v.kind()));
   const int64_t digits = o[0].is_undefined() ? 0 : std::clamp<int64_t>(o[0].as_integer("precision"), -300, 300);
   const std::string how = o[1].is_undefined() ? "common" : o[1].as_text("method");
   const double x = v.as_real(), scale = std::pow(10.0, double(digits));
-  if (how == "ceil") return std::ceil(x * scale) / scale;
-  if (how == "floor") return std::floor(x * scale) / scale;
-  if (how != "common") throw Problem(fmt::format("round: '{}' is no way to round; use common, ceil or floor", how));
-  if (!v.real() && digits >= 0) return v.as_integer("it");
-  const double rounded =
-      digits < 0 ? std::nearbyint(x * scale) / scale : std::strtod(fmt::format("{:.{}f}", x, digits).c_str(), nullptr);
-  return v.real() ? Value(rounded) : Value(int64_t(rounded));
+  if (how != "common" && how != "ceil" && how != "floor")
+    throw Problem(fmt::format("round: '{}' is no way to round; use common, ceil or floor", how));
+  if (how != "common" && !std::isfinite(x * scale)) throw Problem("round: the number is too large");
+  if (how != "common") return (how == "ceil" ? std::ceil(x * scale) : std::floor(x * scale)) / scale;
+  if (!v.real()) return digits >= 0 ? v.as_integer("it") : rounded(in, v.as_integer("it"), -digits);
+  if (digits >= 0) return std::strtod(fmt::format("{:.{}f}", x, digits).c_str(), nullptr);
+  const double unit = std::pow(10.0, double(-digits));
+  return std::nearbyint(x / unit) * unit;
 }
 
+// A list is full when it has `linecount` items; one of 0 is before the first item, and never again.
 Value batch(Interpreter& in, const Value& v, Arguments& a) {
   const std::vector<Value> o = bind("batch", a, {"linecount", "fill_with"}, 1);
-  const auto n = size_t(std::clamp<int64_t>(o[0].as_integer("linecount"), 1, 1'000'000));
   std::vector<Value> out, row;
   for (Value& one : items_of(v, in.budget())) {
-    if (row.size() == n) out.push_back(list_of(in, std::exchange(row, {})));
+    if (equals(int64_t(row.size()), o[0], in.budget())) out.push_back(list_of(in, std::exchange(row, {})));
     row.push_back(std::move(one));
   }
   if (!row.empty() && is_given(o[1])) {
-    in.budget().spend(4 * n);
-    row.resize(n, o[1]);
+    const auto n = uint64_t(std::max<int64_t>(o[0].as_integer("linecount"), 0));
+    in.budget().spend(n > UINT64_MAX / 4 ? n : 4 * n);
+    row.resize(std::max(row.size(), size_t(n)), o[1]);
   }
   if (!row.empty()) out.push_back(list_of(in, std::move(row)));
   return list_of(in, std::move(out), List::generator);

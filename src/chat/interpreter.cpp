@@ -93,6 +93,7 @@ RenderedChat Interpreter::run() {
     set("tools", value_of(input_.tools, budget_));
     set("documents", value_of(input_.documents, budget_));
     set("add_generation_prompt", input_.add_generation_prompt);
+    set("self", parts());
     execute(program_.block);
   } catch (const Problem& problem) {
     fail_at(program_.name, place_, problem.what());
@@ -124,11 +125,14 @@ Value Interpreter::attribute(const Value& of, const std::string& name) {
     return value ? *value : Undefined{name};
   }
   if (const Function* function = of.function()) {
-    if (name == "name") return function->name;
     return function->attribute ? function->attribute(name) : Undefined{name};
   }
   if (const List* list = of.list(); list && list->kind == List::group && (name == "grouper" || name == "list"))
     return list->items[name == "list" ? 1 : 0];
+  constexpr std::string_view kOfNumbers[] = {"real",       "imag",      "numerator", "denominator", "conjugate",
+                                             "bit_length", "bit_count", "to_bytes",  "is_integer",  "as_integer_ratio"};
+  if (of.is_number() && std::ranges::find(kOfNumbers, name) != std::end(kOfNumbers))
+    throw Problem(fmt::format("'{}': attributes and methods of numbers are not supported", name));
   Value found = method(of, name);
   if (!found.is_undefined()) return found;
   if (of.dict())

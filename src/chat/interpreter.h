@@ -75,6 +75,8 @@ class Interpreter {
   void with(const Statement& s);
   void generation(const Statement& s);
   void part(const Statement& s);
+  /// `self`: has the blocks of the template by name, to be called.
+  Value parts();
   Value macro_of(const Statement& s, std::string name);
   Value call_macro(const Statement& s, const ScopePtr& scope, Arguments& arguments);
 

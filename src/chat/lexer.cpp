@@ -175,7 +175,32 @@ class Lexer {
   }
   bool is_digit_at(size_t at) const { return at < text_.size() && is_digit(text_[at]); }
 
+  // 0x1F, 0o17, 0b1; false where none stands here.
+  bool based_number() {
+    constexpr std::string_view kPrefixes = "xob";
+    constexpr int kBases[] = {16, 8, 2};
+    const size_t kind = at_ + 1 < text_.size() ? kPrefixes.find(char(text_[at_ + 1] | 0x20)) : kPrefixes.npos;
+    if (text_[at_] != '0' || kind == kPrefixes.npos) return false;
+    const auto is_digit_at = [&](size_t at) {
+      const char c = at < text_.size() ? char(text_[at] | 0x20) : ' ';
+      const int value = is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : 16;
+      return value < kBases[kind];
+    };
+    std::string value;
+    size_t end = at_ + 2;
+    for (; is_digit_at(end) || (text_.compare(end, 1, "_") == 0 && is_digit_at(end + 1)); ++end)
+      if (text_[end] != '_') value += text_[end];
+    if (value.empty()) return false;
+    int64_t number = 0;
+    const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), number, kBases[kind]);
+    if (error != std::errc()) fail(at_, "the number is too large");
+    add(Token::integer, at_, fmt::format("{}", number));
+    at_ = end;
+    return true;
+  }
+
   void number() {
+    if (based_number()) return;
     const size_t begin = at_;
     std::string value;
     bool real = false;
@@ -194,6 +219,8 @@ class Lexer {
         digits(value);
       }
     }
+    if (!real && value[0] == '0' && value.find_first_not_of('0') != value.npos)
+      fail(begin, "a whole number does not begin with 0; octal numbers begin with 0o");
     add(real ? Token::real : Token::integer, begin, value);
   }
 
@@ -227,6 +254,9 @@ class Lexer {
       code_point(at_ - 1, end, 8, begin, out);
     } else if (c == 'x' || c == 'u' || c == 'U') {
       code_point(at_, at_ + (c == 'x' ? 2 : c == 'u' ? 4 : 8), 16, begin, out);
+    } else if (c == 'N') {
+      fail(begin,
+           "names of characters (\\N{...}) are not supported; write the character itself, or \\u and its number");
     } else {
       out += '\\', out += c;
     }

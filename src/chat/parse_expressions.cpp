@@ -189,6 +189,7 @@ ExpressionPtr Parser::primary() {
     if (name == "true" || name == "True") return constant(place, true);
     if (name == "false" || name == "False") return constant(place, false);
     if (name == "none" || name == "None") return constant(place, None{});
+    count_name(name, false);
     return made(Expression::name, place, {}, name);
   }
   if (t.kind == Token::string) {

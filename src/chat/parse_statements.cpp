@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "chat/parser.h"
@@ -142,7 +143,10 @@ ExpressionPtr Parser::one_target(bool may_be_attribute) {
     if (name == word) fail_at(name_, place, fmt::format("'{}' cannot be set", name));
   std::vector<ExpressionPtr> kids;
   ExpressionPtr out = made(Expression::name, place, {}, name);
-  if (!may_be_attribute || !take_symbol(".")) return out;
+  if (!may_be_attribute || !take_symbol(".")) {
+    count_name(name, true);
+    return out;
+  }
   kids.push_back(std::move(out));
   return made(Expression::attribute, place, std::move(kids), require_name("a name after '.'"));
 }
@@ -191,9 +195,15 @@ std::vector<Parameter> Parser::parameters() {
   std::vector<Parameter> out;
   require_symbol("(");
   while (!is_symbol(")")) {
+    const Place place = peek().place;
     Parameter p{require_name("the name of a parameter"), nullptr};
+    if (std::ranges::any_of(out, [&](const Parameter& other) { return other.name == p.name; }))
+      fail_at(name_, place, fmt::format("two parameters are named '{}'", p.name));
+    count_name(p.name, true);
     if (take_symbol("="))
       p.otherwise = expression();
+    else if (p.name == "caller")
+      fail_expected("'=' and a default of 'caller'");
     else if (!out.empty() && out.back().otherwise)
       fail_expected("'=' and a default, as the parameter before has one");
     out.push_back(std::move(p));
@@ -203,16 +213,41 @@ std::vector<Parameter> Parser::parameters() {
   return out;
 }
 
+// As Jinja finds it: a name that is read where no statement before has set it.
+void Parser::count_name(const std::string& name, bool is_set) {
+  for (bool Extras::*extra : {&Extras::varargs, &Extras::kwargs, &Extras::caller}) {
+    if (name != (extra == &Extras::varargs ? "varargs" : extra == &Extras::kwargs ? "kwargs" : "caller")) continue;
+    for (Body& b : bodies_) {
+      if (is_set)
+        b.set.*extra = true;
+      else if (!(b.set.*extra))
+        b.used.*extra = true;
+    }
+  }
+}
+
+void Parser::body(Statement& macro, std::string_view end) {
+  require_block_end();
+  const int outside = std::exchange(loops_, 0);
+  bodies_.emplace_back();
+  macro.blocks.push_back(block({end}));
+  macro.extras = bodies_.back().used;
+  bodies_.pop_back();
+  loops_ = outside;
+  next();
+  for (const Parameter& p : macro.parameters) {
+    if (p.name == "varargs") macro.extras.varargs = false;
+    if (p.name == "kwargs") macro.extras.kwargs = false;
+    if (p.name == "caller") macro.extras.caller = true;
+  }
+}
+
 Statement Parser::macro() {
   Statement s;
   s.kind = Statement::macro;
   s.text_ = require_name("the name of a macro");
   s.parameters = parameters();
-  require_block_end();
-  const int outside = std::exchange(loops_, 0);
-  s.blocks.push_back(block({"endmacro"}));
-  loops_ = outside;
-  next();
+  body(s, "endmacro");
   return s;
 }
 
@@ -222,11 +257,7 @@ Statement Parser::call() {
   if (is_symbol("(")) s.parameters = parameters();
   s.expression = expression();
   if (s.expression->kind != Expression::call) fail_at(name_, s.expression->place, "expected the call of a macro");
-  require_block_end();
-  const int outside = std::exchange(loops_, 0);
-  s.blocks.push_back(block({"endcall"}));
-  loops_ = outside;
-  next();
+  body(s, "endcall");
   return s;
 }
 
@@ -265,6 +296,16 @@ Statement Parser::part() {
 
 Block Parser::run() { return block({}); }
 
+namespace {
+void find_parts(const Block& block, std::map<std::string, const Statement*>& out) {
+  for (const Statement& s : block) {
+    if (s.kind == Statement::part) out[s.text_] = &s;
+    for (const Block& inner : s.blocks) find_parts(inner, out);
+    find_parts(s.otherwise, out);
+  }
+}
+}  // namespace
+
 std::shared_ptr<const Program> parse(const std::string& source, const std::string& name) {
   constexpr size_t kLongest = size_t(4) << 20;
   if (source.size() > kLongest)
@@ -274,6 +315,7 @@ std::shared_ptr<const Program> parse(const std::string& source, const std::strin
   program->source = source;
   Parser parser(tokenize(source, name), program->name);
   program->block = parser.run();
+  find_parts(program->block, program->parts);
   program->marks_generation = parser.marks_generation();
   return program;
 }

@@ -56,6 +56,9 @@ class Parser {
   Statement with();
   Statement part();
   std::vector<Parameter> parameters();
+  /// The block of a macro, up to `end`, and what it asks for.
+  void body(Statement& macro, std::string_view end);
+  void count_name(const std::string& name, bool is_set);
   ExpressionPtr target(bool may_be_attribute);
   ExpressionPtr one_target(bool may_be_attribute);
   ExpressionPtr filter_chain();
@@ -94,6 +97,10 @@ class Parser {
   int depth_ = 0, loops_ = 0;
   bool marks_generation_ = false;
   std::set<std::string> parts_;
+  struct Body {
+    Extras used, set;
+  };
+  std::vector<Body> bodies_;  ///< of the macros around
 };
 
 }  // namespace toy::chat

@@ -38,21 +38,35 @@ bool is_lower_case(uint32_t c) {
   return category_of(c) == "Ll" || (upper_case(c) != c && category_of(c) != "Lt" && !is_upper_case(c));
 }
 
-uint32_t to_lower(uint32_t c) { return c < 0x80 ? (c >= 'A' && c <= 'Z' ? c + 32 : c) : lower_case(c); }
-uint32_t to_upper(uint32_t c) { return c < 0x80 ? (c >= 'a' && c <= 'z' ? c - 32 : c) : upper_case(c); }
+// What letters become: mostly one letter, but "SS" for ß.
+std::u32string to_lower(uint32_t c) {
+  if (c < 0x80) return {char32_t(c >= 'A' && c <= 'Z' ? c + 32 : c)};
+  return c == 0x130 ? U"i\u0307" : std::u32string{char32_t(lower_case(c))};
+}
+std::u32string to_upper(uint32_t c) {
+  if (c < 0x80) return {char32_t(c >= 'a' && c <= 'z' ? c - 32 : c)};
+  std::u32string letters = case_folded(c);
+  if (letters.size() == 1 || category_of(c) == "Lu") return {char32_t(upper_case(c))};
+  for (char32_t& letter : letters) letter = upper_case(letter);
+  return letters;
+}
+std::u32string to_title(uint32_t c) {
+  if (c < 0x80) return to_upper(c);
+  std::u32string letters = case_folded(c);
+  if (letters.size() == 1 || is_upper_case(c) || category_of(title_case(c)) == "Lt") return {char32_t(title_case(c))};
+  const auto first = std::ranges::find_if(letters, [](char32_t l) { return title_case(l) != l; });
+  if (first != letters.end()) *first = title_case(*first);
+  return letters;
+}
 
 template <class F>
 std::string mapped(std::string_view text, const F& to) {
   std::string out;
   out.reserve(text.size());
   each(text, [&](uint32_t c, std::string_view bytes) {
-    const uint32_t other = to(c);
-    if (other == c)
-      out += bytes;
-    else if (other < 0x80)
-      out += char(other);
-    else
-      out += utf8_encode(other);
+    const std::u32string others = to(c);
+    if (others.size() == 1 && others[0] == c) return void(out += bytes);
+    for (const char32_t other : others) out += utf8_encode(other);
   });
   return out;
 }
@@ -95,6 +109,12 @@ bool is_alpha(uint32_t c) {
   return category_of(c)[0] == 'L';
 }
 bool is_decimal(uint32_t c) { return c < 0x80 ? c >= '0' && c <= '9' : category_of(c) == "Nd"; }
+// Those of a script stand together, from 0 to 9.
+int decimal_value(uint32_t c) {
+  uint32_t before = 0;
+  while (is_decimal(c - before - 1)) ++before;
+  return int(before % 10);
+}
 // Decimals, and the digits that are raised, lowered or within something (Numeric_Type=Digit).
 bool is_digit(uint32_t c) {
   return is_decimal(c) ||
@@ -199,16 +219,19 @@ std::string_view strip(std::string_view text, bool left, bool right, const std::
 
 std::string lower(std::string_view text) { return mapped(text, to_lower); }
 std::string upper(std::string_view text) { return mapped(text, to_upper); }
+std::string casefold(std::string_view text) {
+  return mapped(text, [](uint32_t c) { return c < 0x80 ? to_lower(c) : case_folded(c); });
+}
 std::string swapcase(std::string_view text) {
   return mapped(text, [](uint32_t c) {
-    return is_upper_case(c) ? lower_case(c) : is_lower_case(c) ? upper_case(c) : c;
+    return is_upper_case(c) ? to_lower(c) : is_lower_case(c) ? to_upper(c) : std::u32string{char32_t(c)};
   });
 }
 
 std::string capitalize(std::string_view text) {
   if (text.empty()) return {};
   const size_t first = first_code_point(text).bytes;
-  return upper(text.substr(0, first)) + lower(text.substr(first));
+  return mapped(text.substr(0, first), to_title) + lower(text.substr(first));
 }
 
 std::string title(std::string_view text, bool by_words) {
@@ -216,7 +239,7 @@ std::string title(std::string_view text, bool by_words) {
   bool in_word = false;
   return mapped(text, [&](uint32_t c) {
     const bool ends = by_words ? is_space(c) || (c < 0x80 && kEnds.find(char(c)) != kEnds.npos) : !is_letter_case(c);
-    const uint32_t out = in_word ? to_lower(c) : to_upper(c);
+    const std::u32string out = in_word ? to_lower(c) : by_words ? to_upper(c) : to_title(c);
     in_word = !ends;
     return out;
   });

@@ -30,6 +30,7 @@ std::string_view strip(std::string_view text, bool left, bool right, const std::
 /// Python's str.isalpha() and its kin of one.
 bool is_alpha(uint32_t code_point);
 bool is_decimal(uint32_t code_point);
+int decimal_value(uint32_t code_point);
 bool is_digit(uint32_t code_point);
 bool is_numeric(uint32_t code_point);
 bool is_alnum(uint32_t code_point);
@@ -42,8 +43,9 @@ enum class Letters { lower, upper, title };
 bool are_all(Letters kind, std::string_view text);
 std::string lower(std::string_view text);
 std::string upper(std::string_view text);
+std::string casefold(std::string_view text);
 std::string swapcase(std::string_view text);
-/// The first character in upper case, the others in lower case.
+/// The first character in title case, the others in lower case.
 std::string capitalize(std::string_view text);
 /// Every word capitalized. `by_words`: Jinja's filter, whose words end at white space, - and brackets; else
 /// str.title(), whose words are letters.

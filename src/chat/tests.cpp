@@ -27,7 +27,7 @@ bool real(const Value& v) { return v.real(); }
 bool number(const Value& v) { return v.is_number(); }
 bool string(const Value& v) { return v.text(); }
 bool mapping(const Value& v) { return v.dict(); }
-bool callable(const Value& v) { return v.function() || v.loop(); }
+bool callable(const Value& v) { return (v.function() && v.function()->call) || v.loop(); }
 bool iterable(const Value& v) { return v.text() || v.list() || v.dict() || v.is_undefined() || v.loop(); }
 bool sequence(const Value& v) {
   return v.text() || v.dict() || v.is_undefined() || (v.list() && v.list()->has_numbers());

@@ -160,8 +160,9 @@ Value wordwrap(Interpreter& in, const Value& v, Arguments& a) {
 
 Value filesizeformat(Interpreter& in, const Value& v, Arguments& a) {
   const bool binary = is_true(bind("filesizeformat", a, {"binary"})[0]);
-  Arguments none;
-  const Value number = find_filter("float")(in, v, none);
+  Arguments otherwise{{None{}}, {}};
+  const Value number = find_filter("float")(in, v, otherwise);
+  if (!number.is_number()) throw Problem(fmt::format("filesizeformat: {} is no number", v.kind()));
   const double bytes = number.as_real(), base = binary ? 1024 : 1000;
   if (bytes == 1) return std::string("1 Byte");
   if (!(bytes >= base)) return fmt::format("{:.0f} Bytes", std::trunc(bytes));

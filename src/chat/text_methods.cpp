@@ -293,7 +293,7 @@ using TextMethod = Value (*)(Interpreter&, Text, Arguments&);
 const std::unordered_map<std::string_view, TextMethod>& text_methods() {
   static const std::unordered_map<std::string_view, TextMethod> all = {
       {"capitalize", changed<capitalize>},
-      {"casefold", changed<lower>},
+      {"casefold", changed<casefold>},
       {"center", justified<'^'>},
       {"count", count},
       {"endswith", has_end<false>},

@@ -141,6 +141,7 @@ struct Function {
   std::string name;
   std::function<Value(Interpreter&, Arguments&)> call;  ///< missing: it cannot
   std::function<Value(const std::string& name)> attribute = {};
+  std::string shown = {};  ///< str() of it; "": that of a function
 };
 
 /// @{

@@ -84,6 +84,8 @@ void append_repr(const Value& v, TextBuilder& out) {
     append_items(*v.list(), out);
   } else if (v.dict()) {
     append_pairs(*v.dict(), out);
+  } else if (v.function() && !v.function()->shown.empty()) {
+    out += v.function()->shown;
   } else {
     out += fmt::format("<{}>", v.kind().substr(2));
   }

@@ -37,23 +37,26 @@ struct List : Command {
       try {
         if (e.folder) {
           family = catalog::family_of_folder(e.path), type = "safetensors";
+        } else if (e.missing > 0) {
+          type = "incomplete";
+          error = fmt::format("{}: {} of the parts of this model {} missing; fetch it again", e.path, e.missing,
+                              e.missing == 1 ? "is" : "are");
         } else {
           const gguf::File file = gguf::File::open(e.path);
           family = file.get_string("general.architecture", ""), type = catalog::quantization_of(file);
         }
       } catch (const Error& broken) {
-        error = broken.what();
-        to_stderr(fmt::format("toy: {}\n", one_line(error)));
+        error = broken.what(), type = "?";
       }
+      if (!error.empty()) to_stderr(fmt::format("toy: {}\n", one_line(error)));
       list.push_back({{"name", e.name},
                       {"path", e.path},
                       {"source", e.source},
                       {"family", family},
-                      {"type", type},
+                      {"type", error.empty() ? type : ""},
                       {"bytes", e.bytes}});
       if (!error.empty()) list.back()["error"] = error;
-      rows.push_back({one_line(e.name), one_line(error.empty() ? family : "?"), error.empty() ? type : "?",
-                      format_bytes(e.bytes), e.source});
+      rows.push_back({one_line(e.name), one_line(error.empty() ? family : "?"), type, format_bytes(e.bytes), e.source});
     }
     if (json) return print_json(list);
     if (rows.size() == 1) return to_stderr("no models found; get one with `toy fetch OWNER/REPO`\n");

@@ -123,7 +123,7 @@ bool is_same_file(const std::string& out, const std::string& in) {
   std::error_code error;  // a file that does not exist is no input
   if (!std::filesystem::exists(out, error)) return false;
   if (std::filesystem::equivalent(out, in, error)) return true;
-  const auto split = split_name(in);
+  const auto split = find_split(in);
   for (int part = 1; split && part <= split->parts; ++part)
     if (std::filesystem::equivalent(out, split->of(part), error)) return true;
   return false;

@@ -67,7 +67,7 @@ struct Encode : Command {
     add_tokenizer_file(app, model);
     CLI::Option* text_option = add_text_option(app, "--text", text, "Text to encode");
     add_option(app, "--file", file, "File with the text; - reads standard input", file_name())->excludes(text_option);
-    app.add_flag("--no-bos", no_bos, "Omit the beginning-of-sequence token");
+    app.add_flag("--no-bos", no_bos, "Omit the tokens that begin and end a sequence");
     add_parse_special(app, parse_special);
     app.add_flag("--json", json, "Print a JSON array");
   }
@@ -81,9 +81,7 @@ struct Encode : Command {
   }
   std::vector<int32_t> ids_of(const Tokenizer& t, const std::string& content) const {
     const EncodeOptions o{.parse_special = parse_special};
-    if (no_bos) return t.encode(content, o);
-    // WordPiece is a tokenizer of encoders, whose texts are complete.
-    return t.kind() == "wordpiece" ? encode_complete(t, content, o) : encode_prompt(t, content, o);
+    return no_bos ? t.encode(content, o) : encode_complete(t, content, o);
   }
 };
 

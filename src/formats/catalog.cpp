@@ -61,11 +61,13 @@ std::vector<fs::path> files_below(const fs::path& folder, Wanted wanted) {
 
 bool is_gguf(const fs::path& path) { return path.extension() == ".gguf"; }
 
-// Files that go with models and are none, and parts of one after its first.
+// Files that go with models and are none, and parts of one after the first that is there.
 bool is_other_file(const fs::path& path) {
-  const auto split = split_name(path.string());
-  std::error_code error;
-  if (split && split->part > 1 && fs::exists(split->of(1), error)) return true;
+  if (const auto split = split_name(path.string()); split && split->part > 1) {
+    std::error_code error;
+    for (int part = 1; part < split->part; ++part)
+      if (fs::is_regular_file(split->of(part), error)) return true;
+  }
   const std::string type = gguf::type_of_file(path.string());
   if (type == "mmproj" || type == "imatrix" || type == "adapter") return true;
   return type.empty() && is_side_file_name(path.string());
@@ -78,15 +80,16 @@ class List {
   explicit List(std::string source) : source_(std::move(source)) {}
   void add(std::string name, const fs::path& path) {
     std::error_code error;
-    uint64_t bytes = fs::file_size(path, error);
+    Entry e{std::move(name), path.string(), source_, fs::file_size(path, error)};
     if (error || !fs::is_regular_file(path, error) || is_other_file(path)) return;
-    if (const auto split = split_name(path.string()))
+    if (const auto split = find_split(path.string()))
       for (int part = 1; part <= split->parts; ++part) {
-        const uint64_t more = part == split->part ? 0 : fs::file_size(split->of(part), error);
-        if (error) break;
-        bytes += more;
+        if (part == split->part) continue;
+        const uint64_t more = fs::file_size(split->of(part), error);
+        e.bytes += error ? 0 : more;
+        e.missing += error ? 1 : 0;
       }
-    entries_.push_back({std::move(name), path.string(), source_, bytes});
+    entries_.push_back(std::move(e));
   }
   // A folder of config.json and safetensors.
   void add_folder(std::string name, const fs::path& folder) {

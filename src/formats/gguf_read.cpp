@@ -92,7 +92,7 @@ void File::Impl::add_parts() {
   const Value* value = find(kCount);
   const uint32_t count = value ? to_u32(kCount, *value) : 1;
   if (count <= 1) return;
-  const std::optional<SplitName> name = split_name(path);
+  const std::optional<SplitName> name = find_split(path);
   check(name && uint32_t(name->parts) == count,
         "{}: one of {} parts of a model, whose names end with -00001-of-{:05}.gguf; give it the name it had", path,
         count, count);

@@ -72,7 +72,7 @@ const HfModel& model_of(Config& config) {
     }
     if (!m.takes) known.append(known.empty() ? "" : ", ").append(m.type);
   }
-  fail("{}: model_type '{}' is not supported; supported: {}", config.path(), type, known);
+  fail("{}: model_type '{}' is not supported; supported: {}{}", config.path(), type, known, advice_on(type));
 }
 
 const HfModel& model_of(const ModelSpec& spec) {

@@ -47,7 +47,7 @@ std::vector<std::string> special_texts(const TokenizerFiles& files) {
 
 // Added tokens, of all files that have some; where two name an id, the first file says what it is.
 std::vector<AddedToken> added_tokens(const TokenizerFiles& files, std::vector<AddedToken> list) {
-  std::unordered_set<int32_t> known;
+  std::unordered_set<int64_t> known;
   for (const AddedToken& token : list) known.insert(token.id);
   const Config decoder = files.tokenizer_config.object("added_tokens_decoder");
   for (const auto& [id, value] : decoder.values().items()) {
@@ -55,17 +55,37 @@ std::vector<AddedToken> added_tokens(const TokenizerFiles& files, std::vector<Ad
     check(
         !id.empty() && id.size() < 9 && std::all_of(id.begin(), id.end(), [](char c) { return c >= '0' && c <= '9'; }),
         "{}: '{}' is not the id of a token", decoder.path(), id);
-    if (const auto number = int32_t(std::stol(id)); known.insert(number).second)
+    if (const int64_t number = std::stol(id); known.insert(number).second) {
       list.push_back(added_token(number, token));
+      list.back().file = "tokenizer_config.json";
+    }
   }
   for (const auto& [text, id] : files.added_tokens.values().items()) {
     const int64_t number = json_number<int64_t>(id, fmt::format("{}: '{}'", files.added_tokens.path(), text), 0,
                                                 std::numeric_limits<int32_t>::max());
-    if (known.insert(int32_t(number)).second) list.push_back({.id = int32_t(number), .text = text});
+    if (known.insert(number).second) list.push_back({.id = number, .text = text, .file = "added_tokens.json"});
   }
   const std::vector<std::string> special = special_texts(files);
   for (AddedToken& token : list) token.special |= std::ranges::find(special, token.text) != special.end();
   return list;
+}
+
+// Takes those out of the list that have no row in the embedding, and returns their texts.
+std::vector<std::string> take_rowless(int64_t vocab, std::vector<AddedToken>& list,
+                                      std::vector<std::string>& warnings) {
+  const auto rest = std::stable_partition(list.begin(), list.end(), [&](const AddedToken& t) { return t.id < vocab; });
+  std::vector<std::string> texts;
+  for (auto token = rest; token != list.end(); ++token) {
+    texts.push_back(token->text);
+    const auto of_file = [&](const AddedToken& t) { return std::string_view(t.file) == token->file; };
+    if (std::find_if(rest, token, of_file) != token) continue;
+    const auto others = std::count_if(token, list.end(), of_file) - 1;
+    warnings.push_back(fmt::format("{}: token {}, '{}', is left out{}, because the embedding has only {} rows",
+                                   token->file, token->id, token->text,
+                                   others > 0 ? fmt::format(" (and {} more)", others) : "", vocab));
+  }
+  list.erase(rest, list.end());
+  return texts;
 }
 
 // Those of other files become tokens of tokenizer.json, unless it has another one of that id.
@@ -76,8 +96,8 @@ void take_added(const std::vector<AddedToken>& added, TokenizerJson& t, std::vec
     if (there.empty() || there == token.text)
       t.added.push_back(token);
     else
-      warnings.push_back(fmt::format("token {} is '{}' in tokenizer.json, which counts, and '{}' in another file",
-                                     token.id, there, token.text));
+      warnings.push_back(fmt::format("token {} is '{}' in tokenizer.json, which counts, and '{}' in {}", token.id,
+                                     there, token.text, token.file));
   }
 }
 
@@ -96,10 +116,8 @@ void warn_of_flags(const std::vector<AddedToken>& added, std::vector<std::string
 }
 
 // They may name a token that is there already, and then say what it is.
-void add(const std::vector<AddedToken>& added, int64_t vocab, bool spaces_are_marked, Vocabulary& v) {
+void add(const std::vector<AddedToken>& added, bool spaces_are_marked, Vocabulary& v) {
   for (const AddedToken& token : added) {
-    check(token.id >= 0 && token.id < vocab, "{}: token '{}' has the id {}; the embedding has {} rows", v.source,
-          token.text, token.id, vocab);
     const auto at = size_t(token.id);
     if (at >= v.tokens.size()) v.tokens.resize(at + 1), v.types.resize(at + 1, int32_t(TokenType::unused));
     if (TokenType(v.types[at]) == TokenType::unknown || TokenType(v.types[at]) == TokenType::byte) continue;
@@ -108,11 +126,14 @@ void add(const std::vector<AddedToken>& added, int64_t vocab, bool spaces_are_ma
   }
 }
 
-// Special tokens that are named without an id have that of their text, or the next one, as in transformers.
-void add_special_tokens(const TokenizerFiles& files, int64_t vocab, Vocabulary& v, std::vector<std::string>& warnings) {
+// Special tokens that are named without an id have that of their text, or the next one, as in transformers. Those
+// without a row have an id.
+void add_special_tokens(const TokenizerFiles& files, int64_t vocab, const std::vector<std::string>& rowless,
+                        Vocabulary& v, std::vector<std::string>& warnings) {
   std::unordered_map<std::string, size_t> ids;
   for (size_t id = v.tokens.size(); id-- > 0;) ids[v.tokens[id]] = id;
   for (const std::string& text : special_texts(files)) {
+    if (std::ranges::find(rowless, text) != rowless.end()) continue;
     const size_t at = v.tokens.size();
     if (const auto found = ids.find(text); found != ids.end()) {
       int32_t& type = v.types[found->second];
@@ -185,43 +206,43 @@ void find_prefix(const TokenizerFiles& files, const TokenizerJson* file, bool ot
   v.add_eos = files.tokenizer_config.flag("add_eos_token", adds_eos) && v.eos;
 }
 
-void complete(const TokenizerFiles& files, const TokenizerJson* file, int64_t vocab, Vocabulary& v,
-              std::vector<std::string>& warnings) {
-  add_special_tokens(files, vocab, v, warnings);
+void complete(const TokenizerFiles& files, const TokenizerJson* file, int64_t vocab,
+              const std::vector<std::string>& rowless, Vocabulary& v, std::vector<std::string>& warnings) {
+  add_special_tokens(files, vocab, rowless, v, warnings);
   fill_up(vocab, v);
   find_ids(files, file ? file->unknown : "", v);
   find_prefix(files, file, true, v);
   find_ends(files, v, warnings);
 }
 
-void take_tokens(const TokenizerJson& t, int64_t vocab, Vocabulary& v) {
+void take_tokens(const TokenizerJson& t, Vocabulary& v) {
   v.tokens = t.tokens;
   v.types.assign(v.tokens.size(), int32_t(TokenType::normal));
   for (size_t id = 0; id < v.tokens.size(); ++id) {
     if (!t.byte_level && byte_of_name(v.tokens[id])) v.types[id] = int32_t(TokenType::byte);
     if (!t.byte_level && v.tokens[id] == t.unknown) v.types[id] = int32_t(TokenType::unknown);
   }
-  add(t.added, vocab, !t.byte_level, v);
+  add(t.added, !t.byte_level, v);
 }
 
-BpeVocabulary byte_level_vocabulary(const TokenizerJson& t, int64_t vocab) {
+BpeVocabulary byte_level_vocabulary(const TokenizerJson& t) {
   BpeVocabulary v;
   v.source = "tokenizer.json";
   v.pre = t.pre;
   for (const auto& [left, right] : t.merges) v.merges.push_back(left + " " + right);
-  take_tokens(t, vocab, v);
+  take_tokens(t, v);
   return v;
 }
 
 // Gemma 4's. A token that is found after spaces were marked is found in the text, too; one that is found before is not,
 // where its own spaces are marked: merges make it.
-SpmVocabulary ranked_vocabulary(const TokenizerJson& t, int64_t vocab, std::vector<std::string>& warnings) {
+SpmVocabulary ranked_vocabulary(const TokenizerJson& t, std::vector<std::string>& warnings) {
   check(!t.add_space_prefix, "tokenizer.json: a space before the text is not supported in Gemma 4");
   SpmVocabulary v;
   v.source = "tokenizer.json";
   v.model = SpmModel::ranked;
   v.add_space_prefix = false;
-  take_tokens(t, vocab, v);
+  take_tokens(t, v);
   for (const AddedToken& token : t.added) {
     const auto at = size_t(token.id);
     if (is_shown_in_gemma4(token.text)) v.types[at] = int32_t(TokenType::user_defined);
@@ -242,12 +263,12 @@ SpmVocabulary ranked_vocabulary(const TokenizerJson& t, int64_t vocab, std::vect
 
 // A piece's score is the rank of the merges that make it. They follow each other where SentencePiece made the file;
 // where they do not, scores cannot say the order.
-SpmVocabulary spm_vocabulary(const TokenizerJson& t, int64_t vocab) {
+SpmVocabulary spm_vocabulary(const TokenizerJson& t) {
   SpmVocabulary v;
   v.source = "tokenizer.json";
   check(!t.cuts_lines, "tokenizer.json: cutting texts at line breaks is supported in Gemma 4 only");
   v.add_space_prefix = t.add_space_prefix;
-  take_tokens(t, vocab, v);
+  take_tokens(t, v);
   std::unordered_map<std::string, float> ranks;
   std::string last;
   for (const auto& [left, right] : t.merges) {
@@ -304,17 +325,18 @@ std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerFiles& files, int
     } catch (const Error&) {
       if (!has_model) throw;  // else it says the same
     }
-  const std::vector<AddedToken> added = added_tokens(files, file ? file->added : std::vector<AddedToken>());
+  std::vector<AddedToken> added = added_tokens(files, file ? file->added : std::vector<AddedToken>());
+  const std::vector<std::string> rowless = take_rowless(vocab, added, warnings);
   warn_of_flags(added, warnings);
   if (file) take_added(added, *file, warnings);
   if (file && file->byte_level) {
-    BpeVocabulary v = byte_level_vocabulary(*file, vocab);
-    complete(files, &*file, vocab, v, warnings);
+    BpeVocabulary v = byte_level_vocabulary(*file);
+    complete(files, &*file, vocab, rowless, v, warnings);
     return std::make_shared<const BpeTokenizer>(std::move(v));
   }
   if (file && files.config.text("model_type", "").starts_with("gemma4")) {
-    SpmVocabulary v = ranked_vocabulary(*file, vocab, warnings);
-    complete(files, &*file, vocab, v, warnings);
+    SpmVocabulary v = ranked_vocabulary(*file, warnings);
+    complete(files, &*file, vocab, rowless, v, warnings);
     v.add_bos = v.bos.has_value();  // tokenizer.json leaves it to chat templates
     return std::make_shared<const SpmTokenizer>(std::move(v));
   }
@@ -322,10 +344,10 @@ std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerFiles& files, int
     warnings.push_back("there is neither tokenizer.json nor tokenizer.model; the model takes token ids, but no text");
     return nullptr;
   }
-  SpmVocabulary v = has_model ? parse_spm_model(files.tokenizer_model, files.folder + "/tokenizer.model")
-                              : spm_vocabulary(*file, vocab);
-  if (has_model) add(added, vocab, true, v);
-  complete(files, file ? &*file : nullptr, vocab, v, warnings);
+  SpmVocabulary v =
+      has_model ? parse_spm_model(files.tokenizer_model, files.folder + "/tokenizer.model") : spm_vocabulary(*file);
+  if (has_model) add(added, true, v);
+  complete(files, file ? &*file : nullptr, vocab, rowless, v, warnings);
   v.scores.resize(v.tokens.size(), -1e9f);
   return std::make_shared<const SpmTokenizer>(std::move(v));
 }

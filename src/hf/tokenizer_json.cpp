@@ -49,8 +49,8 @@ void read_tokens(const Config& file, const Config& model, int64_t most, Tokenize
     const int64_t id = token.integer("id");
     const std::string text = token.text("content", "");
     check(!text.empty(), "{}: token {} has no 'content'", token.path(), id);
-    set_token(file, t.tokens, most, id, text);
-    t.added.push_back(added_token(int32_t(id), token));
+    if (id < most) set_token(file, t.tokens, most, id, text);
+    t.added.push_back(added_token(id, token));
   }
 }
 
@@ -167,7 +167,7 @@ void read_template(const Config& file, TokenizerJson& t) {
 
 }  // namespace
 
-AddedToken added_token(int32_t id, const Config& entry) {
+AddedToken added_token(int64_t id, const Config& entry) {
   return {.id = id,
           .text = entry.text("content", ""),
           .special = entry.flag("special", false),

@@ -12,8 +12,9 @@ namespace toy::hf {
 
 /// A token that is found in texts as it is written.
 struct AddedToken {
-  int32_t id = 0;
+  int64_t id = 0;
   std::string text;
+  const char* file = "tokenizer.json";       ///< that names it
   bool special = false, normalized = false;  ///< the latter: found after spaces were marked
   bool strips = false;                       ///< takes the spaces next to it away (lstrip, rstrip)
   bool single_word = false;                  ///< is not found inside of a word
@@ -27,7 +28,7 @@ struct TokenizerJson {
   bool byte_level = false;          ///< else as SentencePiece: bytes are tokens such as <0x0A>
   std::vector<std::string> tokens;  ///< by id; "": there is none
   std::vector<std::pair<std::string, std::string>> merges;
-  std::vector<AddedToken> added;  ///< also in `tokens`
+  std::vector<AddedToken> added;  ///< also in `tokens`, but for those beyond the embedding
   std::string pre;                ///< byte_level: the pre-tokenizer as GGUF names it
   std::string unknown;            ///< text of the unknown token, or ""
   std::string first, last;        ///< what is put before and after a text, or ""
@@ -38,11 +39,12 @@ struct TokenizerJson {
 };
 
 /// Throws Error{bad_input} naming the file and what is not supported or not true: a pre-tokenizer that is not known,
-/// two tokens of one id, an id beyond the `vocab` rows of the embedding, a merge whose parts or result are no tokens.
+/// two tokens of one id, an id of the vocabulary beyond the `vocab` rows of the embedding, a merge whose parts or
+/// result are no tokens.
 TokenizerJson read_tokenizer_json(const Config& file, int64_t vocab);
 
 /// An entry of `added_tokens` or `added_tokens_decoder`, but for its id.
-AddedToken added_token(int32_t id, const Config& entry);
+AddedToken added_token(int64_t id, const Config& entry);
 
 /// Gemma 4's special tokens that answers show: thoughts, calls of tools. llama.cpp's converter makes them user-defined.
 bool is_shown_in_gemma4(std::string_view token);

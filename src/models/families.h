@@ -15,6 +15,8 @@ namespace toy {
 /// The defaults of the family of this name: of the first such in `more`, else built in. Throws naming `where`, the
 /// architecture and those that are known.
 ModelSpec spec_of(std::string_view architecture, const Families& more, const std::string& where);
+/// What to do where a file's architecture or `model_type` is that of an encoder: an end for an error, or "".
+std::string advice_on(std::string_view architecture);
 /// The family of a model. Throws naming the architecture when there is none.
 const Family& family_of(const ModelSpec& spec);
 /// Do files of the model's family state the dimension of this key?

@@ -42,6 +42,14 @@ ModelSpec spec_of(const std::shared_ptr<const Family>& family) {
   return spec;
 }
 
+std::string advice_on(std::string_view architecture) {
+  for (const char* encoder : {"bert", "gemma-embedding", "mpnet", "t5encoder"})
+    if (architecture.find(encoder) != architecture.npos)
+      return "; it is an encoder, whose tokens see those after them: for embeddings use a causal model, such as "
+             "Qwen3-Embedding";
+  return "";
+}
+
 ModelSpec spec_of(std::string_view architecture, const Families& more, const std::string& where) {
   std::string known;
   for (const auto& family : more) {
@@ -52,7 +60,7 @@ ModelSpec spec_of(std::string_view architecture, const Families& more, const std
   if (const Family* family = find_built_in(architecture)) return family->defaults;
   for (const Family& f : families()) known += f.defaults.architecture + ", ";
   known.resize(known.size() - 2);
-  fail("{}: architecture '{}' is not supported; supported: {}", where, architecture, known);
+  fail("{}: architecture '{}' is not supported; supported: {}{}", where, architecture, known, advice_on(architecture));
 }
 
 const Family& family_of(const ModelSpec& spec) {

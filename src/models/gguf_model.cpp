@@ -211,8 +211,9 @@ ModelSpec read_spec(Metadata& metadata, ModelSpec m) {
   check(pooling < int64_t(kPoolings.size()), "{}: {} is {}, expected 0 to {}", f.path(), metadata.key("pooling_type"),
         pooling, kPoolings.size() - 1);
   check(metadata.flag("attention.causal", true),
-        "{}: {} is false: a token sees those after it, too, which toy does not compute", f.path(),
-        metadata.key("attention.causal"));
+        "{}: {} is false: its tokens see those after them, which toy does not compute; use a causal model, or "
+        "llama.cpp for the embeddings of this one",
+        f.path(), metadata.key("attention.causal"));
   m.layers = repeated(m.layers, size_t(blocks));
   family_of(m).read(metadata, m);
   return m;

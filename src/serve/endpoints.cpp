@@ -119,7 +119,7 @@ void Server::tokenize(const std::shared_ptr<Exchange>& exchange) {
   const TokenizeRequest r = read(exchange, parse_tokenize);
   const EncodeOptions o{.parse_special = r.parse_special};
   const std::vector<int32_t> ids =
-      r.add_special ? encode_prompt(tokenizer_, r.content, o) : tokenizer_.encode(r.content, o);
+      r.add_special ? encode_complete(tokenizer_, r.content, o) : tokenizer_.encode(r.content, o);
   ordered_json tokens = ids;
   if (r.with_pieces) {
     tokens = ordered_json::array();

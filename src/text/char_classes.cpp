@@ -25,39 +25,11 @@ constexpr CodeRange kCodeRanges[] = {
     {'A', 'Z', kAsciiLetter},
     {'a', 'z', kAsciiLetter},
     {'0', '9', kAsciiDigit},
-    {'!', '/', kAsciiPunctuation | kDeepSeekPunctuation},
+    {'!', '/', kAsciiPunctuation},
     {':', '@', kAsciiPunctuation},
     {'[', '`', kAsciiPunctuation},
     {'{', '~', kAsciiPunctuation},
-    {':', '~', kDeepSeekPunctuation},
-    {0x2018, 0x201F, kDeepSeekPunctuation},
-    {0x3000, 0x3002, kDeepSeekPunctuation},
-    {0xFF01, 0xFF0F, kDeepSeekPunctuation},
-    {0xFF1A, 0xFF5E, kDeepSeekPunctuation},
-    {0x3040, 0x30FF, kHanKana},
-    {0x4E00, 0x9FA5, kHanKana},
-    {0x0800, 0x9FA5, kDeepSeekCjk},
-    {0xAC00, 0xD7FF, kDeepSeekCjk},
     {0x200C, 0x200D, kJoiner},
-    {0x3131, 0x318E, kYoutuHangul},
-    {0xAC00, 0xD7A3, kYoutuHangul},
-    {0x3001, 0x303F, kYoutuPunctuation},
-    {0xFE30, 0xFE4F, kYoutuPunctuation},
-    {0x3105, 0x312F, kBopomofo},
-    {0x0E40, 0x0E7F, kAfmoeScript},
-    {0x0E80, 0x0EFF, kAfmoeScript},
-    {0x1000, 0x109F, kAfmoeScript},
-    {0x1100, 0x11FF, kAfmoeScript},
-    {0x1780, 0x17FF, kAfmoeScript},
-    {0x2F00, 0x2FDF, kAfmoeScript},
-    {0x3040, 0x30FF, kAfmoeScript},
-    {0x3400, 0x4DBF, kAfmoeScript},
-    {0x4E00, 0x9FFF, kAfmoeScript},
-    {0xA9E0, 0xA9FF, kAfmoeScript},
-    {0xAA60, 0xAA7F, kAfmoeScript},
-    {0xAC00, 0xD7AF, kAfmoeScript},
-    {0xF900, 0xFAFF, kAfmoeScript},
-    {0xFF65, 0xFF9F, kAfmoeScript},
     // What else \w has: circled and squared letters (Other_Alphabetic), and in Oniguruma these numbers of Latin-1.
     {0xB2, 0xB3, kWordCharacter},
     {0xB9, 0xB9, kWordCharacter},
@@ -98,7 +70,20 @@ constexpr CharList kCharLists[] = {
     {U"$+<=>^~|", kMathSign},
     {U"`", kBacktick},
     {U"(|.,!?…。，、।۔،)", kBloomStop},
-    {U"！…“”‘’—：；，", kYoutuPunctuation},
+};
+
+struct SpelledRuns {
+  std::string_view regex;
+  uint64_t classes;
+};
+constexpr SpelledRuns kSpelledRuns[] = {
+    {kHanKanaRegex, kHanKana},
+    {kDeepSeekCjkRegex, kDeepSeekCjk},
+    {kDeepSeekPunctuationRegex, kDeepSeekPunctuation},
+    {kYoutuHangulRegex, kYoutuHangul},
+    {kYoutuPunctuationRegex, kYoutuPunctuation},
+    {kBopomofoRegex, kBopomofo},
+    {kAfmoeRegex, kAfmoeScript},
 };
 
 /// The regular expression of deepseek-llm spells them out.
@@ -147,6 +132,23 @@ uint64_t class_of_category(std::string_view category) {
   }
 }
 
+/// Calls add(first, last) for each character and range in the brackets of "[...]+".
+template <class Add>
+void each_range(std::string_view regex, Add add) {
+  std::string_view rest = regex.substr(1, regex.size() - 3);
+  const auto next = [&rest] {
+    const CodePoint c = first_code_point(rest);
+    rest.remove_prefix(c.bytes);
+    return c.value;
+  };
+  while (!rest.empty()) {
+    const uint32_t first = next();
+    const bool range = rest.starts_with('-');
+    if (range) rest.remove_prefix(1);
+    add(first, range ? next() : first);
+  }
+}
+
 }  // namespace
 
 const CharClasses& CharClasses::table() {
@@ -165,6 +167,8 @@ CharClasses::CharClasses() {
   for (const CodeRange& r : kCodeRanges) add(r.first, r.last, r.classes);
   for (const CharList& list : kCharLists)
     for (const char32_t c : list.characters) add(c, c, list.classes);
+  for (const SpelledRuns& runs : kSpelledRuns)
+    each_range(runs.regex, [&](uint32_t first, uint32_t last) { add(first, last, runs.classes); });
   for (const auto& [first, last] : kDeepSeekLetters) add(first, last, kDeepSeekLetter);
 
   std::map<Page, uint16_t> seen;

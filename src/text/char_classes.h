@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace toy {
@@ -26,35 +27,50 @@ enum CharClass : uint64_t {
   kAsciiLetter = 1ull << 14,
   kAsciiDigit = 1ull << 15,
   kAsciiPunctuation = 1ull << 16,
-  kMathSign = 1ull << 17,             // [$+<=>^~|], what \p{P} leaves out of ASCII punctuation
-  kBacktick = 1ull << 18,             // the last one that it leaves out
-  kBloomStop = 1ull << 19,            // [(|.,!?…。，、।۔،)]
-  kHanKana = 1ull << 20,              // [一-龥぀-ゟ゠-ヿ]
-  kDeepSeekCjk = 1ull << 21,          // [一-龥ࠀ-一가-퟿]
-  kDeepSeekLetter = 1ull << 22,       // the long list of letters with case in deepseek-llm
-  kDeepSeekPunctuation = 1ull << 23,  // [!-/:-~！-／：-～‘-‟　-。]
-  kAnyChar = 1ull << 24,
-  kHan = 1ull << 25,               // \p{Han}
-  kDecimal = 1ull << 26,           // \d
-  kWordCharacter = 1ull << 27,     // \w
-  kJoiner = 1ull << 28,            // [\u200C\u200D]
-  kYoutuHangul = 1ull << 29,       // [가-힣ㄱ-ㆎ]
-  kYoutuPunctuation = 1ull << 30,  // [！…“”‘’—：；，、-〿︰-﹏]
-  kBopomofo = 1ull << 31,          // [ㄅ-ㄯ]
-  kAfmoeScript = 1ull << 32,       // Han, kana, Thai, Lao, Khmer, Burmese, Hangul
+  kMathSign = 1ull << 17,  // what \p{P} leaves out of ASCII punctuation, but for the backtick
+  kBacktick = 1ull << 18,
+  kBloomStop = 1ull << 19,       // what ends a word of Bloom
+  kDeepSeekLetter = 1ull << 20,  // the long list of letters with case in deepseek-llm
+  kAnyChar = 1ull << 21,
+  kHan = 1ull << 22,            // \p{Han}
+  kDecimal = 1ull << 23,        // \d
+  kWordCharacter = 1ull << 24,  // \w
+  kJoiner = 1ull << 25,         // zero-width joiner and non-joiner
+
+  // What kHanKanaRegex and so on spell.
+  kHanKana = 1ull << 26,
+  kDeepSeekCjk = 1ull << 27,
+  kDeepSeekPunctuation = 1ull << 28,
+  kYoutuHangul = 1ull << 29,
+  kYoutuPunctuation = 1ull << 30,
+  kBopomofo = 1ull << 31,
+  kAfmoeScript = 1ull << 32,  // Han, kana, Thai, Lao, Khmer, Burmese, Hangul
 
   kLetter = kLu | kLl | kLt | kLm | kLo,
   kBreak = kCr | kLf,
 };
 
+/// @{
+/// Runs of a class of its own, as the regular expressions of models spell them.
+inline constexpr std::string_view kHanKanaRegex = "[一-龥\u3040-ゟ゠-ヿ]+";
+inline constexpr std::string_view kDeepSeekCjkRegex = "[一-龥ࠀ-一가-\uD7FF]+";
+inline constexpr std::string_view kDeepSeekPunctuationRegex = "[!-/:-~！-／：-～‘-‟　-。]+";
+inline constexpr std::string_view kYoutuHangulRegex = "[가-힣ㄱ-ㆎ]+";
+inline constexpr std::string_view kYoutuPunctuationRegex = "[！…“”‘’—：；，、-〿︰-﹏]+";
+inline constexpr std::string_view kBopomofoRegex = "[ㄅ-ㄯ]+";
+inline constexpr std::string_view kAfmoeRegex =
+    "[一-鿿㐀-䶿\uf900-\uFAFF\u3040-ゟ゠-ヿ･-ﾟ⼀-\u2FDFเ-\u0E7F\u0E80-\u0EFFក-\u17FF"
+    "က-႟ꩠ-ꩿꧠ-\uA9FF가-\uD7AFᄀ-ᇿ]+";
+/// @}
+
 /// A set: in one of the classes `any`, in none of `none`.
-struct CharSet {
+struct ClassSet {
   uint64_t any = 0, none = 0;
   constexpr bool contains(uint64_t classes) const { return (classes & any) != 0 && (classes & none) == 0; }
-  friend constexpr bool operator==(const CharSet&, const CharSet&) = default;
+  friend constexpr bool operator==(const ClassSet&, const ClassSet&) = default;
 };
-constexpr CharSet any_of(uint64_t classes) { return {classes, 0}; }
-constexpr CharSet none_of(uint64_t classes) { return {kAnyChar, classes}; }
+constexpr ClassSet any_of(uint64_t classes) { return {classes, 0}; }
+constexpr ClassSet none_of(uint64_t classes) { return {kAnyChar, classes}; }
 
 /// The classes of every code point, in pages of 256, of which equal ones are kept once.
 class CharClasses {

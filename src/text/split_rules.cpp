@@ -8,13 +8,13 @@ namespace {
 
 using Rule = SplitRule;
 
-constexpr CharSet kBlankSet = any_of(kBlank), kBreaks = any_of(kBreak), kBreaksAndSlash = any_of(kBreak | kSlash);
-constexpr CharSet kNoBreakOrWord = none_of(kBreak | kLetter | kNumber);  // [^\r\n\p{L}\p{N}]
-constexpr CharSet kOther = none_of(kSpace | kLetter | kNumber);          // [^\s\p{L}\p{N}]
-constexpr CharSet kUpper = any_of(kLu | kLt | kLm | kLo | kMark);        // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
-constexpr CharSet kLower = any_of(kLl | kLm | kLo | kMark);              // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
+constexpr ClassSet kBlankSet = any_of(kBlank), kBreaks = any_of(kBreak), kBreaksAndSlash = any_of(kBreak | kSlash);
+constexpr ClassSet kNoBreakOrWord = none_of(kBreak | kLetter | kNumber);  // [^\r\n\p{L}\p{N}]
+constexpr ClassSet kOther = none_of(kSpace | kLetter | kNumber);          // [^\s\p{L}\p{N}]
+constexpr ClassSet kUpper = any_of(kLu | kLt | kLm | kLo | kMark);        // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
+constexpr ClassSet kLower = any_of(kLl | kLm | kLo | kMark);              // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
 
-constexpr Rule runs_of(CharSet set) { return {.kind = Rule::run, .set = set}; }
+constexpr Rule runs_of(ClassSet set) { return {.kind = Rule::run, .set = set}; }
 constexpr Rule runs_of(uint64_t classes) { return runs_of(any_of(classes)); }
 constexpr Rule cased(bool contraction) {
   return {.kind = Rule::cased_word,
@@ -91,17 +91,17 @@ constexpr Rule kK2Horizon[] = {kAnyContraction, kJoinedWord, kThreeNumbers, kOth
                                kToBreak,        kInnerSpace, kSpaces};
 
 constexpr Rule kNumbers[] = {runs_of(kNumber)}, kNumberEach[] = {kOneNumber}, kNumberTriples[] = {kThreeNumbers};
-constexpr Rule kDigitTriples[] = {runs_of(kAsciiDigit).times(3, 3)};             // [0-9][0-9][0-9]
-constexpr Rule kBreakEach[] = {runs_of(kBreaks).times(1, 1)};                    // [\r\n]
-constexpr Rule kLines[] = {runs_of(none_of(kLf)), runs_of(kLf)};                 // [^\n]+|[\n]+
-constexpr Rule kHanKanaRuns[] = {runs_of(kHanKana)};                             // [一-龥぀-ゟ゠-ヿ]+
+constexpr Rule kDigitTriples[] = {runs_of(kAsciiDigit).times(3, 3)};  // [0-9][0-9][0-9]
+constexpr Rule kBreakEach[] = {runs_of(kBreaks).times(1, 1)};         // [\r\n]
+constexpr Rule kLines[] = {runs_of(none_of(kLf)), runs_of(kLf)};      // [^\n]+|[\n]+
+constexpr Rule kHanKanaRuns[] = {runs_of(kHanKana)};
 constexpr Rule kPunctuationRuns[] = {runs_of(kPunctuation | kMathSign)};         // [\p{P}\$\+<=>\^~\|]+
 constexpr Rule kFalconRuns[] = {runs_of(kPunctuation | kMathSign | kBacktick)};  // [\p{P}\$\+<=>\^~\|`]+
 constexpr Rule kBloomRuns[] = {
     runs_of(none_of(kSpace | kBloomStop)).maybe_after(kBlankSet)};  //  ?[^(\s|.,!?…。，、।۔،)]+
 constexpr Rule kDeepSeekWords[] = {runs_of(kDeepSeekLetter).maybe_after(any_of(kSpace))};       // \s?[A-Za-zµÀ-...]+
 constexpr Rule kDeepSeekSigns[] = {runs_of(kDeepSeekPunctuation).maybe_after(any_of(kSpace))};  // \s?[!-/:-~...]+
-constexpr Rule kDeepSeekRuns[] = {runs_of(kDeepSeekCjk)};                                   // [一-龥ࠀ-一가-퟿]+
+constexpr Rule kDeepSeekRuns[] = {runs_of(kDeepSeekCjk)};
 constexpr Rule kFinalSpace[] = {{.kind = Rule::final_space}};                               // \s+$
 constexpr Rule kSpacedLetters[] = {runs_of(kLetter).maybe_after(any_of(kSpace))};           // \s?\p{L}+
 constexpr Rule kSpacedPunctuation[] = {runs_of(kPunctuation).maybe_after(any_of(kSpace))};  // \s?\p{P}+
@@ -221,14 +221,10 @@ constexpr RuleText kRuleTexts[] = {
     {R"(\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N})))", kTriple},
     {R"(\d{1,3}(?=(?:\d{3})*\b))", kTripleOfWord},
     {R"((?=(\d{3})+(?!\d)))", kToTriple},
-    {"[一-鿿㐀-䶿\uf900-\uFAFF\u3040-ゟ゠-ヿ･-ﾟ⼀-\u2FDFเ-\u0E7F\u0E80-\u0EFFក-\u17FFက-႟ꩠ-ꩿꧠ-"
-     "\uA9FF가-"
-     "\uD7AFᄀ-"
-     "ᇿ]+",
-     runs_of(kAfmoeScript)},
-    {"[가-힣ㄱ-ㆎ]+", runs_of(kYoutuHangul)},
-    {"[！…“”‘’—：；，、-〿︰-﹏]+", runs_of(kYoutuPunctuation)},
-    {"[ㄅ-ㄯ]+", runs_of(kBopomofo)},
+    {kAfmoeRegex, runs_of(kAfmoeScript)},
+    {kYoutuHangulRegex, runs_of(kYoutuHangul)},
+    {kYoutuPunctuationRegex, runs_of(kYoutuPunctuation)},
+    {kBopomofoRegex, runs_of(kBopomofo)},
     {R"( ?\p{L}+)", runs_of(kLetter).maybe_after(kBlankSet)},
     {R"( ?\p{N}+)", runs_of(kNumber).maybe_after(kBlankSet)},
     {R"(\p{N}{1,3})", kThreeNumbers},
@@ -245,7 +241,7 @@ constexpr RuleText kRuleTexts[] = {
     {R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+)", kAsciiWord},
     {R"([^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+)", kMarkedWord},
     {R"( ?[\p{P}\p{S}]+[\r\n]*)", kSigns.then_any(kBreaks)},
-    {"[一-龥\u3040-ゟ゠-ヿ]+", runs_of(kHanKana)},
+    {kHanKanaRegex, runs_of(kHanKana)},
     {R"(\s*[\r\n]+)", kToBreak},
     {R"(\s*[\r\n])", kToBreak},
     {R"(\s+(?!\S))", kInnerSpace},

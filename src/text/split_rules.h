@@ -29,12 +29,12 @@ struct SplitRule {
     to_triple,       // up to where a multiple of 3 of S is left: what (?=(S{3})+(?!S)) cuts
     spaced_words,    // B?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+
   } kind = run;
-  CharSet set = {}, before = {}, after = {}, lower = {}, not_before = {};
+  ClassSet set = {}, before = {}, after = {}, lower = {}, not_before = {};
   bool before_required = false, any_case = false, with_contraction = false;
   size_t least = 1, most = std::numeric_limits<size_t>::max(), most_after = std::numeric_limits<size_t>::max();
 
   friend constexpr bool operator==(const SplitRule&, const SplitRule&) = default;
-  constexpr SplitRule maybe_after(CharSet s) const {
+  constexpr SplitRule maybe_after(ClassSet s) const {
     SplitRule rule = *this;
     rule.before = s;
     return rule;
@@ -45,17 +45,17 @@ struct SplitRule {
     rule.set.none |= classes, rule.lower.none |= classes;
     return rule;
   }
-  constexpr SplitRule always_after(CharSet s) const {
+  constexpr SplitRule always_after(ClassSet s) const {
     SplitRule rule = maybe_after(s);
     rule.before_required = true;
     return rule;
   }
-  constexpr SplitRule then_any(CharSet s) const {
+  constexpr SplitRule then_any(ClassSet s) const {
     SplitRule rule = *this;
     rule.after = s;
     return rule;
   }
-  constexpr SplitRule then_maybe(CharSet s) const {
+  constexpr SplitRule then_maybe(ClassSet s) const {
     SplitRule rule = then_any(s);
     rule.most_after = 1;
     return rule;

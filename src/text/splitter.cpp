@@ -89,7 +89,7 @@ class RuleMatcher {
 
   /// The end of the characters of `set` that begin at `at`. The run found last is remembered, or else a long one that
   /// several rules look at from several places would cost the square of its length.
-  size_t end_of_run(CharSet set, size_t at) {
+  size_t end_of_run(ClassSet set, size_t at) {
     if (set == run_.set && at >= run_.begin && at < run_.end) return run_.end;
     size_t end = at;
     for (Char c = look(end); set.contains(c.classes); c = look(end)) end += c.bytes;
@@ -104,7 +104,7 @@ class RuleMatcher {
   }
 
   /// The number of characters of `set` from `at` on. Those of the last run are counted once.
-  size_t left_of_run(CharSet set, size_t at) {
+  size_t left_of_run(ClassSet set, size_t at) {
     const size_t end = end_of_run(set, at);
     if (left_.set != set || left_.end != end || at < left_.at) {
       left_ = {set, at, end, 0};
@@ -123,7 +123,7 @@ class RuleMatcher {
     return behind(at, std::min<size_t>(512, std::bit_floor(most)));
   }
 
-  size_t to_triple(CharSet set, size_t at) {
+  size_t to_triple(ClassSet set, size_t at) {
     for (size_t end = at;;) {
       const size_t bytes = look(end).bytes;
       end += bytes;
@@ -132,7 +132,7 @@ class RuleMatcher {
     }
   }
 
-  size_t spaced_words(CharSet before, size_t at) {
+  size_t spaced_words(ClassSet before, size_t at) {
     const auto is_letter = [this](size_t i) { return any_of(kLetter).contains(look(i).classes); };
     const Char first = look(at);
     size_t end = before.contains(first.classes) ? at + first.bytes : at;
@@ -167,7 +167,7 @@ class RuleMatcher {
       if (n < rule.least) return at;
     }
     if (rule.most_after == 1) return rule.after.contains(look(end).classes) ? end + look(end).bytes : end;
-    return rule.after == CharSet{} ? end : end_of_run(rule.after, end);
+    return rule.after == ClassSet{} ? end : end_of_run(rule.after, end);
   }
 
   // In the order in which a backtracking engine would find them.
@@ -233,11 +233,11 @@ class RuleMatcher {
   const CharClasses& table_ = CharClasses::table();
   const uint64_t* ascii_ = table_.ascii();
   struct Run {
-    CharSet set;
+    ClassSet set;
     size_t begin = 0, end = 0;
   } run_;
   struct Left {
-    CharSet set;
+    ClassSet set;
     size_t at = 0, end = 0, count = 0;
   } left_;
 };

@@ -22,13 +22,21 @@ uint32_t lower_case(uint32_t code_point) { return uint32_t(utf8proc_tolower(int3
 
 uint32_t upper_case(uint32_t code_point) { return uint32_t(utf8proc_toupper(int32_t(code_point))); }
 
-std::u32string decomposed(uint32_t code_point) {
+uint32_t title_case(uint32_t code_point) { return uint32_t(utf8proc_totitle(int32_t(code_point))); }
+
+namespace {
+std::u32string parts_of(uint32_t code_point, utf8proc_option_t how) {
   constexpr int kMost = 8;  // the longest canonical decomposition has 4 characters
   int32_t parts[kMost];
   int boundary = 0;
-  const auto n = utf8proc_decompose_char(int32_t(code_point), parts, kMost, UTF8PROC_DECOMPOSE, &boundary);
+  const auto n = utf8proc_decompose_char(int32_t(code_point), parts, kMost, how, &boundary);
   if (n <= 0 || n > kMost) return {char32_t(code_point)};
   return {parts, parts + n};
 }
+}  // namespace
+
+std::u32string decomposed(uint32_t code_point) { return parts_of(code_point, UTF8PROC_DECOMPOSE); }
+
+std::u32string case_folded(uint32_t code_point) { return parts_of(code_point, UTF8PROC_CASEFOLD); }
 
 }  // namespace toy

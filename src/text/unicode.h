@@ -24,7 +24,10 @@ bool is_white_space(uint32_t code_point);
 /// The simple mappings.
 uint32_t lower_case(uint32_t code_point);
 uint32_t upper_case(uint32_t code_point);
+uint32_t title_case(uint32_t code_point);
 /// @}
+/// The full case folding, of up to three characters.
+std::u32string case_folded(uint32_t code_point);
 /// The canonical decomposition, complete (NFD of this character).
 std::u32string decomposed(uint32_t code_point);
 

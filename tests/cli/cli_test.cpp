@@ -146,6 +146,26 @@ TEST_F(Cli, TokenizerTrainEncodeDecode) {
   }
 }
 
+// Nothing continues the text: what the file adds stands before and after it, whatever the kind of its tokenizer.
+TEST_F(Cli, TokenizerEncodeAddsWhatTheFileSays) {
+  const std::string corpus = path("stories.txt"), vocab = path("v.gguf");
+  ASSERT_EQ(toy("corpus stories --bytes 5000 --seed 1 --out " + corpus).code, 0);
+  ASSERT_EQ(toy("tokenizer train --corpus " + corpus + " --tokenizer bpe:300 --out " + vocab).code, 0);
+  const auto encoded = [&](bool bos, bool eos, const std::string& options = "") {
+    std::string bytes = slurp(vocab);
+    for (const auto& [name, value] : {std::pair("bos", bos), std::pair("eos", eos)}) {
+      const std::string key = "tokenizer.ggml.add_" + std::string(name) + "_token";
+      bytes.at(bytes.find(key) + key.size() + 4) = char(value);  // after the type of the value
+    }
+    return toy("tokenizer encode " + write("changed.gguf", bytes) + " --text s3" + options).out;
+  };
+  EXPECT_EQ(encoded(false, false), "115 51\n");
+  EXPECT_EQ(encoded(true, false), "299 115 51\n");
+  EXPECT_EQ(encoded(false, true), "115 51 299\n");
+  EXPECT_EQ(encoded(true, true), "299 115 51 299\n");
+  EXPECT_EQ(encoded(true, true, " --no-bos"), "115 51\n");
+}
+
 TEST_F(Cli, TokenizerOfASentencePieceModel) {
   // The pieces <unk> (type 2), a and b; the rest by default: unigram, a space in front.
   using namespace std::string_literals;

@@ -73,6 +73,24 @@ TEST_F(CliList, ShowsARepositoryInSafetensors) {
   EXPECT_EQ(json::parse(toy("list --json").out)[0].at("name"), "org/tensors/tiny.gguf");
 }
 
+// A split model of which parts are missing is shown as that, and so are all others.
+TEST_F(CliList, ShowsWhatIsIncomplete) {
+  copy(TOY_GOLDEN, "home/.lmstudio/models/a/b/cut-00002-of-00003.gguf");
+  copy(TOY_GOLDEN, "home/.lmstudio/models/a/b/cut-00003-of-00003.gguf");  // the first part is missing
+  copy(TOY_GOLDEN, "home/.lmstudio/models/a/c/whole.gguf");
+  const Result r = toy("list");
+  EXPECT_EQ(r.code, 0);
+  EXPECT_NE(r.out.find("whole.gguf"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("incomplete"), std::string::npos) << r.out;
+  EXPECT_NE(r.err.find("cut-00002-of-00003.gguf: 1 of the parts of this model is missing"), std::string::npos) << r.err;
+  const json j = json::parse(toy("list --json").out);
+  ASSERT_EQ(j.size(), 2u);
+  EXPECT_EQ(j[0].at("name"), "a/b/cut-00002-of-00003.gguf");
+  EXPECT_EQ(j[0].at("bytes"), 2 * fs::file_size(TOY_GOLDEN));
+  EXPECT_TRUE(j[0].contains("error"));
+  EXPECT_EQ(j[1].at("type"), "F32");
+}
+
 TEST_F(CliList, NamesAreModelsOfEveryCommand) {
   fill();
   const std::string golden = TOY_GOLDEN, ids = " --prompt-ids 1,2 --n 3";

@@ -117,6 +117,15 @@ TEST_F(Catalog, ASplitModelIsOne) {
   EXPECT_EQ(testing::slurp(find("a/large", all)), "m-00001-of-00003.gguf");
 }
 
+TEST_F(Catalog, AnIncompleteSplitModelIsOneToo) {
+  for (const char* part : {"m-00002-of-00004.gguf", "m-00004-of-00004.gguf"})
+    snapshot("models--a--large", "aaa", part, part);
+  const std::vector<Entry> all = list(places_);
+  EXPECT_EQ(names(), std::vector<std::string>{"a/large/m-00002-of-00004.gguf"});
+  EXPECT_EQ(all[0].missing, 2);
+  EXPECT_EQ(all[0].bytes, 2 * std::string("m-00002-of-00004.gguf").size());
+}
+
 TEST_F(Catalog, PlacesFollowTheEnvironment) {
   const auto set = [](const char* name, const char* value) {
     if (value)

@@ -51,6 +51,36 @@ TEST_F(SplitGguf, AnyPartOpensAll) {
   }
 }
 
+// Links to a part, under any name and to links; and a folder of links, whose files have no such names.
+TEST_F(SplitGguf, AreFoundThroughLinks) {
+  part(1, 3, {"a"}), part(2, 3, {"b"}), part(3, 3, {"c"});
+  fs::create_directories(path("links"));
+  fs::create_directories(path("cache"));
+  fs::create_symlink(name(1, 3), path("links/model.gguf"));
+  fs::create_symlink("model.gguf", path("links/again.gguf"));
+  fs::create_symlink("../m-00002-of-00003.gguf", path("links/m-00002-of-00003.gguf"));
+  fs::create_symlink("other", path("links/loop"));
+  fs::create_symlink("loop", path("links/other"));
+  for (const char* link : {"links/model.gguf", "links/again.gguf", "links/m-00002-of-00003.gguf"}) {
+    const File file = File::open(path(link));
+    EXPECT_EQ(file.path(), path(link));
+    EXPECT_EQ(file.get_string("general.name"), "whole");
+    ASSERT_EQ(file.tensors().size(), 3u) << link;
+    EXPECT_EQ(reinterpret_cast<const float*>(file.require("c").data)[1], 5.f);
+  }
+  for (int i = 1; i <= 3; ++i) {  // as in the cache of Hugging Face
+    fs::rename(name(i, 3), path("cache/" + std::to_string(i)));
+    fs::create_symlink("cache/" + std::to_string(i), name(i, 3));
+  }
+  EXPECT_EQ(File::open(name(2, 3)).tensors().size(), 3u);
+  EXPECT_EQ(File::open(path("links/again.gguf")).tensors().size(), 3u);
+  EXPECT_FALSE(find_split(path("links/loop")));
+  EXPECT_EQ(find_split(path("links/model.gguf"))->missing(), 0);
+  fs::remove(path("cache/3"));
+  EXPECT_EQ(find_split(path("links/model.gguf"))->missing(), 3);
+  expect_contains(error_of([&] { File::open(path("links/model.gguf")); }), "m-00003-of-00003.gguf: no such file");
+}
+
 TEST_F(SplitGguf, AMissingOrWrongPartIsNamed) {
   part(1, 3, {"a"}), part(3, 3, {"c"});
   const auto refusal = [this](int i = 1) { return error_of([&] { File::open(name(i, 3)); }); };

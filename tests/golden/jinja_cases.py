@@ -299,6 +299,116 @@ none.a is defined
 1 if zero else 2
 'x' if zero
 range(5)|list ~ range(1, 10, 3)|list ~ range(5, 0, -2)|list ~ range(0)|list ~ range(3)|length ~ range(5)[2] ~ range(5)|last
+[1,2,3]|batch(2, 'x')|map('join')|join('-')
+[1,2,3]|batch(missing)|list
+[1,2,3]|batch(5, 0)|list
+[]|batch(2, 'x')|list
+'abc'|batch(2)|list
+[1,2,3,4]|batch(true)|list
+['a', 'b']|sum
+[[1], [2]]|sum(start=[0])
+[1.5, 2]|sum(start=1)
+people|sum(attribute='age')
+[{'a': 'x'}]|sum('a', '')
+[1, 2]|sum('', 3)
+''|sum
+[none, none]|sort
+[missing, missing]|sort
+[1, missing]|sort
+people|sort(attribute='nothing')|map(attribute='name')|list
+people|sort(attribute='name')|map(attribute='name')|list
+people|sort(attribute='name,age', reverse=true)|map(attribute='name')|list
+people|sort(attribute='name', case_sensitive=true)|map(attribute='name')|list
+[[2, 'b'], [1, 'a']]|sort(attribute=0)
+[[2, 'b'], [1, 'a']]|sort(attribute='1')
+[3, true, 2.5]|sort
+[[], {}]|sort
+[{'a': 1}, {'a': 0}]|sort(attribute='a.b')
+[{'a': 1}]|min(attribute='b')
+[missing, 1]|max
+15|round(-1)
+25|round(-1)
+-15|round(-1)
+150|round(-2)
+250|round(-2)
+50|round(-2)
+9223372036854775499|round(-3)
+9000000000000000000|round(-18)
+true|round(-1)
+15.0|round(-1)
+25.0|round(-1)
+1234.5|round(-2)
+1e22|round(-21)
+1e22|round(2)
+2.5|round(0)
+2.4|round(0, 'ceil')
+2.4|round(0, 'floor')
+7|round(-1, 'floor')
+1e300|round(300, 'floor')
+'7 8'|int
+'0x1f'|int
+'0x1f'|int(base=16)
+'1f'|int(0, 16)
+'0b11'|int(0, 2)
+'0o17'|int(0, 8)
+'017'|int(9, 0)
+'z'|int(0, 36)
+'9'|int(4, 8)
+'1__0'|int
+'_1'|int
+'１２３'|int
+'١٢'|int
+'²'|int
+'１.５'|float
+'1.5e3'|float
+'inf'|float
+'nan'|float
+'infinity'|int(3)
+'1e400'|float
+'1e400'|int(2)
+''|int(5)
+9007199254740993|float
+4611686018427387904.0|int
+0x1F ~ ' ' ~ 0X1f ~ ' ' ~ 0xdead_beef
+0b101 ~ ' ' ~ 0o17 ~ ' ' ~ 0B1 ~ ' ' ~ 0O7
+[1, 2, 3][0x1]
+0x7FFFFFFFFFFFFFFF
+0xfg
+0b12
+0o8
+0x
+00 ~ 0_0
+007
+1_000
+1_000.5
+00.5
+01.5
+0e5
+1.0e1_0
+'a\\qb'
+'\\N'
+'\\x41\\u00e9\\101'
+'Straße ŒÆ ǆ ﬂ ŉ'.upper()
+'Straße ŒÆ ǆ ﬂ ŉ'|upper
+'STRASSE İI'.lower()
+'straße ǆabc ﬁsh'.title()
+'straße ǆabc ﬁsh'|title
+'ﬁsh'.capitalize()
+'ǆabc'.capitalize()
+'ßx'|capitalize
+'Straße'.swapcase()
+'ﬁﬀ'.swapcase()
+'Straße'.casefold() ~ 'ΣΑΣ'.casefold() ~ 'ﬀ'.casefold() ~ 'İ'.casefold()
+'Ω'.lower() ~ 'K'.lower() ~ 'ℓ'.upper() ~ 'ÿ'.upper() ~ 'ŷ'|upper
+'ΐ'.upper() ~ 'ᾳ'.upper() ~ 'և'.upper()
+'x'|filesizeformat
+''|filesizeformat
+none|filesizeformat
+true|filesizeformat
+'1e3'|filesizeformat
+[1, 2]|filesizeformat
+1e400|int
+{'a': 1}|round
 """.strip().split("\n")
 
 STATEMENTS = [
@@ -331,4 +441,45 @@ STATEMENTS = [
     "{{ [1,2,3]|first }}{{ ''|first is defined }}{{ []|last is defined }}{{ []|max is defined }}",
     "{{ 'a' if true }}{{ 'b' if false else 'c' if true else 'd' }}",
     "{{ words|map('lower')|sort|join(',') }}{{ people|join(', ', attribute='name') }}",
+    "{% macro n() %}{{ caller() }}{% endmacro %}{% macro m() %}{% call n() %}{{ caller() }}{% endcall %}{% endmacro %}{{ m() }}",
+    "{% macro n() %}{{ caller() }}{% endmacro %}{% macro m() %}{% call n() %}{{ caller() }}{% endcall %}{% endmacro %}{% call m() %}x{% endcall %}",
+    "{% macro n() %}<{{ caller() }}>{% endmacro %}{% macro m() %}{% call n() %}a{% endcall %}{{ caller() }}{% endmacro %}{% call m() %}x{% endcall %}",
+    "{% macro m() %}{{ caller() if caller else 'none' }}{% endmacro %}{{ m() }}{% call m() %}x{% endcall %}",
+    "{% macro m(a) %}{% macro n(b) %}{{ varargs }}{% endmacro %}{{ n(1, 2) }}{% endmacro %}{{ m(1, 2) }}",
+    "{% macro m(a) %}{% macro n(b) %}{{ a }}{{ b }}{% endmacro %}{{ n(1, 2) }}{% endmacro %}{{ m(1) }}",
+    "{% macro m(a) %}{% set caller = 1 %}{{ caller }}{% endmacro %}{{ m(1) }}",
+    "{% macro m(a) %}{{ kwargs.x }}{% set kwargs = 1 %}{% endmacro %}{{ m(1, x=2) }}",
+    "{% macro m(a, kwargs) %}{{ kwargs }}{% endmacro %}{{ m(1, 2) }}{{ m(1, kwargs=3) }}",
+    "{% macro m(a, varargs=4) %}{{ varargs }}{% endmacro %}{{ m(1) }}",
+    "{% macro m(caller=5) %}{{ caller }}{% endmacro %}{{ m() }}{{ m(6) }}{{ m(caller=7) }}",
+    "{% macro m(caller=5) %}{{ caller() }}{% endmacro %}{% call m() %}x{% endcall %}",
+    "{% macro m(a=1, b=2) %}{{ a }}{{ b }}{% endmacro %}{{ m(b=5) }}{{ m(3) }}{{ m(**{'a': 9}) }}{{ m(*[7, 8]) }}",
+    "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(1, *[2]) }}",
+    "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(a=1, **{'a': 2}) }}",
+    "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(**{'z': 2}) }}",
+    "{% macro m(a) %}{{ a is defined }}{% endmacro %}{{ m() }}{{ m(none) }}",
+    "{% macro m() %}{% for i in range(2) %}{{ loop.index }}{% endfor %}{% endmacro %}{{ m() }}",
+    "{% macro m(x) %}{{ x }}{% if x > 0 %}{{ m(x - 1) }}{% endif %}{% endmacro %}{{ m(3) }}",
+    "{% macro m(x) %}{{ x }}{% endmacro %}{{ [1, 2]|map('string')|map('upper')|join }}{{ m|string }}",
+    "{% macro m(x) %}{{ x }}{% endmacro %}{{ m is callable }}{{ m is defined }}{{ m == m }}{{ m != m }}",
+    "{% macro m() %}{{ caller(1) }}{{ caller(1, 3) }}{{ caller(b=4) }}{% endmacro %}{% call(a, b=2) m() %}[{{ a }}{{ b }}]{% endcall %}",
+    "{% macro m() %}{{ caller(1, x=2) }}{% endmacro %}{% call(a) m() %}[{{ a }}{{ kwargs }}]{% endcall %}",
+    "{% macro m() %}{{ caller(1, 5) }}{% endmacro %}{% call(a) m() %}[{{ a }}{{ varargs }}]{% endcall %}",
+    "{% macro m() %}{{ caller.name }}|{{ caller.arguments }}|{{ caller.caller }}{% endmacro %}{% call(a) m() %}{% endcall %}",
+    "{% macro m() %}{{ caller }}{% endmacro %}{% call(a) m() %}{% endcall %}",
+    "{% for x in [1, 2] %}{% macro m() %}{{ x }}{% endmacro %}{{ m() }}{% endfor %}",
+    "{{ range.name is defined }}{{ self.name is defined }}",
+    "{% macro m() %}{% endmacro %}{{ m['catch_kwargs'] }}{{ m|attr('name') }}",
+    "{% block t %}{{ self.t is defined }}{% endblock %}",
+    "{% block a %}[{{ self.b() }}]{% endblock %}{% block b %}B{% endblock %}",
+    "{% block a %}{{ self.a() }}{% endblock %}",
+    "{% if false %}{% block a %}A{% endblock %}{% endif %}{{ self.a() }}",
+    "{% macro m() %}{{ self.a() }}{% endmacro %}{% block a %}A{% endblock %}{{ m() }}",
+    "{% block a %}A{% endblock %}{{ self.a(1) }}",
+    "{% block a %}A{% endblock %}{{ self.a|string|length > 3 }}",
+    "{% block a %}A{% endblock %}{{ self.a()|lower }}{{ self['a']()|length }}",
+    "{% block a %}A{% endblock %}{{ self is callable }}{{ self is mapping }}{{ self is string }}",
+    "{% for i in range(2) %}{% block a scoped %}{{ i }}{% endblock %}{% endfor %}{{ self.a() }}",
+    "{% macro m(a) %}{% block b %}{{ a }}{% endblock %}{% endmacro %}{{ m(1) }}",
+    "{% with x = 1 %}{% block b %}{{ x }}{% endblock %}{% endwith %}",
 ]

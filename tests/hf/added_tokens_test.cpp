@@ -55,7 +55,7 @@ TEST(HfAddedTokens, OfTheDecoder) {
   // Another token of an id that tokenizer.json has.
   f.config()["added_tokens_decoder"]["3"] = {{"content", "<x>"}, {"special", true}};
   EXPECT_EQ(special_ids(*f.read(), "c"), Ids{3});
-  EXPECT_EQ(f.warnings, Strings{"token 3 is 'c' in tokenizer.json, which counts, and '<x>' in another file"});
+  EXPECT_EQ(f.warnings, Strings{"token 3 is 'c' in tokenizer.json, which counts, and '<x>' in tokenizer_config.json"});
 }
 
 TEST(HfAddedTokens, OfAddedTokensJson) {
@@ -99,11 +99,23 @@ TEST(HfAddedTokens, WithoutRoomForThem) {
             "the special token '<pad>' has no id: no file states one, and the embedding's 6 rows have tokens");
   EXPECT_EQ(f.read(5)->eos(), std::nullopt);
   testing::expect_contains(f.warnings[0], "the special token '</s>' has no id");
-  testing::expect_contains(testing::message_of([&] {
-                             f.config()["added_tokens_decoder"] = {{"9", {{"content", "<far>"}}}};
-                             f.read(6);
-                           }),
-                           "'<far>' has the id 9; the embedding has 6 rows");
+}
+
+// Their ids are stated, so that they get no others; the rest of the vocabulary works.
+TEST(HfAddedTokens, BeyondTheEmbeddingAreLeftOut) {
+  Folder f;
+  f.files["tokenizer.json"]["added_tokens"].push_back({{"id", 6}, {"content", "<a>"}});
+  f.files["tokenizer.json"]["added_tokens"].push_back({{"id", 3'000'000'000}, {"content", "<b>"}});
+  f.config() = {{"eos_token", "<far>"}, {"added_tokens_decoder", {{"9", {{"content", "<far>"}, {"special", true}}}}}};
+  f.files["added_tokens.json"] = {{"<5>", 5}, {"<7>", 7}};
+  const auto t = f.read(6);
+  EXPECT_EQ(t->vocab_size(), 6);
+  EXPECT_EQ(t->eos(), std::nullopt);
+  EXPECT_EQ(special_ids(*t, "<s>ab<5>"), (Ids{4, 2, 5}));
+  EXPECT_EQ(f.warnings,
+            (Strings{"tokenizer.json: token 6, '<a>', is left out (and 1 more), because the embedding has only 6 rows",
+                     "tokenizer_config.json: token 9, '<far>', is left out, because the embedding has only 6 rows",
+                     "added_tokens.json: token 7, '<7>', is left out, because the embedding has only 6 rows"}));
 }
 
 // ---- outputs

@@ -44,7 +44,7 @@ TEST_F(PoolingOfAFile, IsReadAndKept) {
 TEST_F(PoolingOfAFile, TokensThatSeeWhatFollowsAreRefused) {
   EXPECT_EQ(load_model(with("llama.attention.causal", true), *device_).warnings, std::vector<std::string>());
   testing::expect_contains(testing::message_of([&] { load_model(with("llama.attention.causal", false), *device_); }),
-                           "llama.attention.causal is false");
+                           "llama.attention.causal is false: its tokens see those after them");
 }
 
 }  // namespace

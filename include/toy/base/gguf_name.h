@@ -14,9 +14,14 @@ struct SplitName {
   std::string text;  ///< of `parts`, with its zeros
   /// The name of a part.
   std::string of(int number) const;
+  /// The first of the parts that is not there as a file, or 0.
+  int missing() const;
 };
 /// Nothing for other names.
 std::optional<SplitName> split_name(const std::string& path);
+/// The same of a file, which may be a link under another name or in another folder: where no other parts lie next to
+/// it, those next to the file that it links to.
+std::optional<SplitName> find_split(const std::string& path);
 
 /// Is it by its name a file that goes with models and is none: a projector of images (mmproj), an importance matrix?
 bool is_side_file_name(const std::string& path);

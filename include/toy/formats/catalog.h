@@ -29,10 +29,11 @@ struct Entry {
   std::string source;   ///< "Hugging Face", "Ollama", "LM Studio", "data"
   uint64_t bytes = 0;   ///< of the weights
   bool folder = false;  ///< config.json and safetensors, to be converted
+  int missing = 0;      ///< how many parts of a split model are not there
 };
-/// All models, by place and name: of a split one its first part, with the bytes of all. Opens no model; adapters,
-/// projectors of images and importance matrices are told by their first bytes, or else by their names, and left out, as
-/// is what cannot be read.
+/// All models, by place and name: of a split one the first part that is there, with the bytes of all. Opens no model;
+/// adapters, projectors of images and importance matrices are told by their first bytes, or else by their names, and
+/// left out, as is what cannot be read.
 std::vector<Entry> list(const Places& places);
 
 /// The path of the model of this name, or "". A repository's name is enough if it has one file, a file's name if no

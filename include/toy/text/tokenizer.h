@@ -158,7 +158,7 @@ bool add_bos(const Tokenizer& tokenizer, std::vector<int32_t>& ids);
 /// not begin with it. Never eos() at the end, which would stand between prompt and answer.
 std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view text,
                                    EncodeOptions options = {.parse_special = true});
-/// The ids of a text that nothing continues, as encoders read it: encode_prompt(), and then eos() where the tokenizer
+/// The ids of a text that nothing continues, such as one to embed: encode_prompt(), and then eos() where the tokenizer
 /// adds it and the text does not end with it.
 std::vector<int32_t> encode_complete(const Tokenizer& tokenizer, std::string_view text,
                                      EncodeOptions options = {.parse_special = true});
