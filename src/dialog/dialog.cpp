@@ -52,6 +52,23 @@ bool write_arguments(ordered_json& messages) {
   return any;
 }
 
+// What a template does not show as it is.
+std::vector<std::string> notes_of(const ordered_json& messages, const dialog::Shown& shown) {
+  std::vector<std::string> notes;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const ordered_json& message = messages[i];
+    if (!message.contains("tool_calls")) continue;
+    if (shown.calls_with_content && !shown.content_with_calls && message["content"] != "")
+      notes.push_back(
+          fmt::format("messages[{}]: the chat template does not show what the assistant says beside its calls", i));
+    for (size_t k = 0; k < message["tool_calls"].size(); ++k)
+      if (message["tool_calls"][k]["function"]["arguments"].is_string())
+        notes.push_back(fmt::format(
+            "messages[{}].tool_calls[{}]: the arguments are no JSON object, and are shown as they are", i, k));
+  }
+  return notes;
+}
+
 // What `render` makes of the messages and tools. Few templates want the arguments of calls as text, or a description of
 // each tool, and refuse them otherwise.
 template <class Render>
@@ -133,6 +150,7 @@ Dialog::Prepared Dialog::prepare(const DialogInput& input) const {
     if (take_unlearned(messages[i], fmt::format("messages[{}]", i))) messages[i][dialog::kUnlearned] = true;
   dialog::TemplateInput in{std::move(messages), dialog::normalized_tools(input.tools)};
   const bool with_tools = !in.tools.is_null() && !in.tools.empty();
+  std::vector<std::string> notes = notes_of(in.messages, shown_[with_tools]);
   const dialog::CallForm& form = form_ ? *form_ : dialog::general_form();
   in = input_for(dialog::with_left_out(form, shown_[with_tools], std::move(in)));
   Prepared p{.messages = std::move(in.messages),
@@ -144,7 +162,7 @@ Dialog::Prepared Dialog::prepare(const DialogInput& input) const {
              .marks = LetterMarks(tokenizer_, std::vector<const ordered_json*>{&input.messages, &input.tools,
                                                                                &input.documents, &input.variables}),
              .now = input.now ? *input.now : std::time(nullptr),
-             .notes = {}};
+             .notes = std::move(notes)};
   for (const std::string& name : ignored.names())
     p.notes.push_back(fmt::format("the field {} has no effect", one_line(name)));
   p.variables.update(input.variables);
@@ -158,13 +176,6 @@ Dialog::Prepared Dialog::prepare(const DialogInput& input) const {
         {turn, message.contains("tool_responses") ? !message.contains(dialog::kAnswerUnlearned) : turn});
     message.erase(dialog::kUnlearned), message.erase(dialog::kAnswerUnlearned);
     const bool is_answer = message.value("role", "") == "assistant";
-    if (message.contains("tool_calls")) {
-      if (!shown_[with_tools].content_with_calls && !message.value("content", "").empty())
-        p.notes.push_back("the chat template does not show what the assistant says beside its calls");
-      for (const ordered_json& call : message["tool_calls"])
-        if (call["function"]["arguments"].is_string())
-          p.notes.push_back("the arguments of a call are no JSON object, and are shown as they are");
-    }
     p.marks.mark(message, is_answer ? std::span<const std::string_view>(own) : std::span<const std::string_view>());
   }
   p.marks.mark(p.tools);
