@@ -26,15 +26,21 @@ void require_kind(const ExampleRow& row, Preferences wanted) {
         "'rejected'");
 }
 
+// The kind of a note, whichever message it names.
+std::string without_numbers(std::string note) {
+  std::erase_if(note, [](char c) { return c >= '0' && c <= '9'; });
+  return note;
+}
+
 }  // namespace
 
 int64_t read_examples(const TextFile& file, const ExampleMaker& maker, const ExampleReading& reading) {
   int64_t skipped = 0;
   std::set<std::string> noted;
-  for_each_row(file, [&](int64_t number, const std::string& where, const MakeRow& make) {
+  for_each_row(file, [&](int64_t number, const std::string& where, const GetRow& get) {
     ExampleRow row;
     try {
-      row = make(maker);
+      row = maker.make_row(get());
       if (reading.preferences) require_kind(row, *reading.preferences);
     } catch (const Error& e) {
       if (e.code() != ErrorCode::bad_input) throw;
@@ -45,7 +51,8 @@ int64_t read_examples(const TextFile& file, const ExampleMaker& maker, const Exa
       return true;
     }
     for (const std::string& note : row.notes)
-      if (noted.insert(note).second) reading.warn(fmt::format("{}: {} (said once for this file)", where, note));
+      if (noted.insert(without_numbers(note)).second)
+        reading.warn(fmt::format("{}: {} (said once for this file)", where, note));
     return reading.take(row, number);
   });
   return skipped;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "data/row_files.h"
 #include "data/row_forms.h"
 #include "dialog/token_begins.h"
 #include "toy/base/error.h"
@@ -76,12 +77,7 @@ ExampleMaker::ExampleMaker(const Tokenizer& tokenizer, const ChatTemplate* chat,
 
 ExampleMaker::~ExampleMaker() = default;
 
-ExampleRow ExampleMaker::make(std::string_view line) const {
-  check(is_utf8(line), "not UTF-8");
-  const auto row = parse_json<ordered_json>(line);
-  check(!row.is_discarded(), "not JSON; each line must be a JSON object");
-  return make_row(row);
-}
+ExampleRow ExampleMaker::make(std::string_view line) const { return make_row(row_of_line(line)); }
 
 ExampleRow ExampleMaker::make_row(const ordered_json& row) const {
   check(row.is_object(), "not a JSON object; each row must be one");

@@ -38,8 +38,7 @@ void for_each_line(const TextFile& file, const TakeRow& take) {
     ++line;
     if (line == 1 && text.starts_with(kBom)) text.remove_prefix(kBom.size());
     if (text.find_first_not_of(" \t\r") == text.npos) return true;
-    return take(line, fmt::format("{}:{}", file.path, line),
-                [&](const ExampleMaker& maker) { return maker.make(text); });
+    return take(line, fmt::format("{}:{}", file.path, line), [&] { return row_of_line(text); });
   };
   bool wanted = true;
   read_text(file, 0, file.bytes, [&](std::string_view part) {
@@ -65,7 +64,7 @@ void for_each_of_list(const TextFile& file, const TakeRow& take) {
   for (const ordered_json& row : list) {
     ++number;
     const std::string where = fmt::format("{}: row {}", file.path, number);
-    if (!take(number, where, [&](const ExampleMaker& maker) { return maker.make_row(row); })) return;
+    if (!take(number, where, [&] { return row; })) return;
   }
 }
 
@@ -137,7 +136,7 @@ void for_each_of_table(const TextFile& file, char separator, const TakeRow& take
     const int64_t line = table.line();
     const std::vector<std::string> fields = table.row();
     if (fields.size() == 1 && fields[0].empty()) continue;  // an empty line
-    const auto make = [&](const ExampleMaker& maker) {
+    const auto get = [&] {
       check(fields.size() == names.size(), "it has {} fields and the table {} names", fields.size(), names.size());
       ordered_json row = ordered_json::object();
       for (size_t i = 0; i < names.size(); ++i) {
@@ -148,9 +147,9 @@ void for_each_of_table(const TextFile& file, char separator, const TakeRow& take
         if (is_list_of_rows(j)) value = j;
         row[names[i]] = std::move(value);
       }
-      return maker.make_row(row);
+      return row;
     };
-    if (!take(line, fmt::format("{}:{}", file.path, line), make)) return;
+    if (!take(line, fmt::format("{}:{}", file.path, line), get)) return;
   }
 }
 
@@ -172,6 +171,13 @@ bool has_ending(std::string path, std::string_view ending) {
 }
 
 }  // namespace
+
+ordered_json row_of_line(std::string_view line) {
+  check(is_utf8(line), "not UTF-8");
+  auto row = parse_json<ordered_json>(line);
+  check(!row.is_discarded(), "not JSON; each line must be a JSON object");
+  return row;
+}
 
 void for_each_row(const TextFile& file, const TakeRow& take) {
   if (has_ending(file.path, ".csv")) return for_each_of_table(file, ',', take);

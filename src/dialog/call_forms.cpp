@@ -14,6 +14,7 @@ constexpr std::string_view kDeepSeek[] = {"<｜tool▁call▁begin｜>", "<｜to
 constexpr std::string_view kGemma[] = {kBareQuote};
 constexpr std::string_view kGlm[] = {"<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"};
 constexpr std::string_view kDsml[] = {"｜DSML｜"};
+constexpr std::string_view kGiga[] = {"<|role_sep|>", "<|message_sep|>"};
 constexpr std::string_view kHarmony[] = {"<|start|>", "<|message|>", "<|constrain|>", "<|end|>"};
 
 constexpr CallForm lfm2(std::string_view in_template) {
@@ -36,11 +37,50 @@ constexpr CallForm glm(std::string_view in_template, const CallTags& tags, std::
           .inner_marks = kGlm};
 }
 
+// DeepSeek since V3.2: tags say which values are strings.
+constexpr CallForm dsml(std::string_view in_template, std::string_view open, std::string_view close) {
+  return {.in_template = in_template,
+          .open_is_composed = true,
+          .kind = CallForm::parameters,
+          .open = open,
+          .close = close,
+          .list = true,
+          .tags = {.name = "<｜DSML｜invoke name=\"",
+                   .after_name = "\">\n",
+                   .key = "<｜DSML｜parameter name=\"",
+                   .after_key = "\" string=\"",
+                   .is_string = "true\">",
+                   .is_other = "false\">",
+                   .after_value = "</｜DSML｜parameter>\n",
+                   .end = "</｜DSML｜invoke>"},
+          .inner_marks = kDsml};
+}
+
+constexpr CallTags kGlmTags = {.name = "",
+                               .after_name = "",
+                               .key = "<arg_key>",
+                               .after_key = "</arg_key><arg_value>",
+                               .after_value = "</arg_value>",
+                               .end = "",
+                               .around = ""};
+constexpr CallTags kGlmLines = {.name = "",
+                                .after_name = "\n",
+                                .key = "<arg_key>",
+                                .after_key = "</arg_key>\n<arg_value>",
+                                .after_value = "</arg_value>\n",
+                                .end = "",
+                                .around = ""};
+
 // In the order in which templates are searched: what a form contains may be a part of another's. The marks of each are
 // those of the models' templates; where these show no call, the source is named.
 constexpr CallForm kForms[] = {
     // gpt-oss: docs/format.md of github.com/openai/harmony
-    {.in_template = "<|message|>", .kind = CallForm::channels, .open = "<|channel|>", .inner_marks = kHarmony},
+    {.in_template = "<|message|>",
+     .kind = CallForm::channels,
+     .open = "<|channel|>",
+     .one_call = true,
+     .own_message = true,
+     .inner_marks = kHarmony},
     // Kimi K2, Kimi Linear
     {.in_template = "<|tool_call_argument_begin|>",
      .kind = CallForm::named,
@@ -86,25 +126,12 @@ constexpr CallForm kForms[] = {
     lfm2("<|tool_call_start|>"),
     lfm2("List of tools: "),
     // GLM 4.7, 5
-    glm("</arg_key><arg_value>",
-        {.name = "",
-         .after_name = "",
-         .key = "<arg_key>",
-         .after_key = "</arg_key><arg_value>",
-         .after_value = "</arg_value>",
-         .end = "",
-         .around = ""},
-        ""),
-    // GLM 4.5, 4.6
-    glm("</arg_key>\n<arg_value>",
-        {.name = "",
-         .after_name = "\n",
-         .key = "<arg_key>",
-         .after_key = "</arg_key>\n<arg_value>",
-         .after_value = "</arg_value>\n",
-         .end = "",
-         .around = ""},
-        "\n"),
+    glm("</arg_key><arg_value>", kGlmTags, ""),
+    // GLM 4.5, 4.6, and Ling 3, whose text says so with an escape
+    glm("</arg_key>\n<arg_value>", kGlmLines, "\n"),
+    glm(R"(</arg_key>\n<arg_value>)", kGlmLines, "\n"),
+    // Laguna and others that put it together
+    glm("<arg_value>", kGlmTags, ""),
     // Seed-OSS
     {.in_template = "<seed:tool_call>",
      .kind = CallForm::parameters,
@@ -113,21 +140,63 @@ constexpr CallForm kForms[] = {
      .between = "\n",
      .tags = {.after_key = ">", .after_value = "</parameter>\n"}},
     // DeepSeek V3.2
-    {.in_template = "function_calls>",
-     .open_is_composed = true,
-     .kind = CallForm::parameters,
-     .open = "<｜DSML｜function_calls>",
-     .close = "</｜DSML｜function_calls>",
+    dsml("function_calls>", "<｜DSML｜function_calls>", "</｜DSML｜function_calls>"),
+    // DeepSeek V4
+    dsml("tool_calls>", "<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"),
+    // MiniMax M1: github.com/MiniMax-AI/MiniMax-M1, docs/function_call_guide.md
+    {.in_template = R"(<tool_calls>\n{"name": )",
+     .open = "<tool_calls>",
+     .close = "</tool_calls>",
      .list = true,
-     .tags = {.name = "<｜DSML｜invoke name=\"",
-              .after_name = "\">\n",
-              .key = "<｜DSML｜parameter name=\"",
-              .after_key = "\" string=\"",
-              .is_string = "true\">",
-              .is_other = "false\">",
-              .after_value = "</｜DSML｜parameter>\n",
-              .end = "</｜DSML｜invoke>"},
-     .inner_marks = kDsml},
+     .brackets = false,
+     .lines = true},
+    // Jamba, Apriel
+    {.in_template = "</tool_calls>", .open = "<tool_calls>", .close = "</tool_calls>", .list = true, .lines = true},
+    // Command R7B, Command A: docs.cohere.com, "Tool use"
+    {.in_template = R"("tool_name": )",
+     .open = "<|START_ACTION|>",
+     .close = "<|END_ACTION|>",
+     .list = true,
+     .name_key = "tool_name",
+     .arguments = "parameters",
+     .number = "tool_call_id",
+     .lines = true},
+    // Command R
+    {.in_template = R"("tool_name": )",
+     .open = "Action:",
+     .close = "```",
+     .list = true,
+     .name_key = "tool_name",
+     .arguments = "parameters",
+     .fence = "```json",
+     .lines = true},
+    // Apertus: github.com/swiss-ai/apertus_format
+    {.in_template = "<|tools_suffix|>",
+     .open = "<|tools_prefix|>",
+     .close = "<|tools_suffix|>",
+     .list = true,
+     .name_key = ""},
+    // GigaChat 3.1
+    {.in_template = "<|role_sep|>", .open = "<|function_call|>", .one_call = true},
+    // GigaChat 3: a call is a message of its own
+    {.in_template = "'function call'",
+     .open_is_composed = true,
+     .open = "<|message_sep|>\n\nfunction call<|role_sep|>\n",
+     .one_call = true,
+     .own_message = true,
+     .inner_marks = kGiga},
+    // Functionary 3.2
+    {.in_template = ">>>${recipient}",
+     .kind = CallForm::named,
+     .open = ">>>",
+     .before_arguments = "\n",
+     .reader = "all"},
+    // Functionary 3.1
+    {.in_template = "<function=example_function_name>{",
+     .kind = CallForm::named,
+     .open = "<function=",
+     .before_arguments = ">",
+     .end = "</function>"},
     // MiniMax M2
     {.in_template = "<invoke name=",
      .kind = CallForm::parameters,
@@ -148,7 +217,7 @@ constexpr CallForm kForms[] = {
      .between = "\n"},
     // Hermes, Qwen 2.5 and 3, SmolLM3, Granite 4
     {.in_template = "<tool_call>",
-     .not_in_template = "<arg_key>",
+     .not_in_template = "<invoke ",  // MiniMax M3
      .open = "<tool_call>",
      .close = "</tool_call>",
      .between = "\n"},
@@ -169,7 +238,8 @@ constexpr CallForm kForms[] = {
     {.in_template = R"({"name": function name, "parameters": )",
      .open = "<|python_tag|>",
      .at_start = true,
-     .arguments = "parameters"},
+     .arguments = "parameters",
+     .one_call = true},
 };
 
 bool is_token(const Tokenizer* tokenizer, std::string_view text) {
@@ -185,11 +255,21 @@ std::vector<std::string_view> CallForm::markers() const {
   return texts;
 }
 
-std::vector<Trigger> CallForm::triggers() const {
+std::vector<Trigger> CallForm::triggers(std::span<const Tool> tools) const {
   if (kind == channels)
     return {{"<|channel|>commentary to=functions.", false},
             {"<|start|>assistant to=functions.", false},
             {" to=functions.", true}};
+  std::vector<Trigger> all;
+  if (!reader.empty())
+    for (const Tool& tool : tools) {
+      const std::string head = tool.name + std::string(before_arguments);
+      all.push_back({head, true});
+      all.push_back({std::string(open) + head, false});
+    }
+  else if (!fence.empty())
+    for (const char* blank : {"", " ", "\n"}) all.push_back({std::string(open) + blank + std::string(fence), false});
+  if (!all.empty()) return all;
   if (!at_start) return {{std::string(open), false}};
   return {{std::string(open), true}, {R"({"name")", true}};
 }

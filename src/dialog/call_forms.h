@@ -30,7 +30,7 @@ struct CallTags {
 /// One such form.
 struct CallForm {
   enum Kind {
-    json,        ///< {"name": NAME, "arguments": {...}}
+    json,        ///< {"name": NAME, "arguments": {...}}, with other keys in other families
     parameters,  ///< <function=NAME> <parameter=KEY> VALUE </parameter> </function>, with other tags in other families
     named,       ///< NAME[ARGS]{...}, with other marks in other families
     python,      ///< NAME(KEY=VALUE, ...), with the literals of Python
@@ -47,25 +47,36 @@ struct CallForm {
   std::string_view open, close = {};         ///< around a call, or around a list; `close` may be missing
   bool list = false;                         ///< several calls in one unit: an array, or one after the other (named)
   bool at_start = false;                     ///< json: a call is the complete text; `open` is optional
+  std::string_view name_key = "name";        ///< json; "": the name is the only key, {NAME: {...}}
   std::string_view arguments = "arguments";  ///< json: the key
+  std::string_view number = {};              ///< json: a key in front, whose value is a number as a string
+  std::string_view fence = {};               ///< json, lists: what stands between `open` and the list
+  bool brackets = true;                      ///< json, lists: around calls, with commas; else each has its line
+  bool lines = false;                        ///< json, lists: lines and indentation around calls
+  bool one_call = false;                     ///< a message has one call
+  bool own_message = false;                  ///< a call is a message, so its marks end messages
   bool short_ids = false;                    ///< the template takes ids of nine letters and digits only
   /// What separates two calls that follow each other.
   std::string_view between = {};
   std::string_view begin = {}, before_arguments = {}, end = {};  ///< named: around the name, after the arguments
-  CallTags tags = {};                                            ///< parameters
+  /// named: the prompt ends with `open`, and a text with this name is no call, but for the reader.
+  std::string_view reader = {};
+  CallTags tags = {};            ///< parameters
   bool numbered = false;         ///< named: the name is functions.NAME:NUMBER, and is the id of the call
   bool tools_in_system = false;  ///< a template that leaves out tools has them in the system message
   std::span<const std::string_view> inner_marks = {};  ///< texts besides `open` and `close` that may be control tokens
 
   /// Texts that the vocabulary may have as control tokens.
   std::vector<std::string_view> markers() const;
-  /// What a call begins with in a text.
-  std::vector<Trigger> triggers() const;
+  /// What a call of one of these begins with in a text.
+  std::vector<Trigger> triggers(std::span<const Tool> tools) const;
   /// May a text have several calls?
-  bool parallel() const { return kind != channels; }
-  /// A grammar in GBNF, without root: `calls` is a call, or with `parallel` one or more in one unit. `rules` name the
+  bool parallel() const { return !one_call; }
+  /// Does an answer say who it is for, also where there are no tools?
+  bool addressed() const { return kind == channels || !reader.empty(); }
+  /// A grammar in GBNF, without root: `calls` is a call, or with `several` one or more. `rules` name the
   /// arguments of each tool in the grammar.
-  std::string gbnf(std::span<const Tool> tools, bool parallel, std::vector<SchemaRule>& rules) const;
+  std::string gbnf(std::span<const Tool> tools, bool several, std::vector<SchemaRule>& rules) const;
   /// The rules of gbnf() that do not depend on tools.
   std::string common_rules() const;
   /// The expression of a complete text whose content is `rule`, with common_rules().
@@ -74,6 +85,9 @@ struct CallForm {
   static constexpr const char* kUnit = "unit";
   /// The name of the rule for a complete text of calls.
   static constexpr const char* kCalls = "calls";
+
+ private:
+  std::string json_call(const std::string& function, const std::string& object) const;
 };
 
 /// What encloses the strings of CallForm::bare.

@@ -314,12 +314,24 @@ std::string CallForm::common_rules() const {
 }
 
 std::string CallForm::answer(std::string_view rule) const {
+  if (!reader.empty()) return literal(std::string(reader) + std::string(before_arguments)) + " " + std::string(rule);
   if (kind != channels) return std::string(rule);
   return fmt::format("thought? \"<|channel|>final\" content-type \"<|message|>\" {}", rule);
 }
 
-std::string CallForm::gbnf(std::span<const Tool> tools, bool parallel, std::vector<SchemaRule>& rules) const {
+// An object of json.
+std::string CallForm::json_call(const std::string& function, const std::string& object) const {
+  if (name_key.empty()) return fmt::format("\"{{\" s {} s {} s \"}}\"", literal(function + ":"), object);
+  const auto key = [](std::string_view k) { return literal(fmt::format("\"{}\":", k)); };
+  const std::string front = number.empty() ? "" : fmt::format("{} s \"\\\"\" [0-9]{{1,3}} \"\\\",\" s", key(number));
+  return fmt::format("\"{{\" lines {} {} s {} lines {} s {} lines \"}}\"", front, key(name_key),
+                     literal(function + ","), key(arguments), object);
+}
+
+std::string CallForm::gbnf(std::span<const Tool> tools, bool several, std::vector<SchemaRule>& rules) const {
+  const bool parallel = several && !one_call;
   std::string text = "s ::= [ \\n]?\n" + common_rules(), any;
+  if (kind == json) text += std::string("lines ::= ") + (lines ? "[ \\n]{0,9}\n" : "s\n");
   const auto add = [&](const char* rule, const ordered_json& schema) {
     rules.push_back({rule, std::make_shared<ordered_json>(schema), "tools: any value"});
   };
@@ -350,8 +362,7 @@ std::string CallForm::gbnf(std::span<const Tool> tools, bool parallel, std::vect
           rule_name("call", i), literal("<|channel|>commentary to=functions." + tools[i].name),
           literal(" to=functions." + tools[i].name), object);
     else
-      text += fmt::format("{} ::= \"{{\" s {} s {} s {} s {} s \"}}\"\n", rule_name("call", i), literal("\"name\":"),
-                          literal(name + ","), literal(fmt::format("\"{}\":", arguments)), object);
+      text += fmt::format("{} ::= {}\n", rule_name("call", i), json_call(name, object));
   }
   text += "call ::= " + any + "\n";
   const std::string last = close.empty() ? "" : " s " + literal(close);
@@ -368,9 +379,16 @@ std::string CallForm::gbnf(std::span<const Tool> tools, bool parallel, std::vect
   else if (kind == python)
     text += fmt::format("unit ::= {} call{} {}\n", literal(std::string(open) + "["),
                         parallel ? R"( ("," " "? call)*)" : "", literal("]" + std::string(close)));
+  else if (list && !brackets)
+    text += fmt::format("unit ::= {} lines call{} lines {}\n", literal(open), parallel ? " (lines call)*" : "",
+                        literal(close));
   else if (list)
-    text += fmt::format("unit ::= {} s \"[\" s call{} s \"]\"{}\n", literal(open), parallel ? " (\",\" s call)*" : "",
-                        last);
+    text += fmt::format("unit ::= {}{} lines \"[\" lines call{} lines \"]\"{}\n", literal(open),
+                        fence.empty() ? "" : " s " + literal(fence), parallel ? " (\",\" lines call)*" : "",
+                        fence.empty() ? last : " lines " + literal(close));
+  else if (!reader.empty())
+    return text + fmt::format("unit ::= {0}? call\ncalls ::= call{1}\n", literal(open),
+                              parallel ? fmt::format(" ({} call)*", literal(open)) : "");
   else if (at_start)
     text += fmt::format("unit ::= {}? call\n", literal(open));
   else if (kind == named || kind == bare)

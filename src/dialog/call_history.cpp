@@ -21,7 +21,8 @@ bool has_calls(const ordered_json& message) {
 
 bool is_result(const ordered_json& message) { return message.value("role", "") == "tool"; }
 
-// Each call is a message of its own, with its result after it: the template shows the first call of a message only.
+// Each call is a message of its own, with its result after it: the template shows the first call of a message only, or
+// refuses more.
 ordered_json one_call_each(const ordered_json& messages) {
   ordered_json list = ordered_json::array();
   for (size_t i = 0; i < messages.size();) {
@@ -62,12 +63,8 @@ void name_thoughts(ordered_json& messages) {
 }
 
 TemplateInput for_harmony(TemplateInput input) {
-  input.messages = one_call_each(input.messages);
   name_thoughts(input.messages);
-  for (ordered_json& tool : input.tools) {
-    ordered_json& function = tool["function"];
-    if (!function.contains("description")) function["description"] = "";
-  }
+  describe(input.tools);
   return input;
 }
 
@@ -166,6 +163,14 @@ ordered_json with_tool_responses(const ordered_json& messages) {
 
 }  // namespace
 
+bool describe(ordered_json& tools) {
+  bool any = false;
+  for (ordered_json& tool : tools)
+    if (tool.contains("function") && !tool["function"].contains("description"))
+      tool["function"]["description"] = "", any = true;
+  return any;
+}
+
 std::string python_text(const ordered_json& v, bool is_json) {
   if (v.is_boolean() && !is_json) return v.get<bool>() ? "True" : "False";
   if (v.is_null() && !is_json) return "None";
@@ -238,6 +243,7 @@ TemplateInput for_deepseek(const CallForm& form, const std::string& chat_templat
 
 TemplateInput input_for(const CallForm& form, const std::string& chat_template, TemplateInput input) {
   const auto contains = [&](const char* text) { return chat_template.find(text) != std::string::npos; };
+  if (form.one_call) input.messages = one_call_each(input.messages);
   if (form.kind == CallForm::channels) return for_harmony(std::move(input));
   if (form.tools_in_system) return for_deepseek(form, chat_template, std::move(input));
   if (form.numbered) input.messages = with_numbered_ids(std::move(input.messages));

@@ -13,6 +13,8 @@ namespace toy::dialog {
 struct TemplateInput {
   nlohmann::ordered_json messages;  ///< as normalized_messages() makes them
   nlohmann::ordered_json tools;     ///< null: none
+  /// Roles whose content the template wants as a list of parts: it gets the messages as with_parts() makes them.
+  std::vector<std::string> roles_with_parts = {};
 };
 
 /// Fields of messages that are not learned, until the template gets them: of a turn; of the answer that
@@ -20,13 +22,17 @@ struct TemplateInput {
 inline constexpr const char *kUnlearned = "toy:unlearned", *kAnswerUnlearned = "toy:answer_unlearned";
 
 /// Changes what the templates of a form take in another way than others do:
-/// - gpt-oss: one call a message, and the thought in front of it is `thinking`. Functions have a description.
+/// - gpt-oss: the thought in front of a call is `thinking`.
+/// - gpt-oss, Llama, GigaChat: one call a message.
 /// - Kimi: ids are functions.NAME:NUMBER.
 /// - Mistral: ids are nine letters and digits.
 /// - Gemma 4, old templates: results are `tool_responses` of the message with the calls.
 /// - LFM2, templates that leave out calls: they are a part of the content.
 /// - DeepSeek, templates that leave out tools: the system message has them. Calls have no content.
 TemplateInput input_for(const CallForm& form, const std::string& chat_template, TemplateInput input);
+
+/// Gives an empty description to tools that have none; false: all have one.
+bool describe(nlohmann::ordered_json& tools);
 
 /// A value as Python prints it, or as its json.dumps() does.
 std::string python_text(const nlohmann::ordered_json& v, bool is_json = false);

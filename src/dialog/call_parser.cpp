@@ -29,7 +29,10 @@ constexpr size_t kMostTag = 1000;
 }  // namespace
 
 CallParser::CallParser(const CallForm& form, std::shared_ptr<const std::vector<Tool>> tools, std::string salt)
-    : form_(form), tools_(std::move(tools)), salt_(std::move(salt)), state_(initial()) {}
+    : form_(form), tools_(std::move(tools)), salt_(std::move(salt)), state_(initial()) {
+  if (form_.reader.empty()) return;
+  open_unit();  // the prompt has its mark
+}
 
 Piece CallParser::push(std::string_view bytes) {
   for (const char c : bytes) push(c);
@@ -45,9 +48,11 @@ bool CallParser::is_header(std::string_view held) const {
 
 Piece CallParser::finish() {
   const bool is_later =
-      raw_.starts_with(',') ||
+      raw_.starts_with(',') || (form_.list && raw_.starts_with('{')) ||
       ((form_.kind == CallForm::named || form_.kind == CallForm::parameters) && form_.list && calls_ > 0);
-  if (state_ == text && !(calls_ > 0 && trimmed(held_).empty()))
+  const bool ends_message =
+      form_.own_message && std::ranges::find(form_.inner_marks, trimmed(held_)) != form_.inner_marks.end();
+  if (state_ == text && !ends_message && !(calls_ > 0 && trimmed(held_).empty()))
     out_.text += held_;
   else if ((state_ == before_call || state_ == in_object || state_ == in_named || state_ == in_tags) &&
            tool_ == nullptr && !is_later)
@@ -67,11 +72,8 @@ void CallParser::push(char c) {
   switch (state_) {
     case text:
       return;
-    case before_call:  // of a list, perhaps its bracket
-      if (is_space(c)) return;
-      if (c == '[' && form_.list && !raw_.starts_with(',') &&
-          trimmed(std::string_view(raw_).substr(raw_.find(form_.open) + form_.open.size())) == "[")
-        return;
+    case before_call:
+      if (is_space(c) || is_before_list()) return;
       begin_object(c);
       [[fallthrough]];
     case in_object:
@@ -100,6 +102,14 @@ void CallParser::push(char c) {
   }
 }
 
+// Is what came since the mark the fence and the bracket of a list, or a part of them?
+bool CallParser::is_before_list() const {
+  if (!form_.list || raw_.starts_with(',')) return false;
+  std::string_view rest = trimmed(std::string_view(raw_).substr(raw_.find(form_.open) + form_.open.size()));
+  if (rest.size() <= form_.fence.size()) return begins(form_.fence, rest);
+  return begins(rest, form_.fence) && trimmed(rest.substr(form_.fence.size())) == "[";
+}
+
 // Its first byte is c.
 void CallParser::begin_object(char c) {
   if (form_.kind == CallForm::bare)
@@ -107,7 +117,7 @@ void CallParser::begin_object(char c) {
   else if (form_.kind == CallForm::python && c != '{')
     reader_ = std::make_unique<LiteralCall>(LiteralCall::python);
   else  // LFM2 writes JSON, too, where its system message asks for it
-    reader_ = std::make_unique<CallObject>(form_.arguments);
+    reader_ = std::make_unique<CallObject>(form_.arguments, form_.name_key);
   state_ = in_object;
 }
 
@@ -136,6 +146,11 @@ void CallParser::in_named_call(char c) {
   std::string_view name = rest.substr(form_.begin.size());
   name.remove_suffix(form_.before_arguments.size());
   name = trimmed(name.substr(0, name.find('[')));
+  if (!form_.reader.empty() && name == form_.reader) {
+    raw_.clear(), held_.clear();
+    state_ = text;
+    return;
+  }
   if (!(form_.numbered ? announce_numbered(name) : announce(std::string(name)))) return give_back(c);
   begin_arguments();
 }
@@ -175,6 +190,10 @@ void CallParser::in_section(char c) {
     raw_ = rest;
     if (!is_named) held_.clear();
     state_ = has_tags ? in_tags : is_named ? in_named : before_call;
+  } else if (!is_named && !form_.brackets && rest == "{") {
+    raw_ = rest;
+    held_.clear();
+    begin_object('{'), reader_->push('{');
   } else if (!is_named && rest == "]" && !form_.close.empty()) {
     held_.clear();
     state_ = before_close;

@@ -49,6 +49,7 @@ class CallParser {
   void open_unit();
   void in_call_object(char c);
   void in_named_call(char c);
+  bool is_before_list() const;
   void begin_object(char c);
   void in_close(char c);
   void in_section(char c);

@@ -186,7 +186,7 @@ CallObject::Result CallObject::push(char c) {
     case before_key:
       if (is_space(c)) return more;
       if (c == '}' && first_) return broken;  // a call without a name
-      if (c != '"') return broken;
+      if (c != '"' || (name_key_.empty() && name_)) return broken;
       place_ = in_key;
       present_ = c;
       in_string_ = true, escaped_ = false, first_ = false;
@@ -198,6 +198,7 @@ CallObject::Result CallObject::push(char c) {
         if (!key) return broken;
         present_ = key->get<std::string>();
         place_ = colon;
+        if (name_key_.empty()) name_ = key_ = present_;
       }
       escaped_ = !escaped_ && c == '\\';
       return more;
@@ -258,7 +259,7 @@ bool CallObject::is_complete() const {
 }
 
 bool CallObject::end_value() {
-  if (present_ == "name") {
+  if (!name_key_.empty() && present_ == name_key_) {
     const auto name = json_of(value_);
     if (!name || !name->is_string() || name_) return false;
     name_ = name->get<std::string>();

@@ -26,8 +26,8 @@ class CallReader {
 /// A JSON object that has a name and arguments.
 class CallObject : public CallReader {
  public:
-  /// `key` is that of the arguments.
-  explicit CallObject(std::string_view key) : key_(key) {}
+  /// The keys of both; without one for the name, the only key is the name, and its value the arguments.
+  explicit CallObject(std::string_view key, std::string_view name_key = "name") : key_(key), name_key_(name_key) {}
   Result push(char c) override;
   /// Is a value being read, or was the last byte that of a value?
   bool in_value() const { return place_ == inside_value; }
@@ -40,7 +40,7 @@ class CallObject : public CallReader {
   bool is_complete() const;
   bool end_value();
 
-  std::string key_, present_, value_;
+  std::string key_, name_key_, present_, value_;
   Place place_ = begin;
   bool first_ = true, in_string_ = false, escaped_ = false;
   int depth_ = 0;

@@ -46,6 +46,13 @@ SchemaRule answer(const TextForm& form) {
   return {"answer", std::make_shared<ordered_json>(schema), form.field};
 }
 
+// The expression of a complete answer in `form` whose content is the rule "answer".
+std::string whole_answer(const CallForm* form, const ThoughtMarks& marks) {
+  const std::string inside = form ? form->answer("answer") : "answer";
+  const auto optional = [](std::string_view mark) { return mark.empty() ? "" : fmt::format("\"{}\"?", mark); };
+  return fmt::format("{} {} {}", optional(marks.answer_open), inside, optional(marks.answer_close));
+}
+
 // Rules for a thought in front of the rule root: toy-0 is its text with the mark at its end, which has its first byte
 // once. toy-K has read K bytes of the mark.
 std::string thought_rules(const ThoughtMarks& marks, ThoughtState state) {
@@ -175,22 +182,25 @@ std::shared_ptr<const TokenConstraint> Constraints::after_thought(const std::str
 
 std::shared_ptr<const TokenConstraint> Constraints::make_form(const AnswerRules& r, ThoughtState state) {
   const TextForm& form = r.form;
+  const bool addressed = form_ && form_->addressed();
+  const std::string whole =
+      whole_answer(addressed ? form_ : nullptr, thoughts_) + "\n" + (addressed ? form_->common_rules() : "");
   if (state != ThoughtState::ended) {
     if (form.kind == TextForm::gbnf) return after_thought(form.grammar, form.field, {}, state);
-    return after_thought("root ::= answer", form.field, {answer(form)}, state);
+    return after_thought("root ::= " + whole, form.field, {answer(form)}, state);
   }
-  if (r.chat && form_ != nullptr && form_->kind == CallForm::channels && form.kind != TextForm::gbnf)
-    return parse_gbnf("root ::= " + form_->answer("answer") + "\n" + form_->common_rules(), form.field, {answer(form)})
-        .constraint(tokens(true));
+  const bool is_wrapped = addressed || !thoughts_.answer_open.empty();
+  if (r.chat && is_wrapped && form.kind != TextForm::gbnf)
+    return parse_gbnf("root ::= " + whole, form.field, {answer(form)}).constraint(tokens(true));
   const Grammar g = form.kind == TextForm::json_object ? json_object_grammar()
                     : form.kind == TextForm::gbnf      ? parse_gbnf(form.grammar, form.field)
                                                        : json_schema_grammar(form.schema, form.field);
   return g.constraint(tokens(false));
 }
 
-// Nothing in a thought is a call.
+// Nothing in a thought is a call, unless a call ends it.
 Untriggered Constraints::untriggered(ThoughtState state) const {
-  if (state == ThoughtState::ended) return {};
+  if (state == ThoughtState::ended || !thoughts_.call.empty()) return {};
   return {std::string(thoughts_.open), std::string(thoughts_.close), state == ThoughtState::begun};
 }
 
@@ -205,7 +215,7 @@ std::shared_ptr<const TokenConstraint> Constraints::make_calls(const AnswerRules
   if (forced) return after_thought("root ::= calls\n" + text, "tools", rules, state);
   if (r.form.kind == TextForm::any)
     return parse_gbnf("root ::= unit\n" + text, "tools", rules)
-        .constraint(tokens(true), form_->triggers(), !parallel, untriggered(state));
+        .constraint(tokens(true), form_->triggers(r.tools), !parallel, untriggered(state));
   const SchemaRule one = answer(r.form);
   try {
     json_schema_grammar(*one.schema, r.form.field);
@@ -213,7 +223,7 @@ std::shared_ptr<const TokenConstraint> Constraints::make_calls(const AnswerRules
     throw FieldError(e.what(), r.form.field);
   }
   rules.push_back(one);
-  return after_thought("root ::= " + form_->answer("answer") + " | calls\n" + text, "tools", rules, state);
+  return after_thought("root ::= " + whole_answer(form_, thoughts_) + " | calls\n" + text, "tools", rules, state);
 }
 
 }  // namespace toy::dialog

@@ -52,11 +52,50 @@ bool write_arguments(ordered_json& messages) {
   return any;
 }
 
+// What a template does not show as it is.
+std::vector<std::string> notes_of(const ordered_json& messages, const dialog::Shown& shown) {
+  std::vector<std::string> notes;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const ordered_json& message = messages[i];
+    if (!message.contains("tool_calls")) continue;
+    if (shown.calls_with_content && !shown.content_with_calls && message["content"] != "")
+      notes.push_back(
+          fmt::format("messages[{}]: the chat template does not show what the assistant says beside its calls", i));
+    for (size_t k = 0; k < message["tool_calls"].size(); ++k)
+      if (message["tool_calls"][k]["function"]["arguments"].is_string())
+        notes.push_back(fmt::format(
+            "messages[{}].tool_calls[{}]: the arguments are no JSON object, and are shown as they are", i, k));
+  }
+  return notes;
+}
+
+// What `render` makes of the messages and tools. Few templates want the arguments of calls as text, or a description of
+// each tool, and refuse them otherwise.
+template <class Render>
+auto fitted(ordered_json& messages, ordered_json& tools, const Render& render) -> decltype(render()) {
+  try {
+    return render();
+  } catch (const Error& first) {
+    if (first.code() != ErrorCode::bad_input) throw;
+    const ordered_json given = messages, given_tools = tools;
+    for (const auto& [descriptions, as_text] : {std::pair(true, false), {false, true}, {true, true}}) {
+      messages = given, tools = given_tools;
+      if ((descriptions && !dialog::describe(tools)) || (as_text && !write_arguments(messages))) continue;
+      try {
+        return render();
+      } catch (const Error&) {
+      }
+    }
+    throw first;
+  }
+}
+
 }  // namespace
 
 // What a template gets, with the names of control tokens marked.
 struct Dialog::Prepared {
   ordered_json messages, tools, documents, variables;
+  std::vector<std::string> roles_with_parts;
   std::vector<dialog::Learned> learned;  // messages
   LetterMarks marks;
   std::optional<std::time_t> now;
@@ -76,19 +115,20 @@ Dialog::Dialog(const Tokenizer& tokenizer, ChatTemplate chat)
   const ordered_json variables = chat_variables(tokenizer_);
   const auto render = [&](dialog::TemplateInput in) -> std::optional<std::string> {
     in = input_for(std::move(in));
-    for (const bool as_text : {false, true}) try {
-        if (as_text) write_arguments(in.messages);
+    try {
+      return fitted(in.messages, in.tools, [&] {
         return chat_
-            .render({.messages = in.messages,
+            .render({.messages = dialog::with_parts(in.messages, in.roles_with_parts),
                      .tools = in.tools,
                      .documents = {},
                      .add_generation_prompt = true,
                      .variables = variables})
             .text;
-      } catch (const Error& e) {
-        if (e.code() != ErrorCode::bad_input) throw;
-      }
-    return std::nullopt;
+      });
+    } catch (const Error& e) {
+      if (e.code() != ErrorCode::bad_input) throw;
+      return std::nullopt;
+    }
   };
   for (const bool with_tools : {false, true}) shown_[with_tools] = dialog::shown_by(render, with_tools);
   if (!form_ && !shown_[true].tools) form_ = &dialog::general_form();
@@ -110,23 +150,25 @@ Dialog::Prepared Dialog::prepare(const DialogInput& input) const {
     if (take_unlearned(messages[i], fmt::format("messages[{}]", i))) messages[i][dialog::kUnlearned] = true;
   dialog::TemplateInput in{std::move(messages), dialog::normalized_tools(input.tools)};
   const bool with_tools = !in.tools.is_null() && !in.tools.empty();
+  std::vector<std::string> notes = notes_of(in.messages, shown_[with_tools]);
   const dialog::CallForm& form = form_ ? *form_ : dialog::general_form();
   in = input_for(dialog::with_left_out(form, shown_[with_tools], std::move(in)));
   Prepared p{.messages = std::move(in.messages),
              .tools = std::move(in.tools),
              .documents = input.documents,
              .variables = chat_variables(tokenizer_),
+             .roles_with_parts = std::move(in.roles_with_parts),
              .learned = {},
              .marks = LetterMarks(tokenizer_, std::vector<const ordered_json*>{&input.messages, &input.tools,
                                                                                &input.documents, &input.variables}),
              .now = input.now ? *input.now : std::time(nullptr),
-             .notes = {}};
+             .notes = std::move(notes)};
   for (const std::string& name : ignored.names())
     p.notes.push_back(fmt::format("the field {} has no effect", one_line(name)));
   p.variables.update(input.variables);
   // What the assistant wrote may have its own marks.
   std::vector<std::string_view> own = dialog::thought_marks(chat_.source()).tokens;
-  if (form_ && form_->kind != dialog::CallForm::channels)
+  if (form_ && !form_->own_message)
     for (const std::string_view mark : form_->markers()) own.push_back(mark);
   for (ordered_json& message : p.messages) {
     const bool turn = !message.contains(dialog::kUnlearned);
@@ -134,13 +176,6 @@ Dialog::Prepared Dialog::prepare(const DialogInput& input) const {
         {turn, message.contains("tool_responses") ? !message.contains(dialog::kAnswerUnlearned) : turn});
     message.erase(dialog::kUnlearned), message.erase(dialog::kAnswerUnlearned);
     const bool is_answer = message.value("role", "") == "assistant";
-    if (message.contains("tool_calls")) {
-      if (!shown_[with_tools].content_with_calls && !message.value("content", "").empty())
-        p.notes.push_back("the chat template does not show what the assistant says beside its calls");
-      for (const ordered_json& call : message["tool_calls"])
-        if (call["function"]["arguments"].is_string())
-          p.notes.push_back("the arguments of a call are no JSON object, and are shown as they are");
-    }
     p.marks.mark(message, is_answer ? std::span<const std::string_view>(own) : std::span<const std::string_view>());
   }
   p.marks.mark(p.tools);
@@ -149,7 +184,7 @@ Dialog::Prepared Dialog::prepare(const DialogInput& input) const {
 }
 
 Dialog::Rendering Dialog::rendering(const Prepared& p, bool asks) const {
-  const RenderedChat chat = chat_.render({.messages = p.messages,
+  const RenderedChat chat = chat_.render({.messages = dialog::with_parts(p.messages, p.roles_with_parts),
                                           .tools = p.tools,
                                           .documents = p.documents,
                                           .add_generation_prompt = asks,
@@ -159,20 +194,6 @@ Dialog::Rendering Dialog::rendering(const Prepared& p, bool asks) const {
   for (const TextSpan& span : chat.generated)
     r.generated.push_back({r.unmarked.place(span.begin), r.unmarked.place(span.end)});
   return r;
-}
-
-// Few templates want the arguments of calls as text, and refuse them otherwise.
-Dialog::Rendering Dialog::fitted(Prepared& p, bool asks) const {
-  try {
-    return rendering(p, asks);
-  } catch (const Error& e) {
-    if (e.code() != ErrorCode::bad_input || !write_arguments(p.messages)) throw;
-    try {
-      return rendering(p, asks);
-    } catch (const Error&) {
-      throw e;
-    }
-  }
 }
 
 DialogText Dialog::render(const DialogInput& input) const {
@@ -185,7 +206,7 @@ DialogText Dialog::render(const DialogInput& input) const {
     stop = p.marks.unused();
     p.messages.back()["content"] = p.messages.back().value("content", "") + stop;
   }
-  Rendering r = fitted(p, asks);
+  Rendering r = fitted(p.messages, p.tools, [&] { return rendering(p, asks); });
   dialog::Unmarked& out = r.unmarked;
   if (!stop.empty()) {
     const size_t end = out.text.rfind(stop);
@@ -203,7 +224,7 @@ LearnedDialog Dialog::learned(const DialogInput& input, const LearnOptions& opti
   for (size_t i = 0; i < std::min(options.from, marked.messages.size()); ++i)
     if (marked.messages[i].is_object()) marked.messages[i]["train"] = false;
   Prepared p = prepare(marked);
-  const Rendering full = fitted(p, false);
+  const Rendering full = fitted(p.messages, p.tools, [&] { return rendering(p, false); });
   const dialog::Unmarked& text = full.unmarked;
   LearnedDialog out;
   out.notes = p.notes;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "toy/base/json_text.h"
 
 namespace toy::dialog {
@@ -46,21 +48,25 @@ std::string calls_text(const CallForm& form, const ordered_json& calls) {
     const ordered_json arguments = function.value("arguments", ordered_json::object());
     const std::string name = function["name"],
                       text = arguments.is_string() ? arguments.get<std::string>() : python_text(arguments, true);
+    const std::string quoted = json_text(ordered_json(name));
     const std::string object =
-        fmt::format("{{\"name\": {}, \"{}\": {}}}", json_text(ordered_json(name)), form.arguments, text);
+        form.name_key.empty() ? fmt::format("{{{}: {}}}", quoted, text)
+                              : fmt::format("{{\"{}\": {}, \"{}\": {}}}", form.name_key, quoted, form.arguments, text);
     if (form.kind == CallForm::named && form.list)
       add(std::string(form.begin) + name + std::string(form.before_arguments) + text + std::string(form.end), between);
     else if (form.kind == CallForm::named)
-      add(open + name + std::string(form.before_arguments) + text + close, between);
+      add(open + name + std::string(form.before_arguments) + text + std::string(form.end) + close, between);
     else if (form.list)
-      add(object, ", ");
+      add(object, form.brackets ? ", " : "\n");
     else if (form.at_start)
       add(object, "\n");
     else
       add(open + "\n" + object + "\n" + close, between);
   }
   if (form.kind == CallForm::named) return form.list ? open + all + close : all;
-  return form.list ? open + "[" + all + "]" + close : all;
+  if (!form.list) return all;
+  const std::string before = open + (form.fence.empty() ? "" : "\n" + std::string(form.fence) + "\n");
+  return form.brackets ? before + "[" + all + "]" + close : before + "\n" + all + "\n" + close;
 }
 
 // `all`: else only those beside a content.
@@ -125,7 +131,37 @@ void describe_tools(const Shown& shown, TemplateInput& input) {
   input.messages.insert(input.messages.begin(), said(role, text));
 }
 
+bool shows(const std::optional<std::string>& text, const char* word) {
+  return text && text->find(word) != std::string::npos;
+}
+
+// Whose content is shown as parts, and not as a string.
+std::vector<std::string> roles_with_parts(const TryRender& render) {
+  std::vector<std::string> roles;
+  const ordered_json ask = said("user", "a question");
+  const auto find = [&](const std::string& role, const ordered_json& messages) {
+    if (shows(render({messages, nullptr, roles}), kContent)) return;
+    std::vector<std::string> more = roles;
+    more.push_back(role);
+    if (shows(render({messages, nullptr, more}), kContent)) roles = more;
+  };
+  find("user", ordered_json::array({said("user", kContent)}));
+  find("system", ordered_json::array({said("system", kContent), ask}));
+  find("assistant", ordered_json::array({ask, said("assistant", kContent), ask}));
+  return roles;
+}
+
 }  // namespace
+
+ordered_json with_parts(ordered_json messages, const std::vector<std::string>& roles) {
+  for (ordered_json& message : messages)
+    if (std::ranges::find(roles, message.value("role", "")) != roles.end() && message.contains("content") &&
+        message["content"].is_string()) {
+      const std::string text = message["content"];
+      message["content"] = ordered_json::array({{{"type", "text"}, {"text", text}}});
+    }
+  return messages;
+}
 
 const CallForm& general_form() {
   static constexpr CallForm kForm = {
@@ -133,29 +169,31 @@ const CallForm& general_form() {
   return kForm;
 }
 
-Shown shown_by(const TryRender& render, bool with_tools) {
+Shown shown_by(const TryRender& given, bool with_tools) {
   Shown shown;
-  const ordered_json tools = with_tools ? probe_tools() : ordered_json();
-  const auto has = [](const std::optional<std::string>& text, const char* word) {
-    return text && text->find(word) != std::string::npos;
+  shown.roles_with_parts = roles_with_parts(given);
+  const auto render = [&](TemplateInput in) {
+    in.roles_with_parts = shown.roles_with_parts;
+    return given(std::move(in));
   };
+  const ordered_json tools = with_tools ? probe_tools() : ordered_json();
   if (const auto text = render({ordered_json::array({said("system", kSystem), said("user", "hi")}), nullptr}); true)
-    shown.system = has(text, kSystem);
+    shown.system = shows(text, kSystem);
   if (with_tools)
-    if (const auto text = render({ordered_json::array({said("user", "hi")}), tools})) shown.tools = has(text, kTool);
+    if (const auto text = render({ordered_json::array({said("user", "hi")}), tools})) shown.tools = shows(text, kTool);
   // As it is; with results as text; with both as text.
   const ordered_json all = probe_messages();
   for (const Shown& way : {Shown{}, Shown{.results = false}, Shown{.calls = false, .results = false}}) {
     const auto text = render(with_left_out(general_form(), way, {all, tools}));
     if (!text) continue;
-    shown.calls = way.calls && (has(text, kCall) || has(text, kValue));
-    shown.results = way.results && has(text, kResult);
+    shown.calls = way.calls && (shows(text, kCall) || shows(text, kValue));
+    shown.results = way.results && shows(text, kResult);
     break;
   }
   if (!shown.calls) return shown;
   if (const auto text = render(with_left_out(general_form(), shown, {probe_messages(kContent), tools}))) {
-    shown.calls_with_content = has(text, kCall) || has(text, kValue);
-    shown.content_with_calls = has(text, kContent);
+    shown.calls_with_content = shows(text, kCall) || shows(text, kValue);
+    shown.content_with_calls = shows(text, kContent);
   }
   return shown;
 }
@@ -164,6 +202,7 @@ TemplateInput with_left_out(const CallForm& form, const Shown& shown, TemplateIn
   if (!shown.calls || !shown.calls_with_content)
     input.messages = with_calls_as_text(form, std::move(input.messages), !shown.calls);
   if (!shown.results) input.messages = with_results_as_text(input.messages);
+  input.roles_with_parts = shown.roles_with_parts;
   if (!shown.tools && input.tools.is_array() && !input.tools.empty()) describe_tools(shown, input);
   return input;
 }

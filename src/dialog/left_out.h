@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "dialog/call_history.h"
 
@@ -12,8 +13,9 @@ namespace toy::dialog {
 /// What a template shows.
 struct Shown {
   bool tools = true, calls = true, results = true, system = true;
-  bool calls_with_content = true;  ///< calls of a message that says something, too
-  bool content_with_calls = true;  ///< and what it says
+  bool calls_with_content = true;                  ///< calls of a message that says something, too
+  bool content_with_calls = true;                  ///< and what it says
+  std::vector<std::string> roles_with_parts = {};  ///< whose content it shows as a list of parts only
 };
 
 /// What a template makes of an input; nullopt: it refuses it.
@@ -26,6 +28,10 @@ Shown shown_by(const TryRender& render, bool with_tools);
 /// Writes what the template leaves out into the contents of messages: tools into the system message, calls in `form`
 /// into the assistant's, results as a message of the user.
 TemplateInput with_left_out(const CallForm& form, const Shown& shown, TemplateInput input);
+
+/// Contents of these roles as lists of one part of type text, for templates that loop over parts, as those of models
+/// that see pictures do.
+nlohmann::ordered_json with_parts(nlohmann::ordered_json messages, const std::vector<std::string>& roles);
 
 /// The form of Hermes, for templates that know no tools.
 const CallForm& general_form();

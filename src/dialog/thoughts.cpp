@@ -14,13 +14,27 @@ struct Family {
   ThoughtMarks marks;
 };
 
+ThoughtMarks cohere(std::string_view answer_open, std::string_view answer_close) {
+  ThoughtMarks marks{.open = "<|START_THINKING|>",
+                     .close = "<|END_THINKING|>",
+                     .answer_open = answer_open,
+                     .answer_close = answer_close};
+  marks.tokens.push_back(answer_open);
+  marks.tokens.push_back(answer_close);
+  return marks;
+}
+
 // Templates are searched in this order.
 const std::vector<Family>& families() {
   static const std::vector<Family> all{
-      {"<|channel>", {"<|channel>thought", "<channel|>", {"<|channel>", "<channel|>"}}},  // Gemma 4
-      {"[THINK]", {"[THINK]", "[/THINK]"}},                                               // Magistral, Ministral 3
-      {"<seed:think>", {"<seed:think>", "</seed:think>"}},                                // Seed-OSS
-      {"<|START_THINKING|>", {"<|START_THINKING|>", "<|END_THINKING|>"}},                 // Command A
+      {"<|channel>",
+       {.open = "<|channel>thought", .close = "<channel|>", .tokens = {"<|channel>", "<channel|>"}}},  // Gemma 4
+      {"[THINK]", {"[THINK]", "[/THINK]"}},                                      // Magistral, Ministral 3
+      {"<seed:think>", {"<seed:think>", "</seed:think>"}},                       // Seed-OSS
+      {"<|START_TEXT|>", cohere("<|START_TEXT|>", "<|END_TEXT|>")},              // Command A Reasoning and later
+      {"<|START_RESPONSE|>", cohere("<|START_RESPONSE|>", "<|END_RESPONSE|>")},  // Command R7B, Command A, Aya
+      {"<|START_THINKING|>", {"<|START_THINKING|>", "<|END_THINKING|>"}},        // others of Cohere
+      {"<|inner_prefix|>", {"<|inner_prefix|>", "<|inner_suffix|>", "<|tools_prefix|>"}},  // Apertus
       {"think>", {"<think>", "</think>"}},  // DeepSeek R1, Qwen 3, SmolLM3, GLM, Nemotron, and most others
   };
   return all;
@@ -42,6 +56,7 @@ std::string_view without_blanks_behind(std::string_view text) {
 
 // The longest end of the text that may begin the mark.
 size_t begun_bytes(std::string_view text, std::string_view mark) {
+  if (mark.empty()) return 0;
   size_t n = std::min(mark.size() - 1, text.size());
   while (n > 0 && !mark.starts_with(text.substr(text.size() - n))) --n;
   return n;
@@ -58,9 +73,34 @@ ThoughtState thought_state(std::string_view prompt, std::string_view chat_templa
   const Family* family = family_of(chat_template);
   if (family == nullptr) return ThoughtState::ended;
   prompt = without_blanks_behind(prompt);
-  return prompt.ends_with(family->marks.open)    ? ThoughtState::begun
-         : prompt.ends_with(family->marks.close) ? ThoughtState::ended
-                                                 : ThoughtState::possible;
+  const ThoughtMarks& marks = family->marks;
+  if (prompt.ends_with(marks.open)) return ThoughtState::begun;
+  const bool answers = !marks.answer_open.empty() && prompt.ends_with(marks.answer_open);
+  return answers || prompt.ends_with(marks.close) ? ThoughtState::ended : ThoughtState::possible;
+}
+
+// Takes the mark in front of the answer. False: what came may be a part of it.
+bool ThoughtSplitter::take_open() {
+  const std::string_view open = marks_.answer_open, rest = std::string_view(held_).substr(blanks_in_front(held_));
+  if (open.empty() || opened_) return true;
+  if (rest.size() < open.size()) return !open.starts_with(rest);
+  opened_ = rest.starts_with(open);
+  if (opened_) held_.erase(0, held_.size() - rest.size() + open.size());
+  return true;
+}
+
+// What has come of the answer, up to what may be the mark after it.
+std::string ThoughtSplitter::take_answer() {
+  const std::string_view close = marks_.answer_close;
+  if (close.empty()) return std::exchange(held_, "");
+  if (const size_t at = opened_ ? held_.find(close) : held_.npos; at != held_.npos) {
+    held_.erase(at, close.size());
+    opened_ = false;
+  }
+  const size_t kept = held_.ends_with(close) ? close.size() : begun_bytes(held_, close);
+  std::string answer = held_.substr(0, held_.size() - kept);
+  held_.erase(0, answer.size());
+  return answer;
 }
 
 std::vector<ThoughtPart> ThoughtSplitter::push(std::string_view text) {
@@ -70,32 +110,36 @@ std::vector<ThoughtPart> ThoughtSplitter::push(std::string_view text) {
     const size_t begin = blanks_in_front(held_);
     const std::string_view rest = std::string_view(held_).substr(begin);
     if (marks_.open.starts_with(rest) && rest.size() < marks_.open.size()) return parts;
-    at_ = rest.starts_with(marks_.open) ? thinking : answering;
-    if (at_ == thinking) held_.erase(0, begin + marks_.open.size());
+    const bool thinks = rest.starts_with(marks_.open);
+    if (!thinks && !take_open()) return parts;
+    at_ = thinks ? thinking : answering;
+    if (thinks) held_.erase(0, begin + marks_.open.size());
   }
   if (at_ == thinking) {
     if (!any_) held_.erase(0, blanks_in_front(held_));
-    const size_t end = held_.find(marks_.close);
+    const size_t close = held_.find(marks_.close), call = marks_.call.empty() ? held_.npos : held_.find(marks_.call);
+    const size_t end = std::min(close, call);
     const bool ended = end != held_.npos;
-    const std::string_view thought =
-        std::string_view(held_).substr(0, ended ? end : held_.size() - begun_bytes(held_, marks_.close));
-    const std::string given(without_blanks_behind(thought));
+    const size_t kept = std::max(begun_bytes(held_, marks_.close), begun_bytes(held_, marks_.call));
+    const std::string given(
+        without_blanks_behind(std::string_view(held_).substr(0, ended ? end : held_.size() - kept)));
     if (!given.empty()) parts.push_back({given, true}), any_ = true;
-    held_.erase(0, ended ? end + marks_.close.size() : given.size());
+    held_.erase(0, ended ? end + (end == close ? marks_.close.size() : 0) : given.size());
     if (ended) at_ = before_answer;
   }
   if (at_ == before_answer) {
     held_.erase(0, blanks_in_front(held_));
-    if (!held_.empty()) at_ = answering;
+    if (!held_.empty() && take_open()) at_ = answering;
   }
-  if (at_ == answering && !held_.empty()) parts.push_back({std::exchange(held_, ""), false});
+  if (at_ == answering && !held_.empty())
+    if (std::string answer = take_answer(); !answer.empty()) parts.push_back({std::move(answer), false});
   return parts;
 }
 
 std::vector<ThoughtPart> ThoughtSplitter::finish() {
   std::string rest = std::exchange(held_, "");
   if (at_ == thinking) rest = without_blanks_behind(rest);
-  if (rest.empty()) return {};
+  if (rest.empty() || (at_ == answering && rest == marks_.answer_close)) return {};
   return {{std::move(rest), at_ == thinking}};
 }
 

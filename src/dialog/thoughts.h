@@ -7,9 +7,11 @@
 
 namespace toy::dialog {
 
-/// What stands around a thought.
+/// What stands around a thought, and in few families around the answer after it.
 struct ThoughtMarks {
   std::string_view open = "<think>", close = "</think>";
+  std::string_view call = {};                            ///< begins a call, which ends a thought, too
+  std::string_view answer_open = {}, answer_close = {};  ///< both may be missing
   std::vector<std::string_view> tokens = {open, close};  ///< those of their texts that may be control tokens
 };
 
@@ -31,7 +33,8 @@ struct ThoughtPart {
 };
 
 /// Takes a thought at the beginning of a text from the answer after it. The marks are dropped, as are the blanks at
-/// both ends of the thought and in front of the answer. The result does not depend on how the text is cut.
+/// both ends of the thought and in front of the answer. A mark that closes an answer is one after the mark that opens
+/// it, or at the end of the text. The result does not depend on how the text is cut.
 class ThoughtSplitter {
  public:
   /// `begun`: the text begins inside of a thought.
@@ -43,10 +46,13 @@ class ThoughtSplitter {
   bool in_thought() const { return at_ == thinking; }
 
  private:
+  bool take_open();
+  std::string take_answer();
   ThoughtMarks marks_;
   enum { beginning, thinking, before_answer, answering } at_;
   std::string held_;
-  bool any_ = false;  // some of the thought was given
+  bool any_ = false;     // some of the thought was given
+  bool opened_ = false;  // the mark in front of the answer has come
 };
 
 }  // namespace toy::dialog

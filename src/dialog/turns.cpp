@@ -147,8 +147,9 @@ bool TurnFinder::is_mark(int32_t id) const {
 // Behind the mark that ends the turn: of several, the first that ends a generation, else the first. Without marks,
 // behind what a conversation that stops there ends with.
 size_t TurnFinder::end(size_t i, size_t last) {
-  size_t mark = 0;
-  for (size_t t = token_at(last); t < r_.ids.size(); ++t) {
+  size_t mark = 0, first = token_at(last);
+  if (first > 0 && r_.begins[first] > last && is_mark(r_.ids[first - 1])) --first;  // they differ within a mark
+  for (size_t t = first; t < r_.ids.size(); ++t) {
     const bool ends = std::binary_search(ends_.begin(), ends_.end(), r_.ids[t]);
     if (ends) return r_.begins[t + 1];
     if (is_mark(r_.ids[t])) {

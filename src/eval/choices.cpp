@@ -267,10 +267,7 @@ class Answering {
   std::vector<double> scores_;
 };
 
-}  // namespace
-
-Question parse_question(std::string_view line) {
-  const ordered_json row = parse_row(line);
+Question question_of(const ordered_json& row) {
   Question q = row.contains("endings")                                 ? hellaswag(row)
                : row.contains("sentence") && row.contains("option1")   ? winogrande(row)
                : row.contains("answerKey") && row.contains("question") ? arc(row)
@@ -285,9 +282,13 @@ Question parse_question(std::string_view line) {
   return q;
 }
 
+}  // namespace
+
+Question parse_question(std::string_view line) { return question_of(parse_row(line)); }
+
 std::vector<Question> read_questions(const TextFile& file) {
   std::vector<Question> questions;
-  for_each_row(file, [&](const std::string& line, const std::string&) { questions.push_back(parse_question(line)); });
+  for_each_question(file, [&](const ordered_json& row, const std::string&) { questions.push_back(question_of(row)); });
   check(!questions.empty(), "{}: there is no question in it", file.path);
   return questions;
 }

@@ -1,11 +1,11 @@
 #include "eval/json_rows.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
+#include "data/row_files.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
@@ -44,22 +44,18 @@ std::vector<std::string> texts_of(const ordered_json& list, const char* name) {
   return texts;
 }
 
-void for_each_row(const TextFile& file,
-                  const std::function<void(const std::string& line, const std::string& where)>& take) {
-  const std::string text = file.text ? *file.text : read_text_file(file.path);
-  int64_t number = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string line = trimmed(std::string_view(text).substr(begin, end - begin));
-    begin = end + 1, ++number;
-    if (line.empty()) continue;
-    const std::string where = fmt::format("{}:{}", file.path, number);
+void for_each_question(const TextFile& file,
+                       const std::function<void(ordered_json row, const std::string& where)>& take) {
+  for_each_row(file, [&](int64_t, const std::string& where, const GetRow& get) {
     try {
-      take(line, where);
+      ordered_json row = get();
+      check(row.is_object(), "not a JSON object");
+      take(std::move(row), where);
     } catch (const Error& e) {
       fail("{}: {}", where, e.what());
     }
-  }
+    return true;
+  });
 }
 
 MeanError part_of(int64_t right, int64_t n) {

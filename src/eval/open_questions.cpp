@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 #include <iterator>
+#include <utility>
 
 #include "data/row_forms.h"
 #include "dialog/normalized.h"
@@ -49,10 +50,7 @@ std::vector<int32_t> ids_of(const OpenQuestion& q, const Tokenizer& tokenizer, c
   return ids;
 }
 
-}  // namespace
-
-OpenQuestion parse_open_question(std::string_view line) {
-  ordered_json row = parse_row(line);
+OpenQuestion question_of(ordered_json row) {
   for (auto field = row.begin(); field != row.end();) field = field->is_null() ? row.erase(field) : std::next(field);
   const auto one_of = [&](const char* a, const char* b) {
     check(row.contains(a) != row.contains(b), "there is {} '{}' {} '{}'; give one of them",
@@ -82,10 +80,14 @@ OpenQuestion parse_open_question(std::string_view line) {
   return q;
 }
 
+}  // namespace
+
+OpenQuestion parse_open_question(std::string_view line) { return question_of(parse_row(line)); }
+
 std::vector<OpenQuestion> read_open_questions(const TextFile& file) {
   std::vector<OpenQuestion> questions;
-  for_each_row(file, [&](const std::string& line, const std::string& where) {
-    questions.push_back(parse_open_question(line));
+  for_each_question(file, [&](ordered_json row, const std::string& where) {
+    questions.push_back(question_of(std::move(row)));
     questions.back().where = where;
   });
   check(!questions.empty(), "{}: there is no question in it", file.path);

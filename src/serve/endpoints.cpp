@@ -55,6 +55,12 @@ const Server::Route* Server::route_of(const std::string& target, const std::stri
   return r;
 }
 
+// Does the path ask to rank texts, as other servers have it?
+static bool ranks(std::string_view target) {
+  if (target.starts_with("/v1/")) target.remove_prefix(3);
+  return target == "/rerank" || target == "/reranking" || target == "/v2/rerank" || target == "/score";
+}
+
 ErrorBody Server::errors_of(const std::string& target) {
   const Route* r = route_of(target);
   return r ? r->errors : error_body;
@@ -75,6 +81,10 @@ void Server::route(const std::shared_ptr<Exchange>& exchange) {
     return send_json(*exchange, model_json(name));
   }
   const Route* r = route_of(target, method);
+  if (r == nullptr && ranks(target))
+    throw ApiError(404, fmt::format("there is no {}: models that rank texts do not run here; compare the vectors of "
+                                    "/v1/embeddings",
+                                    one_line(target)));
   if (r == nullptr)
     throw ApiError(404, fmt::format("there is no {}; docs/serving.md lists the endpoints", one_line(target)));
   if (method != r->method)

@@ -116,8 +116,27 @@ TEST_F(RowForms, WhatIsStatedCounts) {
   const ExampleRow r = row(
       R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "tool_calls": [{"name": "f", "arguments": "{bad"}]}]})");
   EXPECT_NE(std::find(r.notes.begin(), r.notes.end(),
-                      "the arguments of a call are no JSON object, and are shown as they are"),
+                      "messages[1].tool_calls[0]: the arguments are no JSON object, and are shown as they are"),
             r.notes.end());
+}
+
+// A note names its row and message, and is said once for a file whichever message has it.
+TEST_F(RowForms, NotesNameRowAndMessage) {
+  const std::string turn =
+      R"({"role": "user", "content": "q"}, {"role": "assistant", "tool_calls": [{"name": "f", "arguments": "{bad"}]})";
+  const std::string path = ::testing::TempDir() + "bad_calls.jsonl";
+  std::ofstream(path) << R"({"prompt": "p", "completion": "c"})"
+                      << "\n"
+                      << R"({"messages": [)" << turn << "]}\n"
+                      << R"({"messages": [)" << turn << ", " << turn << "]}\n";
+  std::string said;
+  ExampleReading reading;
+  reading.warn = [&](const std::string& w) { said += w + "\n"; };
+  reading.take = [](const ExampleRow&, int64_t) { return true; };
+  read_examples(looked_at(path), ExampleMaker(*bytes_, &kChat, TrainOn::assistant), reading);
+  const std::string wanted = "bad_calls.jsonl:2: messages[1].tool_calls[0]: the arguments are no JSON object";
+  EXPECT_NE(said.find(wanted), std::string::npos) << said;
+  EXPECT_EQ(said.find("no JSON object"), said.rfind("no JSON object")) << said;
 }
 
 TEST_F(RowForms, Labels) {

@@ -10,6 +10,7 @@
 #include "text/byte_level.h"
 #include "text/text_testing.h"
 #include "text/vocabulary.h"
+#include "toy/base/json_text.h"
 
 namespace toy::dialog {
 namespace {
@@ -19,7 +20,7 @@ using nlohmann::ordered_json;
 TEST(CallForms, TemplatesWithoutToolsHaveNone) {
   EXPECT_EQ(call_form_of("{{ messages }} <tool_call>"), nullptr);
   EXPECT_EQ(call_form_of("{{ tools }}"), nullptr);
-  EXPECT_EQ(call_form_of("{{ tools }} <tool_call> <arg_key>"), nullptr);
+  EXPECT_EQ(call_form_of("{{ tools }} <tool_call> <invoke name="), nullptr);
   EXPECT_EQ(call_form_of("{{ tools }} <invoke name="), nullptr);
 }
 
@@ -65,7 +66,7 @@ std::string tagged_calls(const CallForm& f, int count) {
         "<arg_value>2</arg_value>\n";
   else if (f.open == "<seed:tool_call>")
     call = "<function=weather>\n<parameter=city>x\n</param</parameter>\n<parameter=days>2</parameter>\n</function>";
-  else if (!f.tags.is_string.empty())
+  else if (!f.tags.is_string.empty())  // of all of DeepSeek
     call =
         "<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">x\n</param"
         "</｜DSML｜parameter>\n<｜DSML｜parameter name=\"days\" "
@@ -87,7 +88,10 @@ std::string tagged_calls(const CallForm& f, int count) {
 // Two calls, of weather with x and 2, in one unit.
 std::string quoted_calls(const CallForm& f, int count) {
   const std::string arguments = R"({"city": "x", "days": 2})";
-  const std::string call = R"({"name": "weather", ")" + std::string(f.arguments) + R"(": )" + arguments + "}";
+  std::string call = R"({"name": "weather", ")" + std::string(f.arguments) + R"(": )" + arguments + "}";
+  if (f.name_key.empty()) call = R"({"weather": )" + arguments + "}";
+  if (f.name_key == "tool_name") call.replace(call.find("name"), 4, "tool_name");
+  if (!f.number.empty()) call.insert(1, R"("tool_call_id": "0", )");
   std::string all;
   const auto list = [&](const std::string& one, const std::string& between) {
     for (int i = 0; i < count; ++i) all += (i > 0 ? between : "") + one;
@@ -98,6 +102,8 @@ std::string quoted_calls(const CallForm& f, int count) {
     case CallForm::parameters:
       return tagged_calls(f, count);
     case CallForm::named:
+      if (!f.reader.empty()) return list("weather\n" + arguments, ">>>");
+      if (f.open == "<function=") return list("<function=weather>" + arguments + "</function>", "");
       if (!f.list) return list("[TOOL_CALLS]weather[ARGS]" + arguments, between);
       return open +
              list(std::string(f.begin) + (f.numbered ? "functions.weather:0" : "weather") +
@@ -112,6 +118,10 @@ std::string quoted_calls(const CallForm& f, int count) {
       return list("<|channel|>commentary to=functions.weather <|constrain|>json<|message|>" + arguments, "");
     case CallForm::json:
       if (f.at_start) return list(call, "");
+      if (!f.brackets) return open + "\n" + list(call, "\n") + "\n" + close;
+      if (!f.fence.empty()) return open + "\n```json\n[\n    " + list(call, ",\n    ") + "\n]" + close;
+      if (f.lines) return open + "[\n    " + list(call, ",\n    ") + "\n]" + close;
+      if (f.one_call) return list(open + call, "");
       return f.list ? open + "[" + list(call, ", ") + "]" + close : list(open + "\n" + call + "\n" + close, between);
   }
   return "";
@@ -123,6 +133,16 @@ constexpr const char* kMarks[] = {"<tool_call> <parameter=",
                                   "<seed:tool_call> <parameter=",
                                   "<minimax:tool_call> <invoke name=",
                                   "｜DSML｜ function_calls>",
+                                  "｜DSML｜ tool_calls>",
+                                  "<tool_calls> </tool_calls>",
+                                  R"(<tool_calls>\n{"name": )",
+                                  R"(<|START_ACTION|> "tool_name": )",
+                                  R"(Action: "tool_name": )",
+                                  "<|tools_prefix|> <|tools_suffix|>",
+                                  "<|role_sep|> <|function_call|>",
+                                  "<|role_sep|> 'function call'",
+                                  ">>>${recipient}",
+                                  "<function=example_function_name>{",
                                   "<tool_call>",
                                   "[TOOL_CALLS] [ARGS]",
                                   "[TOOL_CALLS]",
@@ -146,8 +166,10 @@ TEST(CallForms, GrammarsOfCalls) {
     const std::string call = quoted_calls(f, 1);
     EXPECT_TRUE(g.matches(call)) << mark << "\n" << call << "\n" << text;
     EXPECT_EQ(parse(f, call, 1).calls.size(), 1u) << call;
+    EXPECT_EQ(parse_json<ordered_json>(parse(f, call, 1).calls[0].arguments)["days"], 2) << call;
     EXPECT_EQ(parse(f, call, 1).text, "") << call;
-    for (const Trigger& t : f.triggers()) EXPECT_TRUE(g.begins(t.text)) << t.text;
+    const Grammar unit = parse_gbnf("root ::= unit\n" + text, "unit", rules);  // what a trigger begins
+    for (const Trigger& t : f.triggers(*tools())) EXPECT_TRUE(unit.begins(t.text)) << t.text;
     for (const auto& [from, to] :
          std::map<std::string, std::string>{{"weather", "other"}, {"days", "dayz"}, {"2", "\"2\""}}) {
       std::string wrong = call;

@@ -182,6 +182,93 @@ TEST(CallParser, DeepSeekTags) {
   EXPECT_EQ(shown(f, "I look.\n\n" + unit(weather + invoke("now", "\n"))),
             R"(I look.|weather({"city": "12", "days": 3, "other": "[1]", "more": [1]})|now({}))");
   EXPECT_EQ(shown(f, unit(invoke("other", ""))), unit(invoke("other", "")));
+  const CallForm& v4 = form("｜DSML｜ tool_calls>");
+  EXPECT_EQ(
+      shown(v4, "<｜DSML｜tool_calls>\n" + invoke("weather", parameter("city", true, "x")) + "</｜DSML｜tool_calls>"),
+      R"(|weather({"city": "x"}))");
+}
+
+TEST(CallParser, Cohere) {
+  const CallForm& f = form(R"(<|START_ACTION|> "tool_name": )");
+  EXPECT_EQ(shown(f,
+                  "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"weather\", \"parameters\": "
+                  "{\"city\": \"Ulm\"}},\n    {\"tool_call_id\": \"1\", \"tool_name\": \"now\", \"parameters\": {}}\n"
+                  "]<|END_ACTION|>"),
+            R"(|weather({"city": "Ulm"})|now({}))");
+  EXPECT_EQ(shown(f, R"(<|START_ACTION|>{"tool_name":"now","parameters":{"a":1}}<|END_ACTION|>)"), R"(|now({"a":1}))");
+  for (const char* text : {R"(<|START_ACTION|>[{"name": "now", "parameters": {}}])", "<|START_ACT"})
+    EXPECT_EQ(shown(f, text), text);
+  // Command R: a code block.
+  const CallForm& old = form(R"(Action: "tool_name": )");
+  const std::string calls =
+      "[\n    {\n        \"tool_name\": \"weather\",\n        \"parameters\": {\n            \"city\": \"Ulm\"\n       "
+      " }\n"
+      "    },\n    {\n        \"tool_name\": \"now\",\n        \"parameters\": {}\n    }\n]";
+  for (const char* head : {"Action:```json\n", "Action: ```json\n", "Action:\n```json\n"})
+    EXPECT_EQ(shown(old, "I look.\n" + std::string(head) + calls + "```"),
+              "I look.|weather({\n            \"city\": \"Ulm\"\n        })|now({})");
+  for (const char* text : {"Action: none", "Action: ```json\nx", "Action: ```js",
+                           "Action: ```json\n[{\"tool_name\": \"directly-answer\"}]```"})
+    EXPECT_EQ(shown(old, text), text);
+}
+
+TEST(CallParser, Apertus) {
+  const CallForm& f = form("<|tools_prefix|> <|tools_suffix|>");
+  EXPECT_EQ(shown(f, R"(I look.<|tools_prefix|>[{"weather": {"city": "a}"}}, {"now": {}}]<|tools_suffix|>)"),
+            R"(I look.|weather({"city": "a}"})|now({}))");
+  EXPECT_EQ(shown(f, R"(<|tools_prefix|>[{"now": {}, "weather": {}}]<|tools_suffix|>)"),
+            R"("weather": {}}]<|tools_suffix|>|now({}))");
+  for (const char* text : {R"(<|tools_prefix|>[{"other": {}}]<|tools_suffix|>)", R"(<|tools_prefix|>[])"})
+    EXPECT_EQ(shown(f, text), text);
+}
+
+TEST(CallParser, ListsInLines) {
+  const CallForm& jamba = form("<tool_calls> </tool_calls>");
+  const std::string wanted = R"(|weather({"city": "x"})|now({}))";
+  EXPECT_EQ(shown(jamba,
+                  "Sure.\n<tool_calls>[\n    {\"name\": \"weather\", \"arguments\": {\"city\": \"x\"}},\n"
+                  "    {\"name\": \"now\", \"arguments\": {}}\n]</tool_calls>"),
+            "Sure." + wanted);
+  // Apriel gives ids.
+  EXPECT_EQ(shown(jamba, R"(<tool_calls>[{"name": "now", "arguments": {}, "id": "c1"}]</tool_calls>)"), "|now({})");
+  const CallForm& m1 = form(R"(<tool_calls>\n{"name": )");
+  const std::string lines =
+      "<tool_calls>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"x\"}}\n{\"name\": \"now\", \"arguments\": "
+      "{}}\n"
+      "</tool_calls>";
+  EXPECT_EQ(shown(m1, lines + "\nThen"), "\nThen" + wanted);
+  for (size_t n = lines.find("\n{\"name\": \"now"); n < lines.size(); ++n)  // cut off: no part of a call is text
+    EXPECT_EQ(parse(m1, lines.substr(0, n), 1).text, "") << lines.substr(0, n);
+}
+
+TEST(CallParser, GigaChat) {
+  const CallForm& f = form("<|role_sep|> <|function_call|>");
+  EXPECT_EQ(shown(f, R"(I look.<|function_call|>{"name": "weather", "arguments": {"city": "x"}})"),
+            R"(I look.|weather({"city": "x"}))");
+  // A message of its own, and what ends messages is no text.
+  const CallForm& old = form("<|role_sep|> 'function call'");
+  EXPECT_EQ(shown(old,
+                  "I look.<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\": \"now\", \"arguments\": {}}"
+                  "<|message_sep|>\n\n"),
+            "I look.|now({})");
+  EXPECT_EQ(shown(old, "Hello<|message_sep|>\n\n"), "Hello");
+  EXPECT_FALSE(old.parallel());
+}
+
+TEST(CallParser, Functionary) {
+  const CallForm& f = form("<function=example_function_name>{");
+  EXPECT_EQ(shown(f, R"(I look.<function=weather>{"city": ">x"}</function><function=now>{}</function>)"),
+            R"(I look.|weather({"city": ">x"})|now({}))");
+  EXPECT_EQ(shown(f, "<function=other>{}</function>"), "<function=other>{}</function>");
+  // Every text says who it is for; the prompt has begun it.
+  const CallForm& headed = form(">>>${recipient}");
+  EXPECT_TRUE(headed.addressed());
+  EXPECT_EQ(shown(headed, "all\nHello\nyou >>> me"), "Hello\nyou >>> me");
+  EXPECT_EQ(shown(headed, "weather\n{\"city\": \"x\"}>>>now\n{}"), R"(|weather({"city": "x"})|now({}))");
+  EXPECT_EQ(shown(headed, "all\nI look.\n>>>now\n{}"), "I look.|now({})");
+  EXPECT_EQ(shown(headed, "all\nOne>>>all\nTwo"), "OneTwo");
+  for (const std::string& text : {std::string("Hello"), std::string("other\n{}"), std::string(600, 'a')})
+    EXPECT_EQ(shown(headed, text), text);
 }
 
 // Templates of Seed-OSS write earlier values as Python does, so models may, too.

@@ -6,6 +6,8 @@
 
 #include <thread>
 
+#include "dialog/control_tokens.h"
+#include "dialog/forms.h"
 #include "testing/errors.h"
 #include "testing/models.h"
 
@@ -76,6 +78,68 @@ TEST_F(ConstraintMemory, FromSeveralThreads) {
     threads.emplace_back([&, i] { made[i] = all.of(large(char('a' + i % 2)), ThoughtState::ended); });
   for (std::thread& t : threads) t.join();
   for (size_t i = 2; i < made.size(); ++i) EXPECT_EQ(made[i], made[i % 2]);
+}
+
+// What may be written after the prompt.
+class Answers : public ::testing::Test {
+ protected:
+  const std::shared_ptr<const Tokenizer> tokenizer_ = testing::control_tokens({"<|im_end|>"});
+  bool allows(Constraints& all, const AnswerRules& r, ThoughtState state, const std::string& text) const {
+    const auto c = all.of(r, state)->clone();
+    try {
+      for (const int32_t id : tokenizer_->encode(text)) c->accept(id);
+    } catch (const Error&) {
+      return false;
+    }
+    std::vector<uint64_t> may(5);
+    c->mask(may);
+    const int32_t end = tokenizer_->end_of_generation().front();
+    return (may[size_t(end) / 64] >> (end % 64)) & 1;
+  }
+};
+
+// Cohere's models write marks around an answer, also one with a schema.
+TEST_F(Answers, HaveTheMarksOfTheFamily) {
+  const ThoughtMarks marks = thought_marks("<|START_THINKING|> <|START_RESPONSE|>");
+  Constraints all(*tokenizer_, nullptr, marks);
+  AnswerRules r;
+  r.chat = true;
+  r.form = {.kind = TextForm::json_schema, .schema = {{"const", 7}}, .grammar = "", .field = "response_format"};
+  for (const ThoughtState state : {ThoughtState::ended, ThoughtState::possible}) {
+    EXPECT_TRUE(allows(all, r, state, "<|START_RESPONSE|>7<|END_RESPONSE|>"));
+    EXPECT_TRUE(allows(all, r, state, "7"));
+    EXPECT_FALSE(allows(all, r, state, "<|START_RESPONSE|>8"));
+  }
+  EXPECT_TRUE(allows(all, r, ThoughtState::possible, "<|START_THINKING|>a<|END_THINKING|><|START_RESPONSE|>7"));
+}
+
+// Functionary says that an answer is for the reader.
+TEST_F(Answers, SayWhoTheyAreFor) {
+  Constraints all(*tokenizer_, &form(">>>${recipient}"), ThoughtMarks());
+  AnswerRules r;
+  r.chat = true;
+  r.form = {.kind = TextForm::json_schema, .schema = {{"const", 7}}, .grammar = "", .field = "response_format"};
+  EXPECT_TRUE(allows(all, r, ThoughtState::ended, "all\n7"));
+  EXPECT_FALSE(allows(all, r, ThoughtState::ended, "7"));
+  r.tools = *tools();
+  EXPECT_TRUE(allows(all, r, ThoughtState::ended, "all\n7"));
+  EXPECT_TRUE(allows(all, r, ThoughtState::ended, "now\n{}"));
+  r.form = {};
+  for (const char* text : {"all\nHello", "now\n{}", "all\nI look.>>>now\n{}"})
+    EXPECT_TRUE(allows(all, r, ThoughtState::ended, text)) << text;
+  for (const char* text : {"now\n7", "all\nI look.>>>now\n7"})
+    EXPECT_FALSE(allows(all, r, ThoughtState::ended, text)) << text;
+}
+
+// Apertus calls in the middle of a thought.
+TEST_F(Answers, CallsEndThoughts) {
+  Constraints all(*tokenizer_, &form("<|tools_prefix|> <|tools_suffix|>"), thought_marks("<|inner_prefix|>"));
+  AnswerRules r;
+  r.chat = true;
+  r.tools = *tools();
+  const std::string thought = "<|inner_prefix|>I look.<|tools_prefix|>";
+  EXPECT_TRUE(allows(all, r, ThoughtState::possible, thought + R"([{"now": {}}]<|tools_suffix|>)"));
+  EXPECT_FALSE(allows(all, r, ThoughtState::possible, thought + R"([{"other)"));
 }
 
 }  // namespace

@@ -287,6 +287,22 @@ TEST_F(Dialogs, CallsBesideAContentAreShown) {
       << got;
 }
 
+// A call may have another mark at its end than an answer, as in Functionary's templates: both end in the same letters.
+TEST_F(Dialogs, CallsThatEndWithAMarkOfTheirOwn) {
+  tokenizer_ = testing::control_tokens({"<s>", "<|start|>", "<|eot_id|>", "<|eom_id|>"});
+  const std::string chat =
+      "{% for m in messages %}<|start|>{{ m.role }}:{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name "
+      "}}"
+      "{{ c.function.arguments | tojson }}{% endfor %}{{ '<|eom_id|>' if m.tool_calls else '<|eot_id|>' }}{% endfor %}"
+      "{% if add_generation_prompt %}<|start|>assistant:{% endif %}";
+  EXPECT_EQ(learned(chat, parsed(R"([{"role": "user", "content": "q"},
+                                     {"role": "assistant", "tool_calls": [{"name": "f", "arguments": {}}]},
+                                     {"role": "tool", "content": "r"}, {"role": "assistant", "content": "a"}])")),
+            "((<|start|>))user:q((<|eot_id|>))((<|start|>))assistant:[[f{}((<|eom_id|>))]]((<|start|>))tool:r"
+            "((<|eot_id|>))((<|start|>))assistant:[[a((<|eot_id|>))]]");
+  EXPECT_TRUE(notes_.empty());
+}
+
 // Every golden template and conversation: what is learned follows what render() asks with.
 TEST_F(Dialogs, LearnedTurnsFollowThePromptsOfInference) {
   const std::string folder = TOY_SOURCE_DIR "/tests/golden/";

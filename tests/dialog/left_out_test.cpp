@@ -89,6 +89,58 @@ TEST_F(LeftOut, ToolsOfTemplatesThatKnowNone) {
   EXPECT_EQ(form_, nullptr);
 }
 
+// Templates of models that see pictures loop over parts, which a string does not have.
+TEST_F(LeftOut, ContentsOfOnePart) {
+  const char* talk = R"([{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"},
+                         {"role": "assistant", "content": "Yes"}, {"role": "user", "content": [{"type": "text", "text": "a"},
+                          {"type": "text", "text": "b"}]}])";
+  const std::string loop =
+      "{% for m in messages %}[{{ m.role }}]{% for p in m.content %}{% if p.type == 'text' %}{{ p.text }}{% endif %}"
+      "{% endfor %}{% endfor %}";
+  const std::string want = "[system]Be kind.[user]Hi[assistant]Yes[user]ab";
+  EXPECT_EQ(rendered(loop, false, talk), want);
+  EXPECT_EQ(rendered("{% for m in messages %}[{{ m.role }}]{{ m.content[0].text }}{% endfor %}", false, talk), want);
+  // Which refuses a string; and one that wants a string of some roles.
+  EXPECT_EQ(rendered("{% for m in messages %}[{{ m.role }}]{{ (m.content | selectattr('type', 'equalto', 'text') | "
+                     "first)['text'] + '' }}{% endfor %}",
+                     false, talk),
+            want);
+  EXPECT_EQ(
+      rendered("{% for m in messages %}[{{ m.role }}]{{ m.content[0].text if m.role == 'user' else m.content + '' "
+               "}}{% endfor %}",
+               false, talk),
+      want);
+  // A template that shows a string gets one.
+  EXPECT_EQ(rendered("{% for m in messages %}[{{ m.role }}]{% if m.content is string %}{{ m.content }}{% else %}parts"
+                     "{% endif %}{% endfor %}",
+                     false, talk),
+            want);
+  // With calls and tools in them.
+  const std::string tools = rendered(loop, true);
+  EXPECT_NE(tools.find("# Tools"), std::string::npos) << tools;
+  EXPECT_NE(tools.find("[assistant]" + kCalls + "[user]<tool_response>\nwet"), std::string::npos) << tools;
+}
+
+// Some concatenate the description of a tool.
+TEST_F(LeftOut, DescriptionsThatAreNeeded) {
+  const std::string text = rendered(
+      "{% for t in tools or [] %}{{ t.function.name + ': ' + t.function.description }};{% endfor %}{% for m in "
+      "messages "
+      "%}[{{ m.content }}]{% for c in m.tool_calls or [] %}{{ c.function.arguments | tojson }}{% endfor %}{% endfor %}",
+      true);
+  EXPECT_TRUE(text.starts_with("rain: ;[Rain?][]{\"city\": \"Ulm\"}{}")) << text;
+}
+
+// Templates that take one call in a message get a message for each.
+TEST_F(LeftOut, OneCallInAMessage) {
+  const std::string text = rendered(
+      R"({# {"name": function name, "parameters": tools #}{% for m in messages %}{% if (m.tool_calls or []) | length > 1 %})"
+      R"({{ raise_exception('one') }}{% endif %}[{{ m.content }}]{% for c in m.tool_calls or [] %}{{ c.function.name }})"
+      R"({% endfor %}{% endfor %})",
+      false);
+  EXPECT_EQ(text, "[Rain?][]rain[wet][]now[9]");
+}
+
 TEST_F(LeftOut, TheTemplateForToolsDecides) {
   const ChatTemplate usual("usual {{ messages[0].content }}"), tools("tools {{ tools | tojson }}<tool_call>");
   const Dialog dialog(*tokenizer_, usual.with_tool_use(tools));

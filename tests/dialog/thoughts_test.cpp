@@ -57,6 +57,21 @@ TEST(Thoughts, MarksOfFamilies) {
   EXPECT_EQ(split("<|channel>thought\nhm\n<channel|>Yes", false, marks("'<|channel>thought'")), "(hm)Yes");
   EXPECT_EQ(marks("'<|channel>thought'").tokens, (std::vector<std::string_view>{"<|channel>", "<channel|>"}));
 
+  // Apertus: a call ends a thought, and Cohere has marks around answers.
+  const ThoughtMarks apertus = marks("'<|inner_prefix|>' <|inner_suffix|>");
+  EXPECT_EQ(split("<|inner_prefix|>hm<|tools_prefix|>[]", false, apertus), "(hm)<|tools_prefix|>[]");
+  EXPECT_EQ(split("<|inner_prefix|>a <|tools b<|inner_suffix|>\nYes", false, apertus), "(a <|tools b)Yes");
+  const ThoughtMarks cohere = marks("<|START_THINKING|> <|START_RESPONSE|>");
+  EXPECT_EQ(split("<|START_THINKING|>hm<|END_THINKING|><|START_RESPONSE|>Yes<|END_RESPONSE|>", false, cohere),
+            "(hm)Yes");
+  EXPECT_EQ(split("<|START_RESPONSE|>Yes <|END_R<|END_RESPONSE|>\n", false, cohere), "Yes <|END_R\n");
+  EXPECT_EQ(split("<|END_THINKING|><|START_RESPONSE|>", true, cohere), "");
+  EXPECT_EQ(split("Yes<|END_RESPONSE|>", false, cohere), "Yes");  // the prompt has begun it
+  EXPECT_EQ(split("<|START_ACTION|>\"<|END_RESPONSE|>\"", false, cohere), "<|START_ACTION|>\"<|END_RESPONSE|>\"");
+  EXPECT_EQ(split("<|START_RES", false, cohere), "<|START_RES");
+  EXPECT_EQ(thought_state("<|CHATBOT_TOKEN|><|START_RESPONSE|>", "<|START_RESPONSE|>"), ThoughtState::ended);
+  EXPECT_EQ(split("<|START_TEXT|>Yes<|END_TEXT|>", false, marks("<|START_TEXT|> <|START_THINKING|>")), "Yes");
+
   EXPECT_EQ(thought_state("<a>", "<a>"), ThoughtState::ended);  // the template knows no thoughts
   EXPECT_EQ(thought_state("<a>", "<think>"), ThoughtState::possible);
   EXPECT_EQ(thought_state("<a><think>\n", "<think>"), ThoughtState::begun);

@@ -64,6 +64,37 @@ TEST(OpenQuestions, FilesNameTheLine) {
   EXPECT_NE(testing::message_of([&] { read("\n"); }).find("there is no question"), std::string::npos);
 }
 
+// The files that training reads.
+TEST(OpenQuestions, ListsAndTables) {
+  const testing::Folder folder;
+  const auto read = [&](const std::string& name, const std::string& text) {
+    const std::vector<std::string> paths{folder.write(name, text)};
+    return read_open_questions(list_text_files(paths).files.at(0));
+  };
+  for (const auto& [name, text] :
+       {std::pair("q.json", R"([{"prompt": "2+2=", "answer": "4"}, {"prompt": "a,\"b\"", "answer": "c"}])"),
+        {"q.csv", "\xef\xbb\xbfprompt,answer\r\n2+2=,4\r\n\"a,\"\"b\"\"\",c\r\n"},
+        {"q.tsv", "prompt\tanswer\n2+2=\t4\n\"a,\"\"b\"\"\"\tc\n"},
+        {"q.jsonl",
+         "\xef\xbb\xbf{\"prompt\": \"2+2=\", \"answer\": \"4\"}\n{\"prompt\": \"a,\\\"b\\\"\", \"answer\": \"c\"}"}}) {
+    const std::vector<OpenQuestion> two = read(name, text);
+    ASSERT_EQ(two.size(), 2u) << name;
+    EXPECT_EQ(two[0].prompt, "2+2=") << name;
+    EXPECT_EQ(two[1].prompt, "a,\"b\"") << name;
+    EXPECT_EQ(two[1].answers, std::vector<std::string>{"c"}) << name;
+  }
+  EXPECT_EQ(read("m.csv", "messages,answer\n\"[{\"\"role\"\": \"\"user\"\", \"\"content\"\": \"\"q\"\"}]\",a\n")
+                .at(0)
+                .messages[0]["content"],
+            "q");
+  EXPECT_NE(testing::message_of([&] {
+              read("q.json", R"([{"prompt": "x", "answer": "y"}, 3])");
+            }).find("q.json: row 2: not a JSON object"),
+            std::string::npos);
+  EXPECT_NE(testing::message_of([&] { read("q.csv", "prompt\nx\n"); }).find("q.csv:2: there is neither 'answer'"),
+            std::string::npos);
+}
+
 TEST(OpenQuestions, WhatCountsAsTheSame) {
   EXPECT_EQ(normalized_answer(" \n A-b. \t", {}), "A-b.");
   EXPECT_EQ(normalized_answer("A b.", {.ignore_case = true}), "a b.");

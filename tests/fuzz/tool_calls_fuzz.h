@@ -54,7 +54,15 @@ inline void tool_calls(const uint8_t* data, size_t size) {
                                        "<tool_call> </arg_key><arg_value>",
                                        "<seed:tool_call> <parameter=",
                                        "<minimax:tool_call> <invoke name=",
-                                       "｜DSML｜ function_calls>"};
+                                       "｜DSML｜ function_calls>",
+                                       "<tool_calls> </tool_calls>",
+                                       R"(<tool_calls>\n{"name": )",
+                                       R"(<|START_ACTION|> "tool_name": )",
+                                       R"(Action: "tool_name": )",
+                                       "<|tools_prefix|> <|tools_suffix|>",
+                                       "<|role_sep|> 'function call'",
+                                       ">>>${recipient}",
+                                       "<function=example_function_name>{"};
   static const auto tools = std::make_shared<std::vector<Tool>>(std::vector<Tool>{
       make_tool("f", "", {{"properties", {{"a", {{"type", "string"}}}, {"b", {{"type", "integer"}}}}}}, false),
       make_tool("g", "", nullptr, false)});
@@ -70,6 +78,8 @@ inline void tool_calls(const uint8_t* data, size_t size) {
     size_t marks = 0;
     for (size_t at = 0; (at = text.find("<|", at)) != text.npos; ++at) ++marks;
     require(whole.text.size() + whole.thought.size() <= text.size() + 2 * marks);
+  } else if (form.addressed() || form.own_message) {  // who it is for, ends of messages
+    require(whole.text.size() <= text.size());
   } else if (whole.calls.empty()) {
     require(whole.text == text && whole.thought.empty());
   }

@@ -21,6 +21,17 @@ std::vector<ordered_json> lines(const std::string& chunked) {
   return list;
 }
 
+// No model that ranks texts runs, which the answer says.
+TEST(LlamaServer, NothingRanks) {
+  const Loopback server;
+  for (const char* path : {"/v1/rerank", "/rerank", "/v1/reranking", "/reranking"}) {
+    const Answer reply = server.post(path, R"({"query": "q", "documents": ["a", "b"]})");
+    EXPECT_EQ(reply.status, 404) << path;
+    EXPECT_NE(reply.body.find("models that rank texts do not run here"), std::string::npos) << reply.body;
+  }
+  EXPECT_NE(server.post("/v1/other", "{}").body.find("docs/serving.md"), std::string::npos);
+}
+
 TEST(LlamaServer, Completion) {
   const Loopback server;
   const std::string ask = R"({"prompt": "abc", "n_predict": 12, "temperature": 0, "repeat_last_n": 0)";

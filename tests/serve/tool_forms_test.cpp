@@ -60,14 +60,16 @@ TEST_P(EveryForm, ACallThatIsForced) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Serve, EveryForm,
-                         ::testing::Values("<tool_call> <parameter=", "<tool_call>", "[TOOL_CALLS] [ARGS]",
-                                           "[TOOL_CALLS]", "<|tool_call|>", "<TOOLCALL>",
-                                           R"(<|python_tag|> {"name": function name, "parameters": )",
-                                           "<|tool_calls_section_begin|> <|tool_call_argument_begin|>",
-                                           "<｜tool▁calls▁begin｜> <｜tool▁sep｜> ```json",
-                                           "<｜tool▁calls▁begin｜> <｜tool▁sep｜>", "<|tool_call_start|>",
-                                           "<|tool_call> call:", "<|channel|> <|message|>"));
+INSTANTIATE_TEST_SUITE_P(
+    Serve, EveryForm,
+    ::testing::Values("<tool_call> <parameter=", "<tool_call>", "[TOOL_CALLS] [ARGS]", "[TOOL_CALLS]", "<|tool_call|>",
+                      "<TOOLCALL>", R"(<|python_tag|> {"name": function name, "parameters": )",
+                      "<|tool_calls_section_begin|> <|tool_call_argument_begin|>",
+                      "<｜tool▁calls▁begin｜> <｜tool▁sep｜> ```json", "<｜tool▁calls▁begin｜> <｜tool▁sep｜>",
+                      "<|tool_call_start|>", "<|tool_call> call:", "<|channel|> <|message|>",
+                      R"(<tool_calls>\n{"name": )", R"(<|START_ACTION|> "tool_name": )", R"(Action: "tool_name": )",
+                      "<|tools_prefix|> <|tools_suffix|>", "<|role_sep|> 'function call'", ">>>${recipient}",
+                      "<function=example_function_name>{"));
 
 // gpt-oss: an answer that follows a schema is in the final channel, whose header is no part of it. What stands in the
 // other one is a thought.

@@ -81,7 +81,6 @@ class Dialog {
   Prepared prepare(const DialogInput& input) const;
   dialog::TemplateInput input_for(dialog::TemplateInput in) const;
   Rendering rendering(const Prepared& p, bool asks) const;
-  Rendering fitted(Prepared& p, bool asks) const;
 
   const Tokenizer& tokenizer_;
   ChatTemplate chat_;

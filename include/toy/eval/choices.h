@@ -27,7 +27,8 @@ struct Question {
 /// whose answer is a number from 0 or the text of a choice. Texts are put together as lm-evaluation-harness does.
 /// Throws Error{bad_input} with the reason.
 Question parse_question(std::string_view line);
-/// The questions of a JSON Lines file. Throws Error{bad_input} with file, line and reason.
+/// The questions of a file of JSON Lines, a JSON list or a table (.csv, .tsv). Throws Error{bad_input} with file, line
+/// and reason.
 std::vector<Question> read_questions(const TextFile& file);
 
 /// How a question was answered.

@@ -27,7 +27,8 @@ struct OpenQuestion {
 /// (docs/data.md), and "answer": TEXT
 /// or "answers": [TEXT, ...]. Other fields are ignored. Throws Error{bad_input} with the reason.
 OpenQuestion parse_open_question(std::string_view line);
-/// The questions of a JSON Lines file. Throws Error{bad_input} with file, line and reason.
+/// The questions of a file of JSON Lines, a JSON list or a table (.csv, .tsv). Throws Error{bad_input} with file, line
+/// and reason.
 std::vector<OpenQuestion> read_open_questions(const TextFile& file);
 
 /// When two answers are the same. White space at both ends never counts.
