@@ -60,12 +60,24 @@ def agents(url):
     import openai
     sdk.set_tracing_disabled(True)
     client = openai.AsyncOpenAI(base_url=url + "/v1", api_key="right", max_retries=0)
+    async def parts(agent):
+        return [event async for event in sdk.Runner.run_streamed(agent, "hi", max_turns=3).stream_events()]
+
     for kind in (sdk.OpenAIChatCompletionsModel, sdk.OpenAIResponsesModel):
         model = kind(model="chat", openai_client=client)
+        # A response that a limit has cut off is an error of the SDK: these end by themselves.
         for tools in ([], [sdk.function_tool(add)]):
-            agent = sdk.Agent(name="helper", instructions="Help.", model=model, tools=tools,
-                              model_settings=sdk.ModelSettings(max_tokens=20))
-            assert sdk.Runner.run_sync(agent, "hi", max_turns=3).final_output is not None
+            agent = sdk.Agent(name="helper", instructions="Help.", model=model, tools=tools, output_type=Badger,
+                              model_settings=sdk.ModelSettings(max_tokens=200, temperature=0))
+            assert 0 <= sdk.Runner.run_sync(agent, "hi", max_turns=3).final_output.age <= 9
+            assert asyncio.run(parts(agent))
+        forced = sdk.Agent(name="helper", instructions="Help.", model=model, tools=[sdk.function_tool(add)],
+                           tool_use_behavior="stop_on_first_tool",
+                           model_settings=sdk.ModelSettings(max_tokens=200, temperature=0, tool_choice="required"))
+        assert int(sdk.Runner.run_sync(forced, "1+1", max_turns=3).final_output) is not None
+    plain = sdk.Agent(name="helper", instructions="Help.", model_settings=sdk.ModelSettings(max_tokens=20),
+                      model=sdk.OpenAIChatCompletionsModel(model="chat", openai_client=client))
+    assert sdk.Runner.run_sync(plain, "hi", max_turns=3).final_output is not None
 
 
 def autogen_ext(url):
