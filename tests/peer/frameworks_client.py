@@ -59,12 +59,16 @@ def agents(url):
     import agents as sdk
     import openai
     sdk.set_tracing_disabled(True)
-    client = openai.AsyncOpenAI(base_url=url + "/v1", api_key="right", max_retries=0)
+
+    def client():
+        return openai.AsyncOpenAI(base_url=url + "/v1", api_key="right", max_retries=0)
+
     async def parts(agent):
+        agent.model = type(agent.model)(model="chat", openai_client=client())  # of this event loop
         return [event async for event in sdk.Runner.run_streamed(agent, "hi", max_turns=3).stream_events()]
 
     for kind in (sdk.OpenAIChatCompletionsModel, sdk.OpenAIResponsesModel):
-        model = kind(model="chat", openai_client=client)
+        model = kind(model="chat", openai_client=client())
         # A response that a limit has cut off is an error of the SDK: these end by themselves.
         for tools in ([], [sdk.function_tool(add)]):
             agent = sdk.Agent(name="helper", instructions="Help.", model=model, tools=tools, output_type=Badger,
@@ -76,7 +80,7 @@ def agents(url):
                            model_settings=sdk.ModelSettings(max_tokens=200, temperature=0, tool_choice="required"))
         assert int(sdk.Runner.run_sync(forced, "1+1", max_turns=3).final_output) is not None
     plain = sdk.Agent(name="helper", instructions="Help.", model_settings=sdk.ModelSettings(max_tokens=20),
-                      model=sdk.OpenAIChatCompletionsModel(model="chat", openai_client=client))
+                      model=sdk.OpenAIChatCompletionsModel(model="chat", openai_client=client()))
     assert sdk.Runner.run_sync(plain, "hi", max_turns=3).final_output is not None
 
 
