@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Attacks a running `toy serve` with many hostile connections, among honest clients, and prints what came of each.
 
-    python3 scripts/attack.py http://127.0.0.1:8080 --connections 1000 --pid PID [--key KEY]
+    python3 scripts/attack.py http://127.0.0.1:8080 --connections 1000 --pid PID [--key KEY] [--stop SECONDS]
 
-Exit code 1: an honest client had no answer, or another one than before, or the server is gone.
+Exit code 1: an honest client had no answer, or another one than before, or the server is gone, or takes longer to end.
 """
-import argparse, collections, json, random, socket, sys, threading, time
+import argparse, collections, json, os, random, signal, socket, sys, threading, time
 from urllib.parse import urlparse
 
 arguments = argparse.ArgumentParser()
@@ -15,6 +15,7 @@ arguments.add_argument("--honest", type=int, default=8)
 arguments.add_argument("--pid", type=int, help="of the server, for its memory")
 arguments.add_argument("--key", default="", help="API key of the honest clients")
 arguments.add_argument("--megabytes", type=int, default=4, help="that an endless attack sends")
+arguments.add_argument("--stop", type=float, help="at last, in the middle of attacks, send SIGTERM; seconds to end in")
 options = arguments.parse_args()
 where = urlparse(options.url)
 HOST = f"{where.hostname}:{where.port}"
@@ -33,6 +34,15 @@ LONG = json.dumps({"prompt": "a", "max_tokens": 400, "n": 8, "ignore_eos": True,
 def grammar(i):
     text = f"root ::= [a-z{i % 10}]{{0,60000}} [0-9]{{0,60000}}"
     return json.dumps({"prompt": "a", "max_tokens": 4, "grammar": text})
+
+
+WIDE = "[" + ",".join(["[]"] * 50000) + "]"  # as a tree it takes many times as much
+
+
+def tools(i):
+    schema = f'{{"type":"object","x":{WIDE},"properties":{{"a{i}":{{"type":"string"}}}}}}'
+    return (f'{{"messages":[{{"role":"user","content":"a"}}],"max_tokens":4,"n":8,"tools":[{{"type":"function",'
+            f'"function":{{"name":"f{i}","parameters":{schema}}}}}]}}')
 
 
 def mutated(rng):
@@ -62,6 +72,9 @@ def attacks(i, rng):
         "long text and a byte, leaves": (post("/v1/completions", LONG) + b"G", b"", False),
         "early requests": (post("/v1/completions", LONG), GET + b"\r\n", False),
         "grammar": (post("/v1/completions", grammar(i)), b"", True),
+        "tools": (post("/v1/chat/completions", tools(i)), b"", True),
+        "wide": (post("/v1/responses", f'{{"input":"a","max_output_tokens":2,"metadata":{{"a":{WIDE}}}}}'), b"", True),
+        "many prompts": (post("/v1/completions", json.dumps({"prompt": ["a b " * 99] * 128, "max_tokens": 1})), b"", True),
         "page": (post("/v1/state", '{"action":"list"}', "Origin: http://evil.example\r\n"), b"", True),
         "other name": (post("/tokenize", '{"content":"a"}').replace(HOST.encode(), b"evil.example"), b"", True),
         "state names": (post("/v1/state", '{"action":"restore","name":"../../etc/passwd"}'), b"", True),
@@ -169,4 +182,30 @@ print(f"\nhonest clients: {options.honest}, requests: {asked}, other answers: {w
 print(f"hangs: {hangs}, seconds: {time.time() - begin:.1f}")
 if options.pid:
     print(f"memory: {before} MiB before, {highest} at most, {memory()} after")
-sys.exit(1 if wrong or hangs else 0)
+late = False
+
+
+def ended():
+    try:
+        with open(f"/proc/{options.pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+if options.stop is not None:
+    kept = []
+    for i in range(200):
+        try:
+            kept.append(socket.create_connection((where.hostname, where.port), timeout=5))
+            kept[-1].settimeout(0.2)
+            kept[-1].sendall([post("/v1/completions", LONG), CHUNKED, post("/v1/chat/completions", tools(i))][i % 3])
+        except OSError:
+            pass
+    begin = time.time()
+    os.kill(options.pid, signal.SIGTERM)
+    while not ended() and time.time() - begin < options.stop:
+        time.sleep(0.02)
+    late = not ended()
+    print(f"SIGTERM with {len(kept)} connections: " + ("still there" if late else f"ended in {time.time() - begin:.2f} s"))
+sys.exit(1 if wrong or hangs or late else 0)

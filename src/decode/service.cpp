@@ -23,8 +23,12 @@ std::vector<float> normalized(const std::vector<double>& v) {
 }  // namespace
 
 GenerationService::GenerationService(Decoder& decoder, const Tokenizer* tokenizer, size_t most_waiting,
-                                     const SpeculationOptions& speculation)
-    : decoder_(decoder), tokenizer_(tokenizer), most_waiting_(most_waiting), scheduler_(decoder) {
+                                     const SpeculationOptions& speculation, size_t most_tokens)
+    : decoder_(decoder),
+      tokenizer_(tokenizer),
+      most_waiting_(most_waiting),
+      most_tokens_(most_tokens),
+      scheduler_(decoder) {
   scheduler_.speculate(speculation);
   count(false);
 }
@@ -36,7 +40,9 @@ int64_t GenerationService::submit(TextRequest request) {
 }
 
 std::vector<int64_t> GenerationService::submit_all(std::vector<TextRequest> requests) {
+  size_t tokens = 0;
   for (const TextRequest& r : requests) {
+    tokens += r.prompt.size();
     check(r.stops.empty() || tokenizer_ != nullptr, "stop: the model has no tokenizer; remove the stop strings");
     const StopFilter stops_are_sound(r.stops);
     scheduler_.require_possible(generate_request(r));
@@ -48,6 +54,9 @@ std::vector<int64_t> GenerationService::submit_all(std::vector<TextRequest> requ
   const size_t waiting = size_t(counts_.waiting) + submitted_.size();
   if (waiting >= most_waiting_ || requests.size() > most_waiting_ - waiting)
     throw ServiceBusy(fmt::format("{} requests wait already; try again later", waiting), false);
+  if (tokens_ > 0 && (tokens_ >= most_tokens_ || tokens > most_tokens_ - tokens_))
+    throw ServiceBusy(fmt::format("prompts of {} tokens wait already; try again later", tokens_), false);
+  tokens_ += tokens;
   std::vector<int64_t> numbers;
   for (TextRequest& r : requests) {
     if (!r.state) counts_.prompt_tokens += int64_t(r.prompt.size());
@@ -122,7 +131,7 @@ void GenerationService::take_over() {
   for (const int64_t number : cancelled)
     if (const auto it = running_.find(number); it != running_.end()) {
       scheduler_.cancel(it->second.scheduled);
-      running_.erase(it);
+      extract(it);
     }
 }
 
@@ -147,6 +156,7 @@ GenerateRequest GenerationService::generate_request(const TextRequest& request) 
 
 void GenerationService::start(int64_t number, TextRequest request) {
   Running& r = running_[number];
+  r.prompt = request.prompt.size();
   r.request = std::move(request);
   if (tokenizer_)
     r.stream = std::make_unique<TextStream>(*tokenizer_, r.request.prompt, r.request.stops, r.request.named);
@@ -169,13 +179,21 @@ void GenerationService::start(int64_t number, TextRequest request) {
   };
   g.on_done = [this, number](const Generated& generated) { end(number, generated, nullptr); };
   g.on_error = [this, number](const std::exception_ptr& error) { end(number, {}, error); };
+  // They may be large, and the scheduler has them now.
+  r.request.prompt = std::vector<int32_t>(), r.request.options = {}, r.request.stops = std::vector<std::string>();
   r.scheduled = scheduler_.add(std::move(g));
+}
+
+GenerationService::Running GenerationService::extract(std::map<int64_t, Running>::iterator it) {
+  const std::scoped_lock lock(mutex_);
+  tokens_ -= it->second.prompt;
+  return std::move(running_.extract(it).mapped());
 }
 
 void GenerationService::end(int64_t number, const Generated& generated, const std::exception_ptr& error) {
   const auto it = running_.find(number);
   if (it == running_.end()) return;
-  const Running ended = std::move(running_.extract(it).mapped());  // on_end may submit, and throw
+  const Running ended = extract(it);  // on_end may submit, and throw
   {
     const std::scoped_lock lock(mutex_);
     counts_.tokens += int64_t(generated.tokens.size());

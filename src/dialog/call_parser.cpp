@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "dialog/call_text.h"
-#include "toy/base/philox.h"
 
 namespace toy::dialog {
 namespace {
@@ -28,8 +27,8 @@ constexpr size_t kMostTag = 1000;
 
 }  // namespace
 
-CallParser::CallParser(const CallForm& form, std::shared_ptr<const std::vector<Tool>> tools, std::string salt)
-    : form_(form), tools_(std::move(tools)), salt_(std::move(salt)), state_(initial()) {
+CallParser::CallParser(const CallForm& form, std::shared_ptr<const std::vector<Tool>> tools, std::string_view salt)
+    : form_(form), tools_(std::move(tools)), random_(0, salt), state_(initial()) {
   if (form_.reader.empty()) return;
   open_unit();  // the prompt has its mark
 }
@@ -268,10 +267,9 @@ void CallParser::give_back(char last) {
 bool CallParser::announce(const std::string& name) {
   const auto found = std::ranges::find(*tools_, name, &Tool::name);
   if (found == tools_->end()) return false;
-  const Philox random(0, salt_);
   std::string id = form_.short_ids ? "" : "call_";
   for (size_t i = 0; i < (form_.short_ids ? 9u : 24u); ++i)
-    id += "abcdefghijklmnopqrstuvwxyz0123456789"[random.below(calls_ * 24 + i, 36)];
+    id += "abcdefghijklmnopqrstuvwxyz0123456789"[random_.below(calls_ * 24 + i, 36)];
   begin_call(*found, id);
   return true;
 }

@@ -10,6 +10,7 @@
 #include "dialog/call_forms.h"
 #include "dialog/call_readers.h"
 #include "dialog/output.h"
+#include "toy/base/philox.h"
 
 namespace toy::dialog {
 
@@ -19,7 +20,7 @@ namespace toy::dialog {
 class CallParser {
  public:
   /// `tools` are the functions that may be called. `salt` makes the ids of calls differ from those of other texts.
-  CallParser(const CallForm& form, std::shared_ptr<const std::vector<Tool>> tools, std::string salt);
+  CallParser(const CallForm& form, std::shared_ptr<const std::vector<Tool>> tools, std::string_view salt);
   /// What these bytes add.
   Piece push(std::string_view bytes);
   /// The remainder at the end of the text. A call that was cut off keeps the arguments that came.
@@ -73,7 +74,7 @@ class CallParser {
 
   const CallForm& form_;
   std::shared_ptr<const std::vector<Tool>> tools_;
-  std::string salt_;
+  Philox random_;  // for the ids of calls
   State state_;
   std::string held_;  // text that may begin a call, or spaces in front of one; of tags: what is not complete
   std::string raw_;   // of a call that is not announced: all of it

@@ -80,6 +80,21 @@ void add_marks(const Tokenizer& tokenizer, const std::vector<std::string_view>& 
   }
 }
 
+size_t bytes_of(const std::string& text) { return sizeof text + (text.size() > 15 ? text.size() + 16 : 0); }
+
+// Memory that a tree takes, about.
+size_t bytes_of(const ordered_json& j) {
+  constexpr size_t kOfAllocation = 40;
+  size_t bytes = sizeof j;
+  if (j.is_string()) return bytes + 16 + bytes_of(j.get_ref<const std::string&>());
+  if (j.is_structured()) bytes += kOfAllocation;
+  if (j.is_array())
+    for (const ordered_json& value : j) bytes += bytes_of(value);
+  if (j.is_object())
+    for (const auto& [key, value] : j.items()) bytes += bytes_of(key) + bytes_of(value);
+  return bytes;
+}
+
 [[noreturn]] void refuse_for_now() {
   throw ConstraintsBusy(
       "the schemas and grammars of other requests take all the memory that they may; try again later");
@@ -105,8 +120,8 @@ const TokenTrie& Constraints::tokens(bool with_marks) {
   return *trie;
 }
 
-std::shared_ptr<const TokenConstraint> Constraints::of(const AnswerRules& r, ThoughtState state) {
-  if (!calls_tools(r) && r.form.kind == TextForm::any) return nullptr;
+Bound Constraints::of(const AnswerRules& r, ThoughtState state) {
+  if (!calls_tools(r) && r.form.kind == TextForm::any) return {};
   if (calls_tools(r) && form_ == nullptr)
     throw FieldError(
         "the model's chat template knows no tools, or writes calls in a form that this server does not read; "
@@ -117,12 +132,25 @@ std::shared_ptr<const TokenConstraint> Constraints::of(const AnswerRules& r, Tho
     throw FieldError(fmt::format("a text's form has {} bytes of schemas, grammars and tools; use at most {}",
                                  key.size(), limits_.source),
                      calls_tools(r) ? "tools" : r.form.field);
-  if (Known known = find(key)) return known;
-  {
-    const std::scoped_lock lock(mutex_);
-    if (!make_room(1)) refuse_for_now();
+  Known known = find(key);
+  if (!known) {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (!make_room(1)) refuse_for_now();
+    }
+    auto made = std::make_shared<Shared>();
+    made->constraint = make(r, state);
+    made->bytes = bytes_of(key);
+    if (calls_tools(r))
+      for (const Tool& t : r.tools) {
+        made->tools.push_back(
+            {.name = t.name, .parameters = t.parameters, .strict = t.strict, .json = {}, .field = {}});
+        made->bytes += sizeof t + bytes_of(t.name) + bytes_of(t.parameters);
+      }
+    known = keep(key, std::move(made));
   }
-  return keep(key, make(r, state));
+  return {{known, known->constraint.get()},
+          calls_tools(r) ? std::shared_ptr<const std::vector<Tool>>(known, &known->tools) : nullptr};
 }
 
 Constraints::Known Constraints::find(const std::string& key) {
@@ -141,7 +169,7 @@ bool Constraints::make_room(size_t bytes) {
     size_t all = bytes;
     std::erase_if(known_, [&](const auto& entry) {
       const Known known = entry.second.lock();
-      if (known) all += entry.first.size() + bytes_of(*known);
+      if (known) all += known->bytes + toy::bytes_of(*known->constraint);
       return !known;
     });
     if (all <= limits_.bytes && kept_.size() <= limits_.kept) return true;
@@ -151,9 +179,9 @@ bool Constraints::make_room(size_t bytes) {
 }
 
 Constraints::Known Constraints::keep(const std::string& key, Known made) {
-  const size_t bytes = key.size() + bytes_of(*made);
+  const size_t bytes = made->bytes + toy::bytes_of(*made->constraint);
   const std::scoped_lock lock(mutex_);
-  std::weak_ptr<const TokenConstraint>& known = known_[key];
+  std::weak_ptr<const Shared>& known = known_[key];
   if (Known other = known.lock()) return other;  // which another thread has made meanwhile
   if (!make_room(bytes)) refuse_for_now();
   known_[key] = made;

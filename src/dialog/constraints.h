@@ -33,6 +33,12 @@ struct ConstraintLimits {
   size_t kept = 16;                  ///< that nobody uses
 };
 
+/// What an answer has to be. Equal requests share both.
+struct Bound {
+  std::shared_ptr<const TokenConstraint> constraint;  ///< nullptr: none
+  std::shared_ptr<const std::vector<Tool>> tools;     ///< that may be called, without their `json`; nullptr: none
+};
+
 /// Makes the constraints of requests. Equal requests share one, as long as some request uses it; the latest are kept
 /// beyond that. All share one tree of the vocabulary, which is made when it is first needed. Any thread may ask.
 class Constraints {
@@ -41,14 +47,20 @@ class Constraints {
   /// outlive it.
   Constraints(const Tokenizer& tokenizer, const CallForm* form, const ThoughtMarks& thoughts,
               const ConstraintLimits& limits = {});
-  /// nullptr: none. A constraint holds after the thought of a text, whose beginning is in this state. Throws ApiError
+  /// A constraint holds after the thought of a text, whose beginning is in this state. Throws ApiError
   /// for what cannot be expressed, and for tools that the model cannot call, and ConstraintsBusy.
-  std::shared_ptr<const TokenConstraint> of(const AnswerRules& r, ThoughtState state);
+  Bound of(const AnswerRules& r, ThoughtState state);
   /// Control tokens that are marks of thoughts, and with `calls` those of calls.
   const std::vector<int32_t>& marks(bool calls) const { return calls ? marks_ : thought_marks_; }
 
  private:
-  using Known = std::shared_ptr<const TokenConstraint>;
+  // What is shared: it lives while one of both is in use.
+  struct Shared {
+    std::shared_ptr<const TokenConstraint> constraint;
+    std::vector<Tool> tools;
+    size_t bytes = 0;  // of memory, about, but those of the constraint, which grow
+  };
+  using Known = std::shared_ptr<const Shared>;
   const TokenTrie& tokens(bool with_marks);
   Known find(const std::string& key);
   Known keep(const std::string& key, Known made);
@@ -68,8 +80,8 @@ class Constraints {
   std::vector<int32_t> thought_marks_, marks_;  // the second ones are all
   std::mutex mutex_;                            // of what follows
   std::optional<TokenTrie> plain_, marked_;
-  std::map<std::string, std::weak_ptr<const TokenConstraint>> known_;  // by what it follows from
-  std::list<Known> kept_;                                              // the latest first
+  std::map<std::string, std::weak_ptr<const Shared>> known_;  // by what it follows from
+  std::list<Known> kept_;                                     // the latest first
 };
 
 }  // namespace toy::dialog

@@ -114,7 +114,8 @@ void Connection::note_header() {
   r.authorization = text(http::field::authorization);
   r.api_key = text("x-api-key");
   r.anthropic_version = text("anthropic-version");
-  r.host = text(http::field::host);
+  r.host = target_host(std::string_view(fields.target().data(), fields.target().size()));
+  if (r.host.empty()) r.host = text(http::field::host);
   r.origin = text(http::field::origin);
   r.fetch_site = text("sec-fetch-site");
   r.fetch_mode = text("sec-fetch-mode");
@@ -137,6 +138,8 @@ void Connection::header_is_read() {
     return refuse(server_.calls.bad(501, "Transfer-Encoding: only chunked is supported"));
   if (codings > 0 && !http11_) return refuse(server_.calls.bad(400, "Transfer-Encoding needs HTTP/1.1"));
   if (fields.count(http::field::host) > 1) return refuse(server_.calls.bad(400, "the request has several Hosts"));
+  if (http11_ && fields[http::field::host].empty())
+    return refuse(server_.calls.bad(400, "the request has no Host, which HTTP/1.1 needs"));
   if (fields.count(http::field::origin) > 1) return refuse(server_.calls.bad(400, "the request has several Origins"));
   if (server_.calls.admit) {
     Admission a = server_.calls.admit(request_);

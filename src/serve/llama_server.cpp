@@ -89,6 +89,19 @@ CompletionRequest parse_infill(const std::string& body) {
   return r;
 }
 
+LlamaFormat::LlamaFormat(ReplyHead head, const CompletionRequest& request, const Tokenizer& tokenizer)
+    : head_(std::move(head)),
+      ids_(request.token_ids),
+      logprobs_(request.logprobs.has_value()),
+      settings_{{"temperature", request.sampler.temperature},
+                {"top_k", request.sampler.top_k},
+                {"top_p", request.sampler.top_p},
+                {"min_p", request.sampler.min_p},
+                {"stop", request.stops},
+                {"n_predict", 0},
+                {"stream", request.stream}},
+      tokenizer_(tokenizer) {}
+
 ordered_json LlamaFormat::probabilities(const std::vector<GeneratedToken>& tokens) const {
   ordered_json list = chat_logprobs(tokenizer_, tokens, true)["content"];
   for (ordered_json& token : list) {
@@ -118,18 +131,13 @@ ordered_json LlamaFormat::complete(const Choice& c, const Reply& reply) const {
   const auto n = int64_t(g.tokens.size()), read = reply.prompt_tokens - reply.cached_tokens();
   const bool limit = g.reason == FinishReason::length || g.reason == FinishReason::deadline;
   ordered_json j = part(c, c.text);
-  if (request_.token_ids)
+  if (ids_)
     for (const GeneratedToken& t : g.tokens) j["tokens"].push_back(t.chosen.id);
   j["stop"] = true;
   j["model"] = head_.model;
   j["tokens_predicted"] = n;
-  j["generation_settings"] = {{"temperature", request_.sampler.temperature},
-                              {"top_k", request_.sampler.top_k},
-                              {"top_p", request_.sampler.top_p},
-                              {"min_p", request_.sampler.min_p},
-                              {"stop", request_.stops},
-                              {"n_predict", n},
-                              {"stream", request_.stream}};
+  j["generation_settings"] = settings_;
+  j["generation_settings"]["n_predict"] = n;
   j["prompt"] = tokenizer_.decode(c.prompt);
   j["has_new_line"] = c.text.find('\n') != std::string::npos;
   j["truncated"] = false;
@@ -141,7 +149,7 @@ ordered_json LlamaFormat::complete(const Choice& c, const Reply& reply) const {
                   {"prompt_ms", before},
                   {"predicted_n", n},
                   {"predicted_ms", after}};
-  if (request_.logprobs) j["completion_probabilities"] = probabilities(g.tokens);
+  if (logprobs_) j["completion_probabilities"] = probabilities(g.tokens);
   return j;
 }
 
@@ -150,10 +158,10 @@ std::string LlamaFormat::body(const Reply& reply) { return json_text(complete(re
 std::string LlamaFormat::piece(const Choice& choice, const Piece& piece) {
   if (tokens_++ == 0) first_ = std::chrono::steady_clock::now();
   ++of_[choice.index];
-  if (piece.text.empty() && !request_.logprobs && !request_.token_ids) return "";
+  if (piece.text.empty() && !logprobs_ && !ids_) return "";
   ordered_json j = part(choice, piece.text);
-  if (request_.token_ids && piece.token) j["tokens"].push_back(piece.token->chosen.id);
-  if (request_.logprobs && piece.token) j["completion_probabilities"] = probabilities({*piece.token});
+  if (ids_ && piece.token) j["tokens"].push_back(piece.token->chosen.id);
+  if (logprobs_ && piece.token) j["completion_probabilities"] = probabilities({*piece.token});
   return "data: " + json_text(j) + "\n\n";
 }
 

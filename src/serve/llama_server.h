@@ -21,8 +21,7 @@ CompletionRequest parse_infill(const std::string& body);
 class LlamaFormat : public ReplyFormat {
  public:
   /// `tokenizer` must outlive it.
-  LlamaFormat(ReplyHead head, const CompletionRequest& request, const Tokenizer& tokenizer)
-      : head_(std::move(head)), request_(request), tokenizer_(tokenizer) {}
+  LlamaFormat(ReplyHead head, const CompletionRequest& request, const Tokenizer& tokenizer);
   std::string body(const Reply& reply) override;
   std::string begin(const Reply&) override { return ""; }
   std::string piece(const Choice& choice, const Piece& piece) override;
@@ -35,7 +34,8 @@ class LlamaFormat : public ReplyFormat {
   nlohmann::ordered_json probabilities(const std::vector<GeneratedToken>& tokens) const;
 
   const ReplyHead head_;
-  const CompletionRequest request_;
+  const bool ids_, logprobs_;
+  nlohmann::ordered_json settings_;  // of the generation, as the reply says them
   const Tokenizer& tokenizer_;
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now(), first_ = begun_;
   int64_t tokens_ = 0;             // that came

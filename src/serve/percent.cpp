@@ -20,13 +20,27 @@ std::string percent_decoded(std::string_view path) {
   return text;
 }
 
-std::string plain_target(std::string_view target) {
+namespace {
+
+struct Target {
+  std::string_view host, path;
+};
+
+Target parts_of(std::string_view target) {
   target = target.substr(0, target.find_first_of("?#"));
-  if (const size_t scheme = target.find("://"); scheme != target.npos && target.front() != '/') {
-    target.remove_prefix(scheme + 3);
-    const size_t path = target.find('/');
-    target = path == target.npos ? "/" : target.substr(path);
-  }
+  const size_t scheme = target.find("://");
+  if (scheme == target.npos || target.front() == '/') return {"", target};
+  target.remove_prefix(scheme + 3);
+  const size_t path = target.find('/');
+  return {target.substr(0, path), path == target.npos ? "/" : target.substr(path)};
+}
+
+}  // namespace
+
+std::string target_host(std::string_view target) { return std::string(parts_of(target).host); }
+
+std::string plain_target(std::string_view target) {
+  target = parts_of(target).path;
   std::string plain;
   for (const char c : target)
     if (c != '/' || !plain.ends_with('/')) plain += c;

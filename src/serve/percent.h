@@ -13,4 +13,7 @@ std::string percent_decoded(std::string_view path);
 /// and with single slashes, of which none is at the end.
 std::string plain_target(std::string_view target);
 
+/// The host, and its port, of a target that is a complete URL; "": it is none. It counts in place of the field Host.
+std::string target_host(std::string_view target);
+
 }  // namespace toy::serve

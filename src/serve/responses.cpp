@@ -324,7 +324,7 @@ ordered_json ResponsesFormat::response(const Reply& reply, const char* status) c
                  {"incomplete_details", incomplete ? ordered_json{{"reason", "max_output_tokens"}} : ordered_json()},
                  {"model", head_.model},
                  {"output", items_}};
-  j.update(settings_);
+  j.update(parse_json<ordered_json>(settings_));
   j["store"] = false, j["background"] = false;
   j["previous_response_id"] = nullptr;
   j["metadata"] = ordered_json::object();
@@ -338,6 +338,9 @@ ordered_json ResponsesFormat::response(const Reply& reply, const char* status) c
                 {"total_tokens", prompt + tokens}};
   return j;
 }
+
+ResponsesFormat::ResponsesFormat(ReplyHead head, const ordered_json& settings)
+    : head_(std::move(head)), settings_(json_text(settings)) {}
 
 std::string ResponsesFormat::body(const Reply& reply) {
   const Choice& c = reply.choices.front();

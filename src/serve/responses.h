@@ -20,8 +20,8 @@ ResponsesRequest parse_responses(const std::string& body);
 /// A response, and the events of a stream, which are numbered.
 class ResponsesFormat : public ReplyFormat {
  public:
-  ResponsesFormat(ReplyHead head, nlohmann::ordered_json settings)
-      : head_(std::move(head)), settings_(std::move(settings)) {}
+  /// `settings`: of a ResponsesRequest.
+  ResponsesFormat(ReplyHead head, const nlohmann::ordered_json& settings);
   std::string body(const Reply& reply) override;
   std::string begin(const Reply& reply) override;
   std::string piece(const Choice& choice, const Piece& piece) override;
@@ -40,7 +40,7 @@ class ResponsesFormat : public ReplyFormat {
   const char* status(const Reply& reply) const;
 
   const ReplyHead head_;
-  const nlohmann::ordered_json settings_;
+  const std::string settings_;                 // JSON: as a tree, large tools would take many times as much
   std::vector<nlohmann::ordered_json> items_;  // of the output; the last one may be open
   enum class Item { none, thought, message, call } open_ = Item::none;
   int64_t events_ = 0;

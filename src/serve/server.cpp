@@ -11,6 +11,7 @@
 
 #include "serve/endpoints.h"
 #include "serve/keys.h"
+#include "serve/memory_reserve.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
@@ -20,6 +21,9 @@ namespace {
 
 // Seconds that streams pause, about, for the prompts of others.
 constexpr double kLongestPause = 0.15;
+
+// Tokens of the prompts of all requests.
+constexpr size_t kMostPromptTokens = size_t(1) << 25;
 
 // Positions of one text: the shared pages bound them, too.
 int64_t context_of(Decoder& decoder) {
@@ -73,7 +77,7 @@ Server::Server(Decoder& decoder, const Model& model, const std::optional<ChatTem
       origins_(std::move(origins)),
       log_(options.log),
       tokenizer_(*model.tokenizer),
-      service_(decoder, model.tokenizer.get(), options.most_waiting, options.speculation),
+      service_(decoder, model.tokenizer.get(), options.most_waiting, options.speculation, kMostPromptTokens),
       dialog_(chat ? std::make_unique<Dialog>(*model.tokenizer, *chat) : nullptr),
       form_(dialog_ ? dialog_->form() : nullptr),
       prompts_(*model.tokenizer, dialog_.get(), context_of(decoder), decoder.vocab()),
@@ -118,6 +122,7 @@ Admission Server::admit(HttpRequest& header) const {
 
 void Server::handle(const std::shared_ptr<Exchange>& exchange) {
   answer(exchange, [&] {
+    const MemoryReserve reserve(bytes_to_destroy(exchange->request.body));
     const std::string& encoding = exchange->request.content_encoding;
     if (!encoding.empty() && encoding != "identity")
       throw ApiError(415, fmt::format("the request's body has the encoding '{}', which is not supported; send it as it "

@@ -173,7 +173,7 @@ void Server::start(const std::shared_ptr<Exchange>& exchange, const CompletionRe
       !r.hints.contains("enable_thinking"))
     throw ApiError(400, "thinking is switched off, but the model's chat template begins a thought all the same",
                    "chat_template_kwargs");
-  const auto constraint = constraints_.of(r, thinks);
+  const Bound bound = constraints_.of(r, thinks);
   std::vector<int32_t> dry_breakers;
   if (r.sampler.dry_multiplier > 0 && r.dry_breakers != std::vector<std::string>{"none"})
     dry_breakers = tokens_with(tokenizer_, r.dry_breakers);
@@ -182,7 +182,7 @@ void Server::start(const std::shared_ptr<Exchange>& exchange, const CompletionRe
                         .thoughts = thoughts_,
                         .state = thinks,
                         .is_formed = r.form.kind != TextForm::any,
-                        .tools = calls_tools(r) ? std::make_shared<std::vector<Tool>>(r.tools) : nullptr};
+                        .tools = bound.tools};
   std::vector<TextRequest> texts;
   int64_t logprobs = 0;
   for (const std::vector<int32_t>& prompt : prompts) {
@@ -197,7 +197,7 @@ void Server::start(const std::shared_ptr<Exchange>& exchange, const CompletionRe
     job->add_prompt(int64_t(prompt.size()));
     for (int64_t k = 0; k < r.n; ++k) {
       TextRequest text = text_request(r, prompt, n, seed + uint64_t(k));
-      text.options.sampler.constraint = constraint;
+      text.options.sampler.constraint = bound.constraint;
       text.options.sampler.dry_breakers = dry_breakers;
       text.deadline = deadline;
       text.owner = prefix_owner(*exchange);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "dialog/answer_reader.h"
+#include "serve/memory_reserve.h"
 #include "toy/base/error.h"
 
 namespace toy::serve {
@@ -25,6 +26,9 @@ TextRequest TextJob::add_choice(TextRequest text, std::string echoed, OutputPars
   };
   text.on_end = [job = shared_from_this(), i](const TextEnd& end) {
     try {
+      constexpr size_t kOfToken = 512;  // of the objects of log probabilities
+      const MemoryReserve reserve(kSmallReserve +
+                                  kOfToken * (size_t(job->reply_.tokens()) + end.generated.tokens.size()));
       job->finish(i, end);
     } catch (...) {
       job->fail(std::current_exception());

@@ -129,15 +129,14 @@ Reply LocalModel::reply(const ordered_json& messages, const ReplySettings& setti
 
   const auto state = dialog::thought_state_after(request.prompt, s.tokenizer, s.dialog.chat().source());
   const dialog::AnswerRules rules{.chat = true, .tools = callable_tools(settings.tools), .form = settings.form};
-  if (auto constraint = s.constraints.of(rules, state)) request.options.sampler.constraint = std::move(constraint);
-  const bool calls = dialog::calls_tools(rules);
-  dialog::AnswerReader reader =
-      dialog::answer_reader({.form = s.dialog.form(),
-                             .thoughts = s.thoughts,
-                             .state = state,
-                             .is_formed = settings.form.kind != dialog::TextForm::any,
-                             .tools = calls ? std::make_shared<const std::vector<dialog::Tool>>(rules.tools) : nullptr},
-                            s.constraints, dialog::call_salt(request.prompt, int64_t(again)));
+  const dialog::Bound bound = s.constraints.of(rules, state);
+  if (bound.constraint) request.options.sampler.constraint = bound.constraint;
+  dialog::AnswerReader reader = dialog::answer_reader({.form = s.dialog.form(),
+                                                       .thoughts = s.thoughts,
+                                                       .state = state,
+                                                       .is_formed = settings.form.kind != dialog::TextForm::any,
+                                                       .tools = bound.tools},
+                                                      s.constraints, dialog::call_salt(request.prompt, int64_t(again)));
   request.named = std::move(reader.named);
   const auto w = std::make_shared<Writing>(std::move(reader.parser));
   request.on_text = [w, &on_part](const GeneratedToken&, const std::string& text) {

@@ -27,7 +27,7 @@ class ServeCli : public Cli {
   }
   static std::string request(const std::string& body, const std::string& target = "/v1/completions") {
     return "printf 'POST " + target +
-           " HTTP/1.1\\r\\nConnection: close\\r\\nContent-Length: " + std::to_string(body.size()) +
+           " HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\nContent-Length: " + std::to_string(body.size()) +
            "\\r\\n\\r\\n%s' '" + body + "' >&3\n";
   }
 };
@@ -67,7 +67,8 @@ TEST_F(ServeCli, AdaptersAreModels) {
                 " --rank 2 --batch 2 --tokens 16 --steps 1 --out " + lora)
                 .code,
             0);
-  const std::string list = "printf 'GET /v1/models HTTP/1.1\r\nConnection: close\r\n\r\n' >&3\ncat <&3\n";
+  const std::string list =
+      "printf 'GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' >&3\ncat <&3\n";
   const std::string printed =
       with_server("--lora " + lora + " --lora half=" + lora + ":0.5", list + "kill $pid; wait $pid");
   for (const char* id : {R"("id":"run")", R"("id":"letters")", R"("id":"half")", R"("parent":"run")"})
@@ -129,7 +130,8 @@ TEST_F(ServeCli, ProposedTokensChangeNoText) {
   const std::string ask =
       request(
           R"({"prompt": "aaaaaa", "max_tokens": 50, "temperature": 0, "ignore_eos": true, "logit_bias": {"97": 50}})") +
-      "cat <&3\nexec 4<>/dev/tcp/127.0.0.1/$port\nprintf 'GET /metrics HTTP/1.1\\r\\nConnection: close\\r\\n\\r\\n' "
+      "cat <&3\nexec 4<>/dev/tcp/127.0.0.1/$port\nprintf 'GET /metrics HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: "
+      "close\\r\\n\\r\\n' "
       ">&4\ncat <&4\nkill -TERM $pid\nwait $pid\n";
   for (const std::string draft : {"", "--draft ngram", "--draft ngram --draft-max 3"}) {
     const std::string printed = with_server(draft, ask);
@@ -144,7 +146,7 @@ TEST_F(ServeCli, ProposedTokensChangeNoText) {
 TEST_F(ServeCli, StatesOutliveTheServer) {
   const auto send = [](const std::string& target, const std::string& body) {
     return "exec 3<>/dev/tcp/127.0.0.1/$port\nprintf 'POST " + target +
-           " HTTP/1.1\\r\\nConnection: close\\r\\nContent-Length: " + std::to_string(body.size()) +
+           " HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\nContent-Length: " + std::to_string(body.size()) +
            "\\r\\n\\r\\n%s' '" + body + "' >&3\ncat <&3\n";
   };
   const std::string prompt = "\"prompt\": \"" + std::string(100, 'e') + "\"", end = "kill -TERM $pid\nwait $pid\n",
@@ -157,11 +159,12 @@ TEST_F(ServeCli, StatesOutliveTheServer) {
   const std::string before =
       with_server(state, send("/v1/state", R"({"action": "save", "name": "e", )" + prompt + "}") + write + end);
   EXPECT_NE(before.find(R"("name":"e")"), std::string::npos) << before;
-  const std::string after =
-      with_server(state, send("/v1/state", R"({"action": "restore", "name": "e"})") + write +
-                             "exec 3<>/dev/tcp/127.0.0.1/$port\nprintf 'GET /metrics HTTP/1.1\\r\\nConnection: "
-                             "close\\r\\n\\r\\n' >&3\ncat <&3\n" +
-                             end);
+  const std::string after = with_server(
+      state,
+      send("/v1/state", R"({"action": "restore", "name": "e"})") + write +
+          "exec 3<>/dev/tcp/127.0.0.1/$port\nprintf 'GET /metrics HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: "
+          "close\\r\\n\\r\\n' >&3\ncat <&3\n" +
+          end);
   EXPECT_EQ(text_of(after), text_of(before));
   EXPECT_NE(after.find("\ntoy_prompt_tokens_total 100\n"), std::string::npos) << after;
   EXPECT_NE(after.find("\ntoy_prompt_tokens_shared_total 99\n"), std::string::npos) << after;

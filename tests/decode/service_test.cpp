@@ -254,6 +254,25 @@ TEST_F(ServiceTest, WhatIsRefused) {
   }
 }
 
+// Many choices of a long prompt are few bytes of a request.
+TEST_F(ServiceTest, TokensOfPromptsHaveALimit) {
+  Decoder d(*device_, model_, {.sequences = 1});
+  GenerationService service(d, tokenizer_.get(), 100, {}, 300);
+  const auto ask = [&](int tokens) {
+    return service.submit({.prompt = prompt(1, tokens), .options = {.max_tokens = 1}});
+  };
+  EXPECT_NO_THROW(ask(350));  // alone
+  EXPECT_THROW(ask(1), ServiceBusy);
+  service.run();
+  const int64_t gone = ask(200);
+  EXPECT_NO_THROW(ask(100));
+  EXPECT_THROW(ask(1), ServiceBusy);
+  service.cancel(gone);
+  service.run();
+  EXPECT_NO_THROW(ask(300));
+  service.run();
+}
+
 // What is not to be finished is told: texts in progress, and those that wait.
 TEST_F(ServiceTest, ClosingEndsAll) {
   Decoder d(*device_, model_, {.sequences = 1});

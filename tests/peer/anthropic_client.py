@@ -83,7 +83,7 @@ def check(url):
     refused(lambda: client.messages.create(**{**ask, "messages": [{"role": "user", "content": "no"}]}), bad, "not this one")
     refused(lambda: client.messages.create(**{**ask, "messages": [{"role": "user", "content": "a b " * 900}]}), bad,
             "maximum context length")
-    assert client.messages.create(**{**ask, "max_tokens": 32000}).stop_reason in ("max_tokens", "end_turn")
+    assert client.messages.create(**{**ask, "max_tokens": 32000}, timeout=300).stop_reason in ("max_tokens", "end_turn")
     refused(lambda: client.messages.create(**{**ask, "extra_body": {"temperature": 2}}), bad, "temperature")
     # What has no effect is told; an answer that was begun goes on.
     raw = client.messages.with_raw_response.create(**ask, metadata={"user_id": "me"}, service_tier="auto",

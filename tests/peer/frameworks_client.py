@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import warnings
+from typing import Literal
 
 import pydantic
 
@@ -31,6 +32,11 @@ class Badger(pydantic.BaseModel):
 def add(a: int, b: int) -> int:
     """Adds."""
     return a + b
+
+
+def pick(n: Literal[1, 2]) -> int:
+    """Picks a number."""
+    return n
 
 
 def langchain(url):
@@ -59,13 +65,31 @@ def agents(url):
     import agents as sdk
     import openai
     sdk.set_tracing_disabled(True)
-    client = openai.AsyncOpenAI(base_url=url + "/v1", api_key="right", max_retries=0)
+
+    def client():
+        return openai.AsyncOpenAI(base_url=url + "/v1", api_key="right", max_retries=0)
+
+    async def parts(agent):
+        agent.model = type(agent.model)(model="chat", openai_client=client())
+        return [event async for event in sdk.Runner.run_streamed(agent, "hi", max_turns=3).stream_events()]
+
     for kind in (sdk.OpenAIChatCompletionsModel, sdk.OpenAIResponsesModel):
-        model = kind(model="chat", openai_client=client)
+        def model():
+            return kind(model="chat", openai_client=client())  # of the event loop that uses it first
+        # A response that a limit has cut off is an error of the SDK: these end by themselves.
         for tools in ([], [sdk.function_tool(add)]):
-            agent = sdk.Agent(name="helper", instructions="Help.", model=model, tools=tools,
-                              model_settings=sdk.ModelSettings(max_tokens=20))
-            assert sdk.Runner.run_sync(agent, "hi", max_turns=3).final_output is not None
+            agent = sdk.Agent(name="helper", instructions="Help.", model=model(), tools=tools, output_type=Badger,
+                              model_settings=sdk.ModelSettings(max_tokens=200, temperature=0))
+            assert 0 <= sdk.Runner.run_sync(agent, "hi", max_turns=3).final_output.age <= 9
+            assert asyncio.run(parts(agent))
+        forced = sdk.Agent(name="helper", instructions="Help.", model=model(), tools=[sdk.function_tool(pick)],
+                           tool_use_behavior="stop_on_first_tool",
+                           model_settings=sdk.ModelSettings(max_tokens=200, temperature=0, tool_choice="required",
+                                                            parallel_tool_calls=False))
+        assert int(sdk.Runner.run_sync(forced, "1 or 2?", max_turns=3).final_output) in (1, 2)
+    plain = sdk.Agent(name="helper", instructions="Help.", model_settings=sdk.ModelSettings(max_tokens=20),
+                      model=sdk.OpenAIChatCompletionsModel(model="chat", openai_client=client()))
+    assert sdk.Runner.run_sync(plain, "hi", max_turns=3).final_output is not None
 
 
 def autogen_ext(url):

@@ -11,6 +11,7 @@
 
 #include "loopback.h"
 #include "plain_server.h"
+#include "serve/memory_reserve.h"
 #include "serve/text_job.h"
 #include "testing/sanitizers.h"
 #include "toy/base/memory.h"
@@ -173,6 +174,42 @@ class Heard : public Exchange {
   std::string text;
   bool ended = false;
 };
+
+// Calls what operator new calls where there is no memory. Does it try again?
+bool tries_again() {
+  try {
+    std::get_new_handler()();
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+struct AllocatesAtItsEnd {
+  std::vector<bool>& results;
+  ~AllocatesAtItsEnd() {
+    for (int i = 0; i < 2; ++i) results.push_back(tries_again());
+  }
+};
+
+// Trees of JSON allocate where they are destroyed: there has to be something left for that.
+TEST(Limits, MemoryForTheWayBack) {
+  EXPECT_THROW(MemoryReserve(size_t(1) << 62), std::bad_alloc);
+  std::vector<bool> results;
+  {
+    const MemoryReserve reserve(kSmallReserve);
+    EXPECT_TRUE(tries_again());
+    EXPECT_FALSE(tries_again());
+    try {
+      const AllocatesAtItsEnd last{results};
+      throw std::bad_alloc();
+    } catch (const std::bad_alloc&) {
+    }
+  }
+  EXPECT_EQ(results, (std::vector<bool>{true, false}));
+  EXPECT_FALSE(tries_again());
+  EXPECT_GE(bytes_to_destroy(R"([[],[],[]])"), kSmallReserve + 6 * 16);
+}
 
 TEST(Limits, AReplyWithoutMemoryEndsAlone) {
   Timings timings;

@@ -156,6 +156,25 @@ TEST(Origin, OverTheSocket) {
   EXPECT_EQ(preflight.header.find("Content-Length"), std::string::npos);  // RFC 9110: none with 204
 }
 
+// RFC 9112, 3.2: a request of HTTP/1.1 has one Host; that of a complete URL counts in its place.
+TEST(Origin, EveryRequestHasOneHost) {
+  const Loopback server;
+  const auto status = [&](const std::string& request) {
+    return server.ask(request + "Connection: close\r\n\r\n").status;
+  };
+  const std::string ours = "Host: localhost\r\n";
+  EXPECT_EQ(status("GET /v1/models HTTP/1.1\r\n" + ours), 200);
+  for (const std::string& host : {std::string(), std::string("Host:\r\n"), std::string("Host: \r\n"), ours + ours,
+                                  ours + "Host: 127.0.0.1\r\n", ours + "Host:\r\n"})
+    for (const std::string line : {"GET /v1/models", "GET /health", "POST /v1/completions", "OPTIONS /v1/completions",
+                                   "GET http://localhost/v1/models"})
+      EXPECT_EQ(status(line + " HTTP/1.1\r\n" + host), 400) << line << " " << host;
+  EXPECT_EQ(status("GET /v1/models HTTP/1.0\r\n"), 200);
+  EXPECT_EQ(status("GET http://localhost/v1/models HTTP/1.1\r\n" + ours), 200);
+  EXPECT_EQ(status("GET http://evil.example/v1/models HTTP/1.1\r\n" + ours), 403);
+  EXPECT_EQ(status("GET http://evil.example HTTP/1.1\r\n" + ours), 403);
+}
+
 TEST(Origin, ADeletedStateNeedsNoPage) {
   const Loopback server;
   const std::string attack = R"({"action":"delete","name":"victim"})", page = "Origin: http://localhost:3000\r\n";

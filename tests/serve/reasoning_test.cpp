@@ -144,8 +144,9 @@ TEST(Reasoning, ConstraintsHoldAfterIt) {
       call = R"(<tool_call>{"name":"f","arguments":{}}</tool_call>)";
   for (const auto& [r, answer] : std::vector<std::pair<CompletionRequest, std::string>>{
            {request(schema), "7"}, {request(R"(, "grammar": "root ::= \"7\" # root")"), "7"}, {request(tools), call}}) {
-    const auto ended = constraints.of(r, ThoughtState::ended), begun = constraints.of(r, ThoughtState::begun),
-               possible = constraints.of(r, ThoughtState::possible);
+    const auto ended = constraints.of(r, ThoughtState::ended).constraint,
+               begun = constraints.of(r, ThoughtState::begun).constraint,
+               possible = constraints.of(r, ThoughtState::possible).constraint;
     EXPECT_TRUE(allows(ended, answer, false));
     EXPECT_FALSE(allows(ended, "<think>a</think>" + answer, false));
     EXPECT_FALSE(allows(begun, "a", true));
@@ -171,8 +172,9 @@ TEST(Reasoning, NothingInItTriggers) {
                                                "parallel_tool_calls": false})",
                        true);
   const std::string call = R"(<tool_call>{"name":"f","arguments":{}}</tool_call>)", no_call = "<tool_call>x";
-  const auto begun = constraints.of(r, ThoughtState::begun), possible = constraints.of(r, ThoughtState::possible),
-             ended = constraints.of(r, ThoughtState::ended);
+  const auto begun = constraints.of(r, ThoughtState::begun).constraint,
+             possible = constraints.of(r, ThoughtState::possible).constraint,
+             ended = constraints.of(r, ThoughtState::ended).constraint;
   EXPECT_TRUE(allows(begun, no_call + "</think>\n\na" + call));
   EXPECT_FALSE(allows(begun, no_call + "</think>\n\na" + no_call, false));
   EXPECT_FALSE(allows(begun, call + "</thin"));  // the text has not ended

@@ -26,7 +26,7 @@ TEST(Serve, Endpoints) {
   EXPECT_EQ(server.post("/detokenize", R"({"tokens": [256]})").status, 400);
   EXPECT_EQ(server.get("/nothing").status, 404);
   EXPECT_EQ(server.get("/v1/completions").status, 405);
-  EXPECT_EQ(server.ask("HEAD /health HTTP/1.1\r\nConnection: close\r\n\r\n").body, "");
+  EXPECT_EQ(server.ask("HEAD /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").body, "");
   EXPECT_EQ(server.metric("requests_running"), 0);
 }
 
@@ -46,9 +46,12 @@ TEST(Serve, LimitsOfARequest) {
   std::string keys = "{\"content\": \"a\"";
   for (int i = 0; i < 5000; ++i) keys += fmt::format(", \"k{}\": 0", i);
   EXPECT_NE(server.post("/tokenize", keys + "}").body.find("4096 keys"), std::string::npos);
-  EXPECT_EQ(server.ask("DELETE /v1/models/tiny HTTP/1.1\r\nConnection: close\r\n\r\n").status, 405);
+  EXPECT_EQ(server.ask("DELETE /v1/models/tiny HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").status, 405);
   // What follows would be read as the next request.
-  EXPECT_EQ(server.ask("POST /tokenize HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\nGET /health HTTP/1.1\r\n\r\n").status,
+  EXPECT_EQ(server
+                .ask("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\nGET /health "
+                     "HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                .status,
             501);
 }
 
@@ -354,8 +357,8 @@ TEST(Serve, BadRequests) {
   for (int i = 0; i < 1000; ++i) stops += (i ? ",\"" : "\"") + std::to_string(i) + "\"";
   refuses(completions, R"({"prompt": "a", "stop": [)" + stops + "]}", 400, "1000");
   EXPECT_EQ(server.ask("nonsense\r\n\r\n").status, 400);
-  EXPECT_EQ(server.ask("POST /v1/completions HTTP/1.1\r\nContent-Length: -5\r\n\r\n").status, 400);
-  EXPECT_EQ(server.ask("GET / HTTP/1.1\r\nX: " + std::string(20000, 'a') + "\r\n\r\n").status, 431);
+  EXPECT_EQ(server.ask("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n").status, 400);
+  EXPECT_EQ(server.ask("GET / HTTP/1.1\r\nHost: localhost\r\nX: " + std::string(20000, 'a') + "\r\n\r\n").status, 431);
   EXPECT_EQ(server.get("/health").status, 200);
 }
 
@@ -374,7 +377,8 @@ TEST(Serve, LargeBodiesTakeNoMemory) {
     EXPECT_EQ(Loopback::parse(c.receive("}}")).status, 413);
   }
   Client waits(server.port());
-  waits.send("POST /v1/completions HTTP/1.1\r\nContent-Length: 104857600\r\nExpect: 100-continue\r\n\r\n");
+  waits.send(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 104857600\r\nExpect: 100-continue\r\n\r\n");
   EXPECT_EQ(Loopback::parse(waits.receive("}}")).status, 413);
   // AddressSanitizer keeps what was freed for a while.
   if (!testing::kAddressSanitizer) {
@@ -394,7 +398,8 @@ TEST(Serve, ClientsThatDisconnect) {
     if (i == 0) clients[0]->receive("data: ");  // before the others, one of which would go first if it came first
   }
   std::vector<std::unique_ptr<Client>> halves;
-  for (const char* half : {"", "POST", "POST /v1/completions HTTP/1.1\r\nContent-Length: 10\r\n\r\n{"}) {
+  for (const char* half :
+       {"", "POST", "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{"}) {
     halves.push_back(std::make_unique<Client>(server.port()));
     halves.back()->send(half);
   }
@@ -409,7 +414,7 @@ TEST(Serve, SlowClientsAreCutOff) {
   options.http.read_seconds = 1;
   const Loopback server({}, options);
   Client half(server.port());
-  half.send("POST /v1/completions HTTP/1.1\r\nContent-Length: 10\r\n\r\n{");
+  half.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{");
   const auto begin = std::chrono::steady_clock::now();
   half.receive();  // until the server closes
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));

@@ -243,7 +243,7 @@ TEST_F(SavedConversations, BadRequests) {
   refused({{"action", "restore"}, {"name", "a"}, {"prompt", text()}}, "prompt");
   refused({{"action", "save"}, {"name", "a"}, {"prompt", text()}, {"messages", {{{"role", "user"}, {"content", "a"}}}}},
           "'prompt' and 'messages'");
-  EXPECT_EQ(server.ask("DELETE /v1/state HTTP/1.1\r\nConnection: close\r\n\r\n").status, 405);
+  EXPECT_EQ(server.ask("DELETE /v1/state HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").status, 405);
   EXPECT_EQ(server.get("/v1/state").json()["data"].size(), 0u);
 
   const Loopback without(decoder());

@@ -105,7 +105,7 @@ class Tls : public ::testing::Test {
     return all;
   }
   int64_t metric(const std::string& name) const {
-    const std::string all = ask("GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n");
+    const std::string all = ask("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     const size_t at = all.find("\ntoy_" + name + " ");
     return at == all.npos ? -1 : std::stoll(all.substr(at + name.size() + 6));
   }
@@ -122,7 +122,8 @@ const std::string kLong = R"({"prompt": "a", "max_tokens": 500, "ignore_eos": tr
                   kMany = R"({"prompt": "a", "max_tokens": 500, "n": 100, "ignore_eos": true, "stream": true})";
 
 TEST_F(Tls, RepliesAndStreams) {
-  EXPECT_NE(ask("GET /health HTTP/1.1\r\nConnection: close\r\n\r\n").find(R"({"status":"ok"})"), std::string::npos);
+  EXPECT_NE(ask("GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").find(R"({"status":"ok"})"),
+            std::string::npos);
   const std::string body(300000, ' ');
   EXPECT_NE(ask(post("/v1/completions", R"({"prompt": "a", "max_tokens": 3})" + body)).find("\"length\""),
             std::string::npos);
@@ -133,14 +134,14 @@ TEST_F(Tls, RepliesAndStreams) {
 TEST_F(Tls, KeepsTheConnection) {
   TlsClient client(server_.port(), cert_.files.certificate);
   for (int i = 0; i < 3; ++i) {
-    client.send("GET /health HTTP/1.1\r\n\r\n");
+    client.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
     EXPECT_EQ(client.receive(R"({"status":"ok"})").find("HTTP/1.1 200"), size_t(0));
   }
   std::string request = post("/v1/completions", kLong);
   request.replace(request.find("Connection: close\r\n"), 19, "");
   client.send(request);
   client.receive("data: ");
-  client.send("GET /v1/models HTTP/1.1\r\nConnection: close\r\n\r\n");
+  client.send("GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   const std::string all = client.receive();
   EXPECT_LT(all.find("data: [DONE]"), all.find("\"tiny\",\"object\":\"model\""));
   EXPECT_TRUE(all.ends_with("}]}"));
@@ -153,7 +154,7 @@ TEST_F(Tls, ClientsThatDisconnect) {
   for (int i = 0; i < 10; ++i) {
     clients.push_back(std::make_unique<TlsClient>(server_.port(), cert_.files.certificate));
     clients.back()->send(i < 8 ? post("/v1/completions", kMany)
-                               : "POST /v1/completions HTTP/1.1\r\nContent-Length: 10");
+                               : "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10");
     if (i == 0) clients[0]->receive("data: ");  // before the others, one of which would go first if it came first
   }
   for (int i = 0; i < 5; ++i) clients[size_t(i)]->say_goodbye();
@@ -176,20 +177,22 @@ TEST_F(Tls, PlainHttpAndNonsense) {
   EXPECT_FALSE(TlsClient(server_.port(), cert_.files.certificate, TLS1_1_VERSION).connected);
   EXPECT_TRUE(TlsClient(server_.port(), cert_.files.certificate, TLS1_2_VERSION).connected);
   EXPECT_FALSE(TlsClient(server_.port(), SelfSigned().files.certificate).connected);
-  EXPECT_NE(ask("GET /health HTTP/1.1\r\nConnection: close\r\n\r\n").find("200 OK"), std::string::npos);
+  EXPECT_NE(ask("GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").find("200 OK"),
+            std::string::npos);
 }
 
 TEST_F(Tls, LimitsHold) {
-  EXPECT_NE(ask("GET / HTTP/1.1\r\nX: " + std::string(20000, 'a') + "\r\n\r\n").find(" 431 "), std::string::npos);
+  EXPECT_NE(ask("GET / HTTP/1.1\r\nHost: localhost\r\nX: " + std::string(20000, 'a') + "\r\n\r\n").find(" 431 "),
+            std::string::npos);
   TlsClient large(server_.port(), cert_.files.certificate);
   const std::string megabyte(size_t(1) << 20, ' ');
-  large.send("POST /v1/completions HTTP/1.1\r\nContent-Length: 20971520\r\n\r\n");
+  large.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20971520\r\n\r\n");
   for (int i = 0; i < 20 && large.send(megabyte); ++i) {
   }
   EXPECT_NE(large.receive("}}").find(" 413 "), std::string::npos);
   std::vector<std::unique_ptr<TlsClient>> clients;
   for (int i = 0; i < 40; ++i) clients.push_back(std::make_unique<TlsClient>(server_.port(), cert_.files.certificate));
-  EXPECT_NE(ask("GET /health HTTP/1.1\r\n\r\n", "}}").find(" 503 "), std::string::npos);
+  EXPECT_NE(ask("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", "}}").find(" 503 "), std::string::npos);
 }
 
 TEST(TlsFiles, ThatCannotBe) {

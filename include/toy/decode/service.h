@@ -82,9 +82,11 @@ struct ServiceCounts {
 class GenerationService {
  public:
   /// `tokenizer` may be nullptr: texts are then empty, and only their tokens count. `most_waiting` bounds the requests
-  /// that have no sequence yet. Decoder, tokenizer and the draft of `speculation` must outlive the service.
+  /// that have no sequence yet, `most_tokens` those of the prompts of all requests that have not ended, but that a
+  /// single call of submit_all() may have more. Decoder, tokenizer and the draft of `speculation` must outlive the
+  /// service.
   GenerationService(Decoder& decoder, const Tokenizer* tokenizer, size_t most_waiting = SIZE_MAX,
-                    const SpeculationOptions& speculation = {});
+                    const SpeculationOptions& speculation = {}, size_t most_tokens = SIZE_MAX);
 
   /// As Scheduler::limit_pause(). Before run() and serve().
   void limit_pause(double seconds) { scheduler_.limit_pause(seconds); }
@@ -108,6 +110,7 @@ class GenerationService {
  private:
   struct Running {
     TextRequest request;
+    size_t prompt = 0;      // tokens
     int64_t scheduled = 0;  // the scheduler's number
     std::unique_ptr<TextStream> stream;
     std::vector<double> hidden = {};  // the sum of hidden states
@@ -121,10 +124,11 @@ class GenerationService {
   void fail_all(const std::exception_ptr& error);
   void end(int64_t number, const Generated& generated, const std::exception_ptr& error);
   void count(bool stepped);
+  Running extract(std::map<int64_t, Running>::iterator it);
 
   Decoder& decoder_;
   const Tokenizer* tokenizer_;
-  size_t most_waiting_;
+  const size_t most_waiting_, most_tokens_;
   Scheduler scheduler_;
   std::map<int64_t, Running> running_;  // of the computing thread
 
@@ -133,6 +137,7 @@ class GenerationService {
   std::vector<std::pair<int64_t, TextRequest>> submitted_;
   std::vector<int64_t> cancelled_;
   int64_t numbers_ = 0;
+  size_t tokens_ = 0;  // of the prompts of all that have not ended
   bool closed_ = false, finish_ = true;
   ServiceCounts counts_;
 };
