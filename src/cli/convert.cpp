@@ -42,7 +42,8 @@ struct Convert : Command {
         ->required();
     add_option(app, "out", rewrite.out, "NAME.gguf to write; any other name is a Hugging Face folder", file_name())
         ->required();
-    add_option(app, "--type", rewrite.type, "Type of the matrices; default for a folder: as they are",
+    add_option(app, "--type", rewrite.type,
+               "Type of the matrices; default for a folder or with --chat-template: as they are",
                one_of({"f32", "f16", "bf16"}));
     app.add_flag("--no-tokenizer", no_tokenizer, "Leave the tokenizer out");
     add_chat_template(app, chat_template, "Chat template to write");
@@ -70,7 +71,9 @@ struct Convert : Command {
     if (!rewrite.out.ends_with(".gguf") && !std::filesystem::is_regular_file(rewrite.out)) {
       return convert([&](const hf::ConvertOptions& o) { return hf::convert_gguf(file, rewrite.out, o); });
     }
-    check(!rewrite.type.empty(), "--type is missing; matrices of a GGUF become f32, f16 or bf16");
+    check(!rewrite.type.empty() || !chat_template.empty(),
+          "--type is missing; matrices of a GGUF become f32, f16 or bf16 (with --chat-template they may stay as they "
+          "are)");
     check(!no_tokenizer, "--no-tokenizer: '{}' and '{}' are both GGUF files", rewrite.in, rewrite.out);
     rewrite.check_out();
     gguf::RequantizeOptions o{.mix = rewrite.type, .types = {}};

@@ -50,14 +50,28 @@ class Row {
     check(value.is_string(), "'{}' is not a string", name);
     return value.get<std::string>();
   }
-  std::string text_or(const std::string& name, const std::string& otherwise = "") {
-    return has(name) ? text(name) : otherwise;
-  }
   /// The first of these names that the row has; "": none.
   std::string first(std::initializer_list<const char*> names) const {
     for (const char* name : names)
       if (has(name)) return name;
     return "";
+  }
+  /// The system message, which Orca's rows call otherwise; "": none.
+  std::string system() {
+    const std::string name = first({"system", "system_prompt"});
+    return name.empty() ? "" : text(name);
+  }
+  /// Refuses what is left and would change what the row means, or how much it counts.
+  void refuse_meanings() const {
+    for (const char* name : {"system", "system_prompt", "history", "functions"})
+      check(!has(name) || fields_.at(name)->empty() || *fields_.at(name) == "",
+            "its field '{}' would change what is learned, and rows of this form have no place for it; leave it out, or "
+            "write it into the text",
+            name);
+    if (has("weight"))
+      check(*fields_.at("weight") == 1 || *fields_.at("weight") == "1",  // tables have texts
+            "'weight' is {}, and all rows count alike; leave it out, or the row (messages may have weight 0)",
+            one_line(json_text(*fields_.at("weight"))));
   }
   std::vector<std::string> left() const {
     std::vector<std::string> names;
@@ -130,7 +144,7 @@ bool label_of(const ordered_json& label) {
 void ask(Row& row, RowForm& out) {
   const std::string task_name = row.first({"instruction", "question"});
   const std::string task = row.text(task_name), input_name = row.first({"input", "context"});
-  const std::string input = input_name.empty() ? "" : row.text(input_name), system = row.text_or("system");
+  const std::string input = input_name.empty() ? "" : row.text(input_name), system = row.system();
   out.messages = ordered_json::array();
   if (!system.empty()) out.messages.push_back(message("system", system));
   std::string before = system.empty() ? "" : system + "\n\n";
@@ -155,8 +169,7 @@ void ask(Row& row, RowForm& out) {
 
 // A system message of its own field, in front.
 void add_system(Row& row, ordered_json& messages) {
-  if (!row.has("system")) return;
-  const std::string system = row.text("system");
+  const std::string system = row.system();
   if (system.empty()) return;
   const ordered_json first =
       messages.empty() || !messages[0].is_object() ? ordered_json() : messages[0].value("role", ordered_json());
@@ -165,13 +178,14 @@ void add_system(Row& row, ordered_json& messages) {
 }
 
 void take_context(Row& row, RowForm& out) {
-  for (const char* name : {"tools", "documents"}) {
+  // `functions`: the older name of tools.
+  for (const char* name : {row.has("tools") ? "tools" : "functions", "documents"}) {
     if (!row.has(name)) continue;
     ordered_json value = row.take(name);
     if (value.is_string() && value.get_ref<const std::string&>().empty()) continue;
     if (value.is_string()) value = parse_json<ordered_json>(value.get_ref<const std::string&>());
     check(value.is_array(), "'{}' is not a list", name);
-    (std::string_view(name) == "tools" ? out.tools : out.documents) = std::move(value);
+    (std::string_view(name) == "documents" ? out.documents : out.tools) = std::move(value);
   }
   if (!row.has("chat_template_kwargs")) return;
   out.variables = row.take("chat_template_kwargs");
@@ -241,9 +255,9 @@ void preference(Row& row, RowForm& out) {
       return;
     }
     out.has_prompt = row.has("prompt");
-    out.prompt = row.text_or("prompt");
+    if (out.has_prompt) out.prompt = row.text("prompt");
     out.answer = row.text("chosen"), out.rejected = row.text("rejected");
-    if (const std::string system = row.text_or("system"); !system.empty()) {
+    if (const std::string system = row.system(); !system.empty()) {
       check(out.has_prompt, "it has a field 'system' but no prompt");
       out.prompt = system + "\n\n" + out.prompt;
     }
@@ -286,15 +300,17 @@ bool take_label(Row& row, RowForm& out) {
 
 void completion(Row& row, const std::string& answer, RowForm& out) {
   take_label(row, out);
-  if (row.has_list("prompt")) {
+  if (row.has_list("prompt") || row.has_list(answer)) {
     take_context(row, out);
-    out.messages = messages_of(row.take("prompt"), "prompt");
+    const ordered_json& prompt = row.take("prompt");
+    check(prompt.is_string() || prompt.is_array(), "'prompt' is neither a text nor a list of messages");
+    out.messages = messages_of(prompt.is_string() ? ordered_json::array({message("user", prompt)}) : prompt, "prompt");
     add_system(row, out.messages);
     out.answers = answer_messages(row.take(answer), answer);
     return;
   }
   out.prompt = row.text("prompt");
-  if (const std::string system = row.text_or("system"); !system.empty()) out.prompt = system + "\n\n" + out.prompt;
+  if (const std::string system = row.system(); !system.empty()) out.prompt = system + "\n\n" + out.prompt;
   out.answer = row.text(answer);
 }
 
@@ -345,6 +361,8 @@ RowForm row_form(const ordered_json& given, const std::map<std::string, std::str
         "answer, or chosen and rejected (--map gives other fields these meanings)",
         fields.empty() ? "no fields" : fmt::format("the fields {}", fmt::join(fields, ", ")));
   }
+  row.refuse_meanings();
+  if (row.has("weight")) row.take("weight");
   for (const std::string& name : row.left()) out.unused.push_back(one_line(name));
   return out;
 }

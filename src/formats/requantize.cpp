@@ -153,8 +153,10 @@ std::pair<std::string, DType> parse_type_rule(const std::string& text) {
 }
 
 std::vector<RequantizedTensor> plan_requantize(const File& from, const RequantizeOptions& options) {
-  const Mix& mix = find_mix(options.mix);
-  const std::vector<DType> types = types_in_mix(from, mix, options.pure, options.imatrix != nullptr);
+  const bool keeps = options.mix.empty();
+  const std::vector<DType> types =
+      keeps ? std::vector<DType>()
+            : types_in_mix(from, find_mix(options.mix), options.pure, options.imatrix != nullptr);
   std::vector<RequantizedTensor> plan;
   for (const TensorInfo& t : from.tensors()) {
     check(t.dtype.has_value(), "{}: tensor {} is {}, which is not supported", from.path(), in_quotes(t.name),
@@ -162,7 +164,7 @@ std::vector<RequantizedTensor> plan_requantize(const File& from, const Requantiz
     RequantizedTensor& r = plan.emplace_back();
     r.name = t.name, r.shape = t.shape, r.from = r.to = *t.dtype;
     if (is_quantizable(t) && *t.dtype != DType::i32) {
-      r.to = types[plan.size() - 1];
+      if (!keeps) r.to = types[plan.size() - 1];
       const auto given = std::find_if(options.types.begin(), options.types.end(),
                                       [&](const auto& pair) { return matches(pair.first, t.name); });
       if (given != options.types.end()) r.to = given->second;
@@ -178,7 +180,7 @@ void requantize(const File& from, const std::string& path, const RequantizeOptio
                 const std::function<void(const RequantizedTensor&)>& done) {
   std::vector<RequantizedTensor> plan = plan_requantize(from, options);
   Writer writer(from.get_string(kArchitectureKey));
-  writer.set("general.file_type", find_mix(options.mix).file_type);
+  if (!options.mix.empty()) writer.set("general.file_type", find_mix(options.mix).file_type);
   writer.set("general.quantization_version", uint32_t(2));
   for (const auto& [key, value] : options.metadata) writer.set(key, value);
   for (const auto& [key, value] : from.metadata())

@@ -177,6 +177,17 @@ void check_holds_weights(const gguf::File& f) {
   fail("{}: it holds metadata and no weights, so it cannot be run or trained", f.path());
 }
 
+// Files beside a model that look like one.
+void check_is_model(const gguf::File& f) {
+  const std::string type =
+      f.get_string("general.architecture") == "clip" ? "mmproj" : f.get_string("general.type", "model");
+  check(type != "adapter", "{0}: an adapter; give the model that it belongs to, and --lora {0}", f.path());
+  check(type != "mmproj", "{}: a projector for images (mmproj), which toy does not read; give the model beside it",
+        f.path());
+  check(type != "imatrix", "{0}: an importance matrix; give a model, and this file to toy quantize --imatrix {0}",
+        f.path());
+}
+
 constexpr std::string_view kPooling = ".pooling_type";
 constexpr std::array<std::string_view, 5> kPoolings{"", "mean", "cls", "last", "rank"};  // as llama.cpp numbers them
 
@@ -222,6 +233,7 @@ ModelSpec read_spec(Metadata& metadata, ModelSpec m) {
 }  // namespace
 
 ModelSpec spec_from_gguf(const gguf::File& f, const Families& more) {
+  check_is_model(f);
   check_holds_weights(f);
   const std::string architecture = f.get_string("general.architecture");
   Metadata metadata(f, architecture);

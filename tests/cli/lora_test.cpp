@@ -121,6 +121,7 @@ TEST_F(CliLora, NothingIsLost) {
   EXPECT_TRUE(slurp(model_) == before);
   ASSERT_EQ(toy(lora("run")).code, 0);
   refuses("merge " + q8_ + " --lora " + path("run") + " --out " + path("run/adapter.gguf"), {"--lora"});
+  refuses("infer " + path("run/adapter.gguf") + " --prompt-ids 1", {"an adapter; give the model", "--lora"});
   write("mine/peft/adapter_config.json", "{}");
   refuses(lora("mine"), {path("mine/peft/adapter_config.json"), "choose another folder"});
   EXPECT_EQ(slurp(path("mine/peft/adapter_config.json")), "{}");

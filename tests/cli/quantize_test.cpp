@@ -4,6 +4,7 @@
 
 #include "cli/cli_fixture.h"
 #include "cli/terminal.h"
+#include "toy/formats/gguf.h"
 
 namespace {
 
@@ -173,6 +174,23 @@ TEST_F(CliQuantize, ConvertDequantizes) {
   refuses("convert " + out_ + " " + out_ + " --type f32", {"OUT is", "the model"});
   refuses("convert " + path("none.gguf") + " " + back + " --type f32", {"none.gguf", "no such file"});
   refuses("convert " + out_ + " " + text_ + " --type f32", {"was not written by this command"});
+}
+
+TEST_F(CliQuantize, ConvertWritesAChatTemplateAndKeepsTheTypes) {
+  quantize("--type q4_0");
+  const std::string chat = path("chat.gguf");
+  const Result r = toy("convert " + out_ + " " + chat + " --json --chat-template " +
+                       write("chat.jinja", "{{ messages[0].content }}"));
+  ASSERT_EQ(r.code, 0) << r.err;
+  for (const json& t : json::parse(r.out).at("tensors")) EXPECT_EQ(t.at("to"), t.at("from")) << t;
+  const auto before = ::toy::gguf::File::open(out_), after = ::toy::gguf::File::open(chat);
+  EXPECT_TRUE(after.has("tokenizer.chat_template"));
+  EXPECT_EQ(after.get_u32("general.file_type"), before.get_u32("general.file_type"));
+  for (const ::toy::gguf::TensorInfo& t : before.tensors()) {
+    const ::toy::gguf::TensorInfo& copy = after.require(t.name);
+    ASSERT_EQ(copy.bytes, t.bytes) << t.name;
+    EXPECT_EQ(std::memcmp(copy.data, t.data, t.bytes), 0) << t.name;
+  }
 }
 
 TEST_F(CliQuantize, ShowsProgressOnATerminal) {

@@ -163,6 +163,35 @@ TEST_F(RowForms, FieldsHaveOtherNamesAndOthersAreNamed) {
             std::string::npos);
 }
 
+TEST_F(RowForms, WhatChangesTheMeaningIsUsedOrRefused) {
+  // OpenOrca's name, the older name of tools, a prompt as text with an answer as messages.
+  EXPECT_EQ(of(R"({"id": 1, "system_prompt": "s", "question": "q", "response": "a"})"),
+            "<system>s</><user>q</><assistant>[a</>]");
+  EXPECT_EQ(of(R"({"prompt": "q", "completion": [{"role": "assistant", "content": "a"}], "system": "s"})"),
+            "<system>s</><user>q</><assistant>[a</>]");
+  const std::string chat = R"("messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}])";
+  const std::string f = R"([{"name": "f", "description": "d", "parameters": {"type": "object"}}])";
+  EXPECT_EQ(of("{" + chat + R"(, "functions": )" + f + "}"), of("{" + chat + R"(, "tools": )" + f + "}"));
+  EXPECT_NE(of("{" + chat + R"(, "functions": )" + f + "}"), of("{" + chat + "}"));
+
+  const std::vector<std::pair<std::string, std::string>> refused = {
+      {R"({"prompt": "p", "completion": "c", "history": [["a", "b"]]})", "its field 'history'"},
+      {R"({"text": "ab", "system": "s"})", "its field 'system'"},
+      {R"({"text": "ab", "system_prompt": "s"})", "its field 'system_prompt'"},
+      {R"({"prompt": "p", "chosen": "a", "rejected": "b", "history": [["a", "b"]]})", "its field 'history'"},
+      {"{" + chat + R"(, "tools": )" + f + R"(, "functions": )" + f + "}", "its field 'functions'"},
+      {R"({"prompt": "p", "completion": "c", "weight": 0.5})", "'weight' is 0.5"},
+      {R"({"text": "ab", "weight": "2"})", "'weight' is \"2\""},
+      {"{" + chat + R"(, "weight": 0})", "'weight' is 0,"}};
+  for (const auto& r : refused)
+    EXPECT_NE(testing::error_of([&] { row(r.first); }).find(r.second), std::string::npos) << r.first;
+  for (const char* line :
+       {R"({"text": "ab", "weight": 1})", R"({"text": "ab", "weight": 1.0})", R"({"text": "ab", "weight": "1"})"})
+    EXPECT_TRUE(row(line).notes.empty() || row(line).notes[0].find("weight") == std::string::npos) << line;
+  EXPECT_EQ(row(R"({"text": "ab", "history": [], "system": "", "label": 3})").notes[0],
+            "the fields history, label, system have no effect");
+}
+
 TEST_F(RowForms, BeginningAndEndAreThereOnce) {
   const std::string path = TOY_SHARED_DIR "/data/vocab/ggml-vocab-llama-spm.gguf";
   if (!std::ifstream(path)) GTEST_SKIP() << "no " << path;

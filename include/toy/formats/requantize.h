@@ -22,7 +22,9 @@ std::vector<std::string_view> mix_names();
 
 /// What becomes of the tensors.
 struct RequantizeOptions {
-  std::string mix;    ///< a name of mix_names(); case does not matter, and Q3_K, Q4_K and Q5_K stand for their _M
+  /// A name of mix_names(); case does not matter, and Q3_K, Q4_K and Q5_K stand for their _M. "": the tensors' own
+  /// types.
+  std::string mix;
   bool pure = false;  ///< every matrix in the mix's base type
   /// Pattern of names (toy/base/glob.h) and type; the first pattern that fits decides, and overrides the mix.
   std::vector<std::pair<std::string, DType>> types;
