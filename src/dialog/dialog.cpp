@@ -27,7 +27,7 @@ namespace {
 // Does a message say that nobody learns it? Takes the fields that say so.
 bool take_unlearned(ordered_json& message, const std::string& path) {
   bool unlearned = false;
-  for (const char* name : {"weight", "train", "loss_mask"}) {
+  for (const char* name : {"weight", "train", "training", "loss", "loss_mask"}) {
     if (!message.contains(name)) continue;
     const ordered_json value = message[name];
     message.erase(name);

@@ -107,6 +107,15 @@ std::optional<TurnFinder::Change> TurnFinder::turn(size_t i) const {
   return Change{begin, end};
 }
 
+// As turn(), without all that follows up to the next question: the change begins where the turn does, and ends behind
+// what was left out. For templates in which turns alternate, calls and their results aside.
+std::optional<TurnFinder::Change> TurnFinder::rounds(size_t i) const {
+  json other = r_.messages;
+  other[i] = {{"role", "assistant"}, {"content", kOther}};
+  while (i + 1 < other.size() && other[i + 1].value("role", "") != "user") other.erase(other.begin() + int64_t(i + 1));
+  return change(other);
+}
+
 // What tools answered to the calls of a message; nullopt: nothing, or it is not found.
 std::optional<TurnFinder::Change> TurnFinder::results(size_t i) const {
   json other = r_.messages;
@@ -122,15 +131,28 @@ std::optional<TurnFinder::Change> TurnFinder::results(size_t i) const {
   return Change{common_prefix(*stopped, r_.text), r_.text.size()};
 }
 
-// After the prompt that asks for the answer, where the conversation begins with that.
-size_t TurnFinder::begin(size_t i, size_t differs) const {
+// After the prompt that asks for the answer, where the conversation begins with that. Else in front of what answers to
+// a first question begin with.
+size_t TurnFinder::begin(size_t i, size_t differs) {
   json before = first_messages(r_.messages, i);
   auto asked = render_(before, true);
   if (asked && !r_.text.starts_with(*asked)) {  // thoughts that the complete conversation does not show any more
     for (json& message : before) message.erase("reasoning_content"), message.erase("thinking");
     asked = render_(before, true);
   }
-  return asked && r_.text.starts_with(*asked) ? std::min(differs, asked->size()) : differs;
+  if (asked && r_.text.starts_with(*asked)) return std::min(differs, asked->size());
+  return std::string_view(r_.text).substr(0, differs).ends_with(head()) ? differs - head().size() : differs;
+}
+
+const std::string& TurnFinder::head() {
+  if (head_) return *head_;
+  json messages = json::array({json{{"role", "user"}, {"content", "?"}}});
+  const auto asked = render_(messages, true);
+  messages.push_back({{"role", "assistant"}, {"content", kOther}});
+  const auto answered = render_(messages, false);
+  const bool begins = asked && answered && answered->starts_with(*asked);
+  const size_t at = begins ? answered->find(kOther, asked->size()) : std::string::npos;
+  return head_.emplace(at == std::string::npos ? "" : answered->substr(asked->size(), at - asked->size()));
 }
 
 size_t TurnFinder::token_at(size_t place) const {
@@ -163,26 +185,28 @@ size_t TurnFinder::end(size_t i, size_t last) {
       "ends "
       "turns with such a token, or a stop text");
   if (mark > 0) return mark;
+  return last + common_prefix(std::string_view(r_.text).substr(last), tail(i));
+}
+
+// What a conversation that stops after an answer ends with, found with this one.
+const std::string& TurnFinder::tail(size_t i) {
+  if (tail_) return *tail_;
   json stopped = first_messages(r_.messages, i + 1), other = stopped;
   other.back() = {{"role", "assistant"}, {"content", kOther}};
   const auto one = render_(stopped, false), two = render_(other, false);
-  size_t end = last;
-  if (one && two)
-    end += common_prefix(std::string_view(r_.text).substr(last),
-                         std::string_view(*one).substr(one->size() - common_suffix(*one, *two)));
-  while (end > last && std::string_view(" \t\n").find(r_.text[end - 1]) != std::string_view::npos) --end;
-  return end;
+  return tail_.emplace(one && two ? one->substr(one->size() - common_suffix(*one, *two)) : "");
 }
 
 void TurnFinder::find(size_t i, std::vector<TextSpan>& out) {
-  const std::optional<Change> its = turn(i);
+  const std::optional<Change> answers = results(i);
+  std::optional<Change> its = turn(i);
+  if (!its && answers) its = rounds(i);
   check(
       its.has_value(),
       "message {}: its place cannot be found in what the template renders; use a template with {{% generation %}}, or "
       "--train-on all",
       i + 1);
   const size_t from = begin(i, its->begin);
-  const std::optional<Change> answers = results(i);
   if (!answers || answers->begin >= its->end || answers->end <= from) {
     out.push_back({from, std::max(end(i, its->end), its->end)});
     return;

@@ -57,10 +57,13 @@ class TurnFinder {
   std::optional<Change> change(const json& other) const;
   std::optional<Change> turn(size_t i) const;
   std::optional<Change> results(size_t i) const;
-  size_t begin(size_t i, size_t differs) const;
+  std::optional<Change> rounds(size_t i) const;
+  size_t begin(size_t i, size_t differs);
   size_t end(size_t i, size_t last);
   size_t call_end(size_t i, size_t from, size_t answers);
   size_t token_at(size_t place) const;
+  const std::string& head();
+  const std::string& tail(size_t i);
   bool is_mark(int32_t id) const;
   void note(const std::string& text);
 
@@ -69,6 +72,8 @@ class TurnFinder {
   const Render render_;
   const std::vector<int32_t> ends_;
   std::vector<std::string> notes_;
+  std::optional<std::string> head_;  // what an answer begins with behind its prompt
+  std::optional<std::string> tail_;  // what a conversation ends with behind an answer
 };
 
 }  // namespace toy::dialog

@@ -311,16 +311,21 @@ void Connection::request_is_read() {
   parser_.reset();
   const bool quick = head_ || r.method == "GET";
   if (!quick) watch();  // else its reply is there before the client could have gone
+  const bool large = r.body.size() > HttpServer::kLargeBody;
   auto exchange = std::make_shared<ExchangeOf>(std::move(r), notes_, shared_from_this(), number_, server_.io);
   if (quick) return server_.calls.handle(exchange);
-  asio::post(*server_.handlers, [&server = server_, exchange] {
+  auto handle = [&server = server_, exchange] {
     ++server.handling;
     try {
       server.calls.handle(exchange);
     } catch (...) {  // the exchange sees that it has no answer
     }
     --server.handling;
-  });
+  };
+  if (large)
+    asio::post(*server_.one_by_one, std::move(handle));
+  else
+    asio::post(*server_.handlers, std::move(handle));
 }
 
 }  // namespace toy::serve

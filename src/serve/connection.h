@@ -47,6 +47,7 @@ struct HttpServer::State {
   size_t unsent = 0, bodies = 0;                             // bytes of all connections
   std::atomic<int> handling = 0;                             // handlers that are busy
   std::unique_ptr<asio::thread_pool> handlers;
+  std::optional<asio::strand<asio::thread_pool::executor_type>> one_by_one;  // of the handlers, for large bodies
 
   void accept();
   void wait_for_signal();

@@ -166,6 +166,7 @@ void HttpServer::run(const HttpCalls& calls) {
   State& s = *state_;
   s.calls = calls;
   s.handlers = std::make_unique<asio::thread_pool>(kHandlers);
+  s.one_by_one.emplace(s.handlers->get_executor());
   s.wait_for_signal();
   s.run_until_stopped();
   const auto all = s.connections;

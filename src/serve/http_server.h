@@ -168,7 +168,8 @@ class HttpServer {
   void run(const HttpCalls& calls);
   /// As a first signal. Any thread may call it.
   void stop();
-  static constexpr int kHandlers = 2;  ///< one goes on while a large request keeps the other busy
+  static constexpr int kHandlers = 2;
+  static constexpr size_t kLargeBody = 64 << 10;  ///< larger ones are read one by one: others need not wait for them
 
   struct State;  ///< of its connections
 

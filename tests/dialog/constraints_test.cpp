@@ -122,7 +122,7 @@ class Answers : public ::testing::Test {
  protected:
   const std::shared_ptr<const Tokenizer> tokenizer_ = testing::control_tokens({"<|im_end|>"});
   bool allows(Constraints& all, const AnswerRules& r, ThoughtState state, const std::string& text) const {
-    const auto c = all.of(r, state)->clone();
+    const auto c = all.of(r, state).constraint->clone();
     try {
       for (const int32_t id : tokenizer_->encode(text)) c->accept(id);
     } catch (const Error&) {

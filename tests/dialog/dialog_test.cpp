@@ -152,7 +152,7 @@ TEST_F(Dialogs, OfSeveralMarksTheOneThatEndsAGenerationIsTheEnd) {
   // Nothing can stop this model.
   const std::string lines = "{% for m in messages %}{{ m.role + ': ' + m.content + '\\n' }}{% endfor %}";
   EXPECT_EQ(learned(lines, parsed(R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}])")),
-            "user: q\n[[assistant: a]]\n");
+            "user: q\n[[assistant: a\n]]");  // the end of a line may become a stop text
   ASSERT_EQ(notes_.size(), 1u);
   EXPECT_NE(notes_[0].find("would not stop"), std::string::npos);
 }
@@ -178,6 +178,43 @@ TEST_F(Dialogs, MessagesMaySayThatTheyAreNotLearned) {
               learned(kChatMl, parsed(R"([{"role": "assistant", "content": "a", "weight": 0.5}])"));
             }).find("messages[0].weight"),
             std::string::npos);
+  std::string named = row;
+  named.replace(named.find("\"weight\": 0"), 11, "\"training\": false");
+  EXPECT_EQ(learned(kChatMl, parsed(named)), want);
+}
+
+// Turns alternate in this template, calls aside, and tools stand in front of the last question.
+TEST_F(Dialogs, RoundsOfCallsBeforeAnotherQuestion) {
+  const std::string chat =
+      "{# [TOOL_CALLS] [{\"name\": ...}] #}{% set ns = namespace(n=0) %}{% for m in messages %}{% if m.role != 'tool' "
+      "and not "
+      "m.tool_calls %}{% if (m.role == 'user') != (ns.n % 2 == 0) %}{{ raise_exception('alternate') }}{% endif %}"
+      "{% set ns.n = ns.n + 1 %}{% endif %}{% endfor %}{% set asked = messages|selectattr('role', 'equalto', "
+      "'user')|list %}"
+      "{% for m in messages %}{% if m.role == 'user' %}{% if m == asked[-1] %}[TOOLS]{% endif %}[INST]{{ m.content "
+      "}}[/INST]"
+      "{% elif m.role == 'tool' %}[RESULT]{{ m.content }}[/RESULT]{% elif m.tool_calls %}[TOOL_CALLS]{{ "
+      "m.tool_calls[0].function.name }}</s>{% else %}{{ m.content }}</s>{% endif %}{% endfor %}";
+  EXPECT_EQ(learned(chat, parsed(R"([{"role": "user", "content": "q"},
+      {"role": "assistant", "content": "", "tool_calls": [{"id": "1", "function": {"name": "rain", "arguments": {}}}]},
+      {"role": "tool", "tool_call_id": "1", "content": "no"},
+      {"role": "assistant", "content": "", "tool_calls": [{"id": "2", "function": {"name": "snow", "arguments": {}}}]},
+      {"role": "tool", "tool_call_id": "2", "content": "yes"}, {"role": "assistant", "content": "Snow."},
+      {"role": "user", "content": "r"}, {"role": "assistant", "content": "b"}])")),
+            "[INST]q[/INST][[[TOOL_CALLS]rain((</s>))]][RESULT]no[/RESULT][[[TOOL_CALLS]snow((</s>))]][RESULT]yes"
+            "[/RESULT][[Snow.((</s>))]][TOOLS][INST]r[/INST][[b((</s>))]]");
+}
+
+// The template has no prompt for what begins a conversation.
+TEST_F(Dialogs, AnAnswerThatBeginsTheConversation) {
+  const std::string chat =
+      "{{ messages[0].content[:0] }}{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if m.role == "
+      "'assistant' %}{{ '<final>' }}{% endif %}{{ m.content + '<|im_end|>' }}{% endfor %}"
+      "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+  EXPECT_EQ(learned(chat, parsed(R"([{"role": "assistant", "content": "a"}, {"role": "user", "content": "q"},
+      {"role": "assistant", "content": "b"}])")),
+            "((<|im_start|>))assistant\n[[<final>a((<|im_end|>))]]((<|im_start|>))user\nq((<|im_end|>))((<|im_start|>))"
+            "assistant\n[[<final>b((<|im_end|>))]]");
 }
 
 // Long conversations are found in a few renderings, with the same result.

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <latch>
+#include <list>
 #include <new>
 
 #include "loopback.h"
@@ -252,6 +253,27 @@ TEST(Limits, TheEndDoesNotWaitForHandlers) {
     EXPECT_EQ(Loopback::parse(c.receive()).status, 503);
   }
   EXPECT_TRUE(stuck);
+}
+
+TEST(Limits, SmallRequestsDoNotWaitForLargeOnes) {
+  std::latch release(1);
+  std::atomic<int> busy = 0;
+  const PlainServer server({}, [&](const std::shared_ptr<Exchange>& e) {
+    if (e->request.body.size() > HttpServer::kLargeBody) ++busy, release.wait();
+    PlainServer::echo(e);
+  });
+  const std::string large(HttpServer::kLargeBody + 1, 'x');
+  std::list<Client> clients;
+  for (int i = 0; i < 4; ++i) clients.emplace_back(server.port()).send(post("/", large));
+  wait_until([&] { return busy == 1; });
+  for (int i = 0; i < 3; ++i) {
+    Client small(server.port());
+    small.send(post("/", "{}"));
+    EXPECT_EQ(Loopback::parse(small.receive()).status, 200);
+  }
+  EXPECT_EQ(busy, 1);
+  release.count_down();
+  for (Client& c : clients) EXPECT_EQ(Loopback::parse(c.receive()).body, "[" + large + "]");
 }
 
 // Although its requests have an hour to end, and one never does.
