@@ -185,7 +185,9 @@ size_t TurnFinder::end(size_t i, size_t last) {
       "ends "
       "turns with such a token, or a stop text");
   if (mark > 0) return mark;
-  return last + common_prefix(std::string_view(r_.text).substr(last), tail(i));
+  size_t end = last + common_prefix(std::string_view(r_.text).substr(last), tail(i));
+  while (end > last && std::string_view(" \t\n").find(r_.text[end - 1]) != std::string_view::npos) --end;
+  return end;
 }
 
 // What a conversation that stops after an answer ends with, found with this one.

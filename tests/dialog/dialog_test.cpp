@@ -152,7 +152,7 @@ TEST_F(Dialogs, OfSeveralMarksTheOneThatEndsAGenerationIsTheEnd) {
   // Nothing can stop this model.
   const std::string lines = "{% for m in messages %}{{ m.role + ': ' + m.content + '\\n' }}{% endfor %}";
   EXPECT_EQ(learned(lines, parsed(R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}])")),
-            "user: q\n[[assistant: a\n]]");  // the end of a line may become a stop text
+            "user: q\n[[assistant: a]]\n");
   ASSERT_EQ(notes_.size(), 1u);
   EXPECT_NE(notes_[0].find("would not stop"), std::string::npos);
 }
