@@ -56,11 +56,12 @@ std::vector<int64_t> GenerationService::submit_all(std::vector<TextRequest> requ
     throw ServiceBusy(fmt::format("{} requests wait already; try again later", waiting), false);
   if (tokens_ > 0 && (tokens_ >= most_tokens_ || tokens > most_tokens_ - tokens_))
     throw ServiceBusy(fmt::format("prompts of {} tokens wait already; try again later", tokens_), false);
-  tokens_ += tokens;
   std::vector<int64_t> numbers;
   for (TextRequest& r : requests) {
-    if (!r.state) counts_.prompt_tokens += int64_t(r.prompt.size());
+    const size_t prompt = r.prompt.size();
+    if (!r.state) counts_.prompt_tokens += int64_t(prompt);
     submitted_.emplace_back(numbers_, std::move(r));
+    tokens_ += prompt;
     numbers.push_back(numbers_++);
   }
   changed_.notify_one();

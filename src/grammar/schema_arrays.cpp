@@ -94,10 +94,11 @@ class ArrayRules {
   // Items that are all different: the rules are by the values so far.
   Expr different() {
     const auto refuse = [&](const char* what) {
-      doc_.refuse(a_.unique_pointer,
-                  fmt::format("'uniqueItems' cannot be expressed for {}; remove it (for a set of pydantic, use a list) "
-                              "and drop what is repeated, or list the values in an enum, at most {}",
-                              what, kMostDifferent));
+      doc_.refuse(
+          a_.unique_pointer,
+          fmt::format("'uniqueItems' cannot be expressed for {}; remove it (in pydantic, use list instead of set) "
+                      "and drop repeated items, or list at most {} values in an enum",
+                      what, kMostDifferent));
     };
     if (!a_.prefix.empty() || !a_.contains.empty()) refuse("such items");
     if (a_.rest.empty()) refuse("items of any value");

@@ -71,10 +71,9 @@ TEST(JsonSchemaRefusals, UniqueItemsSayWhatToDo) {
     json_schema_grammar({{"type", "array"}, {"items", {{"type", "string"}}}, {"uniqueItems", true}});
     ADD_FAILURE();
   } catch (const Error& e) {
-    EXPECT_STREQ(
-        e.what(),
-        "schema: /uniqueItems: 'uniqueItems' cannot be expressed for items of so many values; remove it (for a "
-        "set of pydantic, use a list) and drop what is repeated, or list the values in an enum, at most 10");
+    EXPECT_STREQ(e.what(),
+                 "schema: /uniqueItems: 'uniqueItems' cannot be expressed for items of so many values; remove it (in "
+                 "pydantic, use list instead of set) and drop repeated items, or list at most 10 values in an enum");
   }
 }
 
