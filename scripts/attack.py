@@ -36,7 +36,7 @@ def grammar(i):
     return json.dumps({"prompt": "a", "max_tokens": 4, "grammar": text})
 
 
-WIDE = "[" + ",".join(["[]"] * 50000) + "]"  # as a tree it takes many times as much
+WIDE = "[" + ",".join(["[]"] * 300000) + "]"  # as a tree it takes many times as much
 
 
 def tools(i):
