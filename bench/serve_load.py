@@ -16,7 +16,7 @@ import time
 
 def request(body):
     data = json.dumps(body).encode()
-    return (f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(data)}\r\n\r\n"
+    return (f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {len(data)}\r\n\r\n"
             .encode() + data)
 
 

@@ -32,7 +32,7 @@ async def stream(port, prompt, options, more):
     data = json.dumps({"prompt": prompt, "max_tokens": options.tokens, "temperature": 0, "stream": True, **more}).encode()
     begin = time.monotonic()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
+    writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
                  b"Content-Length: %d\r\n\r\n" % len(data) + data)
     await reader.readuntil(b"data: ")
     first = time.monotonic() - begin
