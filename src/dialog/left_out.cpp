@@ -143,7 +143,9 @@ std::vector<std::string> roles_with_parts(const TryRender& render) {
     if (shows(render({messages, nullptr, roles}), kContent)) return;
     std::vector<std::string> more = roles;
     more.push_back(role);
-    if (shows(render({messages, nullptr, more}), kContent)) roles = more;
+    const auto text = render({messages, nullptr, more});
+    if (shows(text, kContent) && !shows(text, "'type'") && !shows(text, "\"type\""))
+      roles = more;  // not the list itself
   };
   find("user", ordered_json::array({said("user", kContent)}));
   find("system", ordered_json::array({said("system", kContent), ask}));

@@ -3,6 +3,7 @@
 
 #include "dialog/call_forms.h"
 #include "dialog/control_tokens.h"
+#include "testing/errors.h"
 #include "toy/dialog/dialog.h"
 
 namespace toy {
@@ -115,6 +116,14 @@ TEST_F(LeftOut, ContentsOfOnePart) {
                      "{% endif %}{% endfor %}",
                      false, talk),
             want);
+  // What refuses a string and writes a list as such wants no parts.
+  EXPECT_NE(testing::error_of([&] {
+              rendered(
+                  "{% for m in messages %}{% if m.content is string %}{{ raise_exception('not this') }}{% endif %}"
+                  "{{ m.content }}{% endfor %}",
+                  false, talk);
+            }).find("not this"),
+            std::string::npos);
   // With calls and tools in them.
   const std::string tools = rendered(loop, true);
   EXPECT_NE(tools.find("# Tools"), std::string::npos) << tools;
