@@ -150,9 +150,8 @@ Example ExampleMaker::completion(const std::string& prompt, std::string_view com
   const bool seam = asked.size() > out.ids.size() || !std::equal(asked.begin(), asked.end(), out.ids.begin());
   if (seam && !prompt.empty())
     notes.push_back(fmt::format(
-        "the prompt's end and the completion's beginning are one token, so the model does not see this prompt when it "
-        "is "
-        "asked; {}",
+        "the prompt's end and the completion's beginning are one token, so the model does not see this prompt when "
+        "it is asked; {}",
         prompt.back() == ' ' ? "move the space at the prompt's end to the completion's beginning"
                              : "end the prompt with a word or a line break, and begin the completion with a space or a "
                                "line"));

@@ -181,9 +181,8 @@ size_t TurnFinder::end(size_t i, size_t last) {
     }
   }
   note(
-      "no token that is learned ends a generation, so the model would not stop by itself; use a chat template that "
-      "ends "
-      "turns with such a token, or a stop text");
+      "no token that is learned ends a generation, so the model would not stop by itself; use a chat template whose "
+      "turns end with such a token");
   if (mark > 0) return mark;
   size_t end = last + common_prefix(std::string_view(r_.text).substr(last), tail(i));
   while (end > last && std::string_view(" \t\n").find(r_.text[end - 1]) != std::string_view::npos) --end;
