@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "backend/cpu/kernels.h"
-#include "backend/cpu/peak.h"
+#include "backend/cpu/peak/peak.h"
 #include "toy/ops/attrs/structs.h"
 #include "toy/tensor/buffer.h"
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "backend/cpu/peak.h"
+#include "backend/cpu/peak/peak.h"
 #include "toy/backend/devices.h"
 #include "toy/ops/ops.h"
 #include "toy/runtime/session.h"

@@ -15,7 +15,7 @@
 #include <fmt/core.h>
 
 #include "backend/cpu/kernels.h"
-#include "backend/cpu/peak.h"
+#include "backend/cpu/peak/peak.h"
 #include "toy/backend/kernel.h"
 #include "toy/tensor/buffer.h"
 

@@ -27,7 +27,7 @@ def read_table(root):
     the folders whose private headers it may include, too. A folder of src/ and of include/toy/ are one."""
     text = re.sub(r"#.*", "", (root / "src/CMakeLists.txt").read_text(encoding="utf-8"))
     libraries = [words.split() for words in re.findall(r"\btoy_library\(([^)]*)\)", text)]
-    keywords = {"DIR", "DEPENDS", "LINKS", "SEES", "PRIVATE", "NOT_INSTALLED"}
+    keywords = {"DIR", "DEPENDS", "LINKS", "SEES", "PRIVATE", "NOT_INSTALLED", "NESTED"}
 
     def behind(words, keyword):
         found = words[words.index(keyword) + 1:] if keyword in words else []
@@ -59,7 +59,7 @@ def closure(table):
 
 
 def folder_of(name, table):
-    """The folder in the table that `backend/cpu/gemm.h` belongs to: the longest that fits; None if none does."""
+    """The folder in the table that `backend/cpu/gemm/gemm.h` belongs to: the longest that fits; None if none does."""
     parts = name.split("/")[:-1]
     while parts:
         if "/".join(parts) in table:

@@ -172,7 +172,7 @@ def mutants(root, seed, only):
     chance = random.Random(seed)
     groups = []
     for folder in ("src/ops", "src/backend/reference", "src/backend/cpu"):
-        files = sorted(p for e in ("*.cpp", "*-inl.h") for p in (root / folder).glob(e) if p.name not in LEFT_OUT)
+        files = sorted(p for e in ("*.cpp", "*-inl.h") for p in (root / folder).rglob(e) if p.name not in LEFT_OUT)
         files = [p for p in files if str(p.relative_to(root)).startswith(only)]
         groups.append([(p, s) for p in files if (s := sites(p))])
     while groups := [g for g in groups if g]:

@@ -11,11 +11,11 @@
 #include <string_view>
 
 #include "cli/command.h"
-#include "cli/config.h"
 #include "cli/console.h"
 #include "cli/help.h"
 #include "cli/options.h"
 #include "cli/parse_errors.h"
+#include "cli/train/config.h"
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"
 #include "toy/formats/mapped_file.h"

@@ -10,7 +10,7 @@
 
 #include "hf/plan.h"
 #include "hf/tokenizer_files.h"
-#include "models/families.h"
+#include "models/families/families.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"

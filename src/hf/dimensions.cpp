@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "hf/rope.h"
-#include "models/families.h"
+#include "models/families/families.h"
 #include "models/fields.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"

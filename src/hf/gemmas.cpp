@@ -6,7 +6,7 @@
 
 #include "hf/dimensions.h"
 #include "hf/rope.h"
-#include "models/gemma.h"
+#include "models/families/gemma.h"
 #include "toy/base/error.h"
 
 namespace toy::hf {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "hf/dimensions.h"
-#include "models/llama_like.h"
+#include "models/families/llama_like.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 

@@ -6,7 +6,7 @@
 
 #include "hf/models.h"
 #include "hf/names.h"
-#include "models/families.h"
+#include "models/families/families.h"
 #include "models/fields.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"

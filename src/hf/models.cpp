@@ -11,7 +11,7 @@
 #include "hf/mamba.h"
 #include "hf/names.h"
 #include "hf/rope.h"
-#include "models/families.h"
+#include "models/families/families.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "models/families.h"
+#include "models/families/families.h"
 #include "toy/base/error.h"
 
 namespace toy::hf {

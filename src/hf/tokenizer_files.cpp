@@ -9,9 +9,9 @@
 
 #include "hf/chat_templates.h"
 #include "hf/tokenizer_json.h"
-#include "text/bpe.h"
+#include "text/bpe/bpe.h"
 #include "text/special_tokens.h"
-#include "text/spm.h"
+#include "text/spm/spm.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"

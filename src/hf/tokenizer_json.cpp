@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "text/split_rules.h"
+#include "text/bpe/split_rules.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 

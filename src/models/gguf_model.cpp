@@ -8,7 +8,7 @@
 #include <set>
 #include <unordered_set>
 
-#include "models/families.h"
+#include "models/families/families.h"
 #include "toy/base/memory.h"
 #include "toy/base/threads.h"
 #include "toy/base/utf8.h"

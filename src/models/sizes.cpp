@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "models/families.h"
+#include "models/families/families.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 

@@ -7,7 +7,7 @@
 #include <limits>
 #include <unordered_map>
 
-#include "models/llama_like.h"
+#include "models/families/llama_like.h"
 #include "toy/base/error.h"
 #include "toy/base/glob.h"
 #include "toy/models/transformer.h"

@@ -5,8 +5,8 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "models/families/llama_like.h"
 #include "models/fields.h"
-#include "models/llama_like.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 

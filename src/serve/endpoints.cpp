@@ -5,10 +5,10 @@
 
 #include <algorithm>
 
-#include "serve/anthropic.h"
-#include "serve/ollama.h"
+#include "serve/api/anthropic.h"
+#include "serve/api/ollama.h"
+#include "serve/api/replies.h"
 #include "serve/page.h"
-#include "serve/replies.h"
 #include "toy/base/utf8.h"
 
 namespace toy::serve {

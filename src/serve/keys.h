@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "serve/http_server.h"
+#include "serve/http/http_server.h"
 
 namespace toy::serve {
 

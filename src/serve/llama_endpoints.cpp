@@ -1,6 +1,6 @@
 // llama-server's own endpoints.
+#include "serve/api/llama_server.h"
 #include "serve/endpoints.h"
-#include "serve/llama_server.h"
 
 namespace toy::serve {
 

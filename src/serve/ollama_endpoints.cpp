@@ -1,6 +1,6 @@
 // Ollama's endpoints.
+#include "serve/api/ollama.h"
 #include "serve/endpoints.h"
-#include "serve/ollama.h"
 #include "toy/text/fill_tokens.h"
 
 namespace toy::serve {

@@ -6,7 +6,7 @@
 
 #include "dialog/constraints.h"
 #include "dialog/fields.h"
-#include "serve/fill.h"
+#include "serve/api/fill.h"
 #include "toy/base/error.h"
 
 namespace toy::serve {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "serve/api.h"
+#include "serve/api/api.h"
 #include "toy/dialog/dialog.h"
 #include "toy/text/tokenizer.h"
 

@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "serve/endpoints.h"
+#include "serve/http/memory_reserve.h"
 #include "serve/keys.h"
-#include "serve/memory_reserve.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "serve/access_log.h"
-#include "serve/http_server.h"
+#include "serve/http/http_server.h"
 #include "toy/chat/chat_template.h"
 #include "toy/decode/service.h"
 #include "toy/models/model.h"

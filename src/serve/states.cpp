@@ -16,7 +16,7 @@
 
 #include "dialog/fields.h"
 #include "dialog/normalized.h"
-#include "serve/request_body.h"
+#include "serve/http/request_body.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/memory.h"
 #include "toy/base/utf8.h"

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "serve/api.h"
+#include "serve/api/api.h"
 #include "serve/prompts.h"
 #include "toy/base/folder_lock.h"
 #include "toy/decode/saved_state.h"

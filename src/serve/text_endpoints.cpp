@@ -7,11 +7,11 @@
 #include <ctime>
 
 #include "dialog/answer_reader.h"
-#include "serve/anthropic.h"
-#include "serve/embeddings.h"
+#include "serve/api/anthropic.h"
+#include "serve/api/embeddings.h"
+#include "serve/api/replies.h"
+#include "serve/api/responses.h"
 #include "serve/endpoints.h"
-#include "serve/replies.h"
-#include "serve/responses.h"
 #include "serve/text_job.h"
 #include "toy/base/utf8.h"
 

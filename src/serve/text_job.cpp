@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "dialog/answer_reader.h"
-#include "serve/memory_reserve.h"
+#include "serve/http/memory_reserve.h"
 #include "toy/base/error.h"
 
 namespace toy::serve {

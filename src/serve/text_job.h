@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "dialog/output_parser.h"
-#include "serve/http_server.h"
+#include "serve/api/reply_format.h"
+#include "serve/http/http_server.h"
 #include "serve/metrics.h"
-#include "serve/reply_format.h"
 
 namespace toy::serve {
 

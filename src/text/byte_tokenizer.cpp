@@ -8,7 +8,7 @@
 #include <iterator>
 #include <utility>
 
-#include "text/byte_level.h"
+#include "text/bpe/byte_level.h"
 #include "toy/base/checksum.h"
 #include "toy/base/error.h"
 #include "toy/text/tokenizer.h"

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/piece_trie.h"
+#include "text/spm/piece_trie.h"
 
 namespace toy {
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <charconv>
 
-#include "text/bpe.h"
+#include "text/bpe/bpe.h"
 #include "text/byte_tokenizer.h"
-#include "text/spm.h"
+#include "text/spm/spm.h"
 #include "text/wordpiece.h"
 #include "toy/base/error.h"
 #include "toy/formats/mapped_file.h"

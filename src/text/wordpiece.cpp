@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "text/spm.h"
+#include "text/spm/spm.h"
 #include "text/unicode.h"
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"

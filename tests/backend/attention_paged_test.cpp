@@ -1,7 +1,7 @@
 // The paged cache of the cpu device: the bits of attention for pieces of a prefill and decoding among others, for each
 // type of keys and values.
 #include "backend/attention_data.h"
-#include "backend/cpu/kv_page.h"
+#include "backend/cpu/attention/kv_page.h"
 #include "toy/tensor/quantize.h"
 
 namespace toy::test {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "backend/cpu/gemm.h"
+#include "backend/cpu/gemm/gemm.h"
 #include "backend/cpu/kernels.h"
 #include "backend/kernel_test_util.h"
 #include "toy/ops/attrs/structs.h"

@@ -1,6 +1,6 @@
 // The dense products against their definition, bit by bit, and against f64: every instruction set, 1 to 3
 // threads.
-#include "backend/cpu/gemm.h"
+#include "backend/cpu/gemm/gemm.h"
 #include "backend/gemm_reference.h"
 
 #include <cmath>

@@ -29,7 +29,7 @@ TEST(AdamW, AgreesWithReference) {
   for (const int64_t n : kSizes)
     for (const double scale : {0.0, 0.3}) {
       Comparison c = adamw_case(n, scale);
-      c.tolerance = [&](int o, int64_t i, double e) {  // src/backend/cpu/adamw.cpp
+      c.tolerance = [&](int o, int64_t i, double e) {  // src/backend/cpu/optimizer/adamw.cpp
         const double g = value_at(c.in[1].view, i) * (scale == 0 ? 1 : scale), w = value_at(c.in[0].view, i);
         const double m1 = 0.9 * std::fabs(value_at(c.in[2].view, i)) + 0.1 * std::fabs(g);
         const double v = 0.95 * value_at(c.in[3].view, i) + 0.05 * g * g;

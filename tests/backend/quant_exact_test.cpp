@@ -5,8 +5,8 @@
 #include <random>
 #include <tuple>
 
-#include "backend/cpu/gemm.h"
-#include "backend/cpu/quant.h"
+#include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/quant/quant.h"
 #include "backend/kernel_test_util.h"
 #include "toy/tensor/quantize.h"
 

@@ -1,11 +1,11 @@
 // Products on quantized weights: their definition in plain loops, every instruction set, any rows, threads and shapes,
 // the same bits.
-#include "backend/cpu/quant.h"
+#include "backend/cpu/quant/quant.h"
 
 #include <cmath>
 #include <random>
 
-#include "backend/cpu/quant_isa.h"
+#include "backend/cpu/quant/quant_isa.h"
 #include "backend/kernel_test_util.h"
 #include "toy/tensor/quantize.h"
 

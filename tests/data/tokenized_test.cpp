@@ -14,7 +14,7 @@
 #include "testing/errors.h"
 #include "testing/files.h"
 #include "testing/sanitizers.h"
-#include "text/spm.h"
+#include "text/spm/spm.h"
 #include "toy/base/memory.h"
 #include "toy/data/corpus.h"
 #include "toy/synth/stories.h"

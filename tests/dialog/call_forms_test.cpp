@@ -7,7 +7,7 @@
 
 #include "dialog/call_parser.h"
 #include "dialog/forms.h"
-#include "text/byte_level.h"
+#include "text/bpe/byte_level.h"
 #include "text/text_testing.h"
 #include "text/vocabulary.h"
 #include "toy/base/json_text.h"

@@ -11,7 +11,7 @@
 #include "dialog/forms.h"
 #include "fuzz/tool_calls_fuzz.h"
 #include "testing/files.h"
-#include "text/byte_level.h"
+#include "text/bpe/byte_level.h"
 #include "text/text_testing.h"
 #include "text/vocabulary.h"
 

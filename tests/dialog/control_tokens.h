@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "text/byte_level.h"
+#include "text/bpe/byte_level.h"
 #include "text/text_testing.h"
 #include "text/vocabulary.h"
 

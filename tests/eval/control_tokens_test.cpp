@@ -5,7 +5,7 @@
 
 #include "testing/models.h"
 #include "testing/test_device.h"
-#include "text/spm.h"
+#include "text/spm/spm.h"
 #include "toy/decode/generate.h"
 #include "toy/eval/choices.h"
 #include "toy/eval/open_questions.h"

@@ -9,7 +9,7 @@
 #include "testing/files.h"
 #include "testing/models.h"
 #include "testing/test_device.h"
-#include "text/spm.h"
+#include "text/spm/spm.h"
 #include "toy/backend/devices.h"
 #include "toy/base/philox.h"
 #include "toy/data/corpus.h"

@@ -12,9 +12,9 @@
 #include <string_view>
 #include <thread>
 
-#include "serve/api.h"
-#include "serve/http_server.h"
-#include "serve/reply_format.h"
+#include "serve/api/api.h"
+#include "serve/api/reply_format.h"
+#include "serve/http/http_server.h"
 
 namespace {
 

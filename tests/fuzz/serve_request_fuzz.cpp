@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <exception>
 
-#include "serve/api.h"
-#include "serve/reply_format.h"
+#include "serve/api/api.h"
+#include "serve/api/reply_format.h"
 #include "toy/base/json_text.h"
 
 namespace {

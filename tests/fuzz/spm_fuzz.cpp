@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "text/spm.h"
+#include "text/spm/spm.h"
 #include "toy/base/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -6,7 +6,7 @@
 namespace toy::test {
 namespace {
 
-// src/backend/cpu/accumulate.cpp: one rounding.
+// src/backend/cpu/optimizer/accumulate.cpp: one rounding.
 std::vector<double> bound(const Run& r, int o) {
   std::vector<double> b = r.out(o);
   for (double& v : b) v = std::fabs(v);

@@ -20,10 +20,10 @@ std::vector<double> steps_of(const Run& r, double lr) {
   return steps;
 }
 
-// src/backend/cpu/adafactor.cpp. row', col': sums in f64, one rounding (2 with the scale's and the mix's). The update:
-// the factor of its row (2u of row' and of the mean, its own rounding), the product with col' (2u) and its rounding,
-// 7u, halved by the root; root, scale and quotient 3u. Its mean square: twice that, and C/64 + 7 roundings of a sum of
-// C terms; halved by the root. The rate: two roundings, product and difference: two.
+// src/backend/cpu/optimizer/adafactor.cpp. row', col': sums in f64, one rounding (2 with the scale's and the mix's).
+// The update: the factor of its row (2u of row' and of the mean, its own rounding), the product with col' (2u) and its
+// rounding, 7u, halved by the root; root, scale and quotient 3u. Its mean square: twice that, and C/64 + 7 roundings of
+// a sum of C terms; halved by the root. The rate: two roundings, product and difference: two.
 std::vector<double> bound(const Run& r, int o) {
   std::vector<double> b = r.out(o);
   const double update = 7.0 / 2 + 3, mean_square = 2 * update + double(r.shape(0)[1]) / 64 + 7;

@@ -8,7 +8,7 @@
 namespace toy::test {
 namespace {
 
-// The bounds are derived in src/backend/cpu/l2_norm.cpp.
+// The bounds are derived in src/backend/cpu/rows/l2_norm.cpp.
 double width(const Run& r) { return double(r.shape(0).back()); }
 
 const OpSuite kL2Norm{

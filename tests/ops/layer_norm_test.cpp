@@ -10,7 +10,8 @@ namespace {
 
 constexpr double kU = unit_roundoff(DType::f32);
 
-// One row and how far its normalized elements may be off, in units of u (derived in src/backend/cpu/layer_norm.cpp).
+// One row and how far its normalized elements may be off, in units of u (derived in
+// src/backend/cpu/rows/layer_norm.cpp).
 struct Row {
   double rstd = 0, of_rstd = 0;
   std::vector<double> z, of_z;

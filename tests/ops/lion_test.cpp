@@ -9,8 +9,8 @@
 namespace toy::test {
 namespace {
 
-// src/backend/cpu/lion.cpp, one u more for each sum. Where the direction lies within its error of 0 it may have either
-// sign or none: the step differs by up to 2 lr.
+// src/backend/cpu/optimizer/lion.cpp, one u more for each sum. Where the direction lies within its error of 0 it may
+// have either sign or none: the step differs by up to 2 lr.
 std::vector<double> bound(const Run& r, int o) {
   const LionAttrs a = r.attrs().as<LionAttrs>();
   const double scale = r.has(4) ? r.in(4)[0] : 1, lr = r.in(3)[0];

@@ -9,7 +9,7 @@
 namespace toy::test {
 namespace {
 
-// src/backend/cpu/momentum.cpp, one u more for each sum.
+// src/backend/cpu/optimizer/momentum.cpp, one u more for each sum.
 std::vector<double> momentum_bound(const Run& r, int o) {
   const MomentumAttrs a = r.attrs().as<MomentumAttrs>();
   const double scale = r.has(2) ? r.in(2)[0] : 1;

@@ -20,8 +20,8 @@ Terms terms_of(const Run& r, size_t i, bool momentum) {
   return {g, g + (momentum ? std::fabs(a.momentum * r.in(2)[i]) : 0)};
 }
 
-// src/backend/cpu/sgd.cpp. g': three roundings; v': three more; Nesterov's step: three more; the product with the
-// learning rate and the difference.
+// src/backend/cpu/optimizer/sgd.cpp. g': three roundings; v': three more; Nesterov's step: three more; the product with
+// the learning rate and the difference.
 std::vector<double> bound(const Run& r, int o) {
   const bool momentum = r.outputs() > 1;
   const SgdAttrs a = r.attrs().as<SgdAttrs>();

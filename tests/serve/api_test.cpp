@@ -1,6 +1,6 @@
 // Requests in OpenAI's format: what is accepted, and the name of the field that is not.
-#include "serve/api.h"
-#include "serve/reply_format.h"
+#include "serve/api/api.h"
+#include "serve/api/reply_format.h"
 
 #include <gtest/gtest.h>
 

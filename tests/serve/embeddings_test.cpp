@@ -5,7 +5,7 @@
 #include <bit>
 
 #include "loopback.h"
-#include "serve/embeddings.h"
+#include "serve/api/embeddings.h"
 
 namespace toy::serve {
 namespace {

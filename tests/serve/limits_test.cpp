@@ -12,7 +12,7 @@
 
 #include "loopback.h"
 #include "plain_server.h"
-#include "serve/memory_reserve.h"
+#include "serve/http/memory_reserve.h"
 #include "serve/text_job.h"
 #include "testing/sanitizers.h"
 #include "toy/base/memory.h"

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "loopback.h"
-#include "serve/anthropic.h"
+#include "serve/api/anthropic.h"
 
 namespace toy::serve {
 namespace {

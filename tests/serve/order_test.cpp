@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "loopback.h"
-#include "serve/api.h"
+#include "serve/api/api.h"
 #include "toy/decode/decoder.h"
 
 namespace toy::serve {

@@ -1,5 +1,5 @@
 // Web pages of others cannot use a server; programs and its own page can.
-#include "serve/origin.h"
+#include "serve/http/origin.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "loopback.h"
-#include "serve/llama_server.h"
-#include "serve/ollama.h"
+#include "serve/api/llama_server.h"
+#include "serve/api/ollama.h"
 #include "toy/text/fill_tokens.h"
 
 namespace toy::serve {

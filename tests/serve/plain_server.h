@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "serve/http_server.h"
+#include "serve/http/http_server.h"
 
 namespace toy::serve {
 

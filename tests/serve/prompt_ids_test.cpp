@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "serve/embeddings.h"
+#include "serve/api/embeddings.h"
 #include "serve/prompts.h"
 #include "testing/errors.h"
-#include "text/spm.h"
+#include "text/spm/spm.h"
 
 namespace toy::serve {
 namespace {

@@ -4,8 +4,8 @@
 #include "dialog/constraints.h"
 #include "dialog/output_parser.h"
 #include "loopback.h"
-#include "serve/anthropic.h"
-#include "serve/responses.h"
+#include "serve/api/anthropic.h"
+#include "serve/api/responses.h"
 
 namespace toy::serve {
 namespace {

@@ -1,5 +1,5 @@
 // /v1/responses: the events and what is refused. tests/peer/openai_client.py has OpenAI's package as the client.
-#include "serve/responses.h"
+#include "serve/api/responses.h"
 
 #include <gtest/gtest.h>
 

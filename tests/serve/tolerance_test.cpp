@@ -2,11 +2,11 @@
 #include <gtest/gtest.h>
 
 #include "loopback.h"
-#include "serve/anthropic.h"
-#include "serve/api.h"
-#include "serve/ignored.h"
-#include "serve/percent.h"
-#include "serve/responses.h"
+#include "serve/api/anthropic.h"
+#include "serve/api/api.h"
+#include "serve/api/ignored.h"
+#include "serve/api/responses.h"
+#include "serve/http/percent.h"
 
 namespace toy::serve {
 namespace {

@@ -1,12 +1,12 @@
 // Byte-level BPE: ids against Hugging Face's tokenizers and against merging by hand; special tokens; bad vocabularies.
-#include "text/bpe.h"
+#include "text/bpe/bpe.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 
 #include "golden_testing.h"
-#include "text/byte_level.h"
+#include "text/bpe/byte_level.h"
 #include "text_testing.h"
 
 namespace toy {

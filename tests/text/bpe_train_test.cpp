@@ -3,8 +3,8 @@
 
 #include <map>
 
-#include "text/byte_level.h"
-#include "text/splitter.h"
+#include "text/bpe/byte_level.h"
+#include "text/bpe/splitter.h"
 #include "text_testing.h"
 
 namespace toy {

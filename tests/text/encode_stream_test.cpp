@@ -1,9 +1,9 @@
 // A text in parts gives the ids of the whole, for every tokenizer and however it is cut.
 #include <gtest/gtest.h>
 
-#include "text/bpe.h"
-#include "text/byte_level.h"
-#include "text/spm.h"
+#include "text/bpe/bpe.h"
+#include "text/bpe/byte_level.h"
+#include "text/spm/spm.h"
 #include "text/wordpiece.h"
 #include "text_testing.h"
 #include "toy/base/utf8.h"

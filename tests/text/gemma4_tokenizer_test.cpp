@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "golden_testing.h"
-#include "text/spm.h"
+#include "text/spm/spm.h"
 #include "text_testing.h"
 
 namespace toy {

@@ -1,9 +1,9 @@
 // Which tokens are special, by the names that llama.cpp knows.
 #include <gtest/gtest.h>
 
-#include "text/bpe.h"
-#include "text/byte_level.h"
-#include "text/spm.h"
+#include "text/bpe/bpe.h"
+#include "text/bpe/byte_level.h"
+#include "text/spm/spm.h"
 #include "text_testing.h"
 #include "toy/text/fill_tokens.h"
 

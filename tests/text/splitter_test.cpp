@@ -1,5 +1,5 @@
 // How texts are cut into words, against Hugging Face's tokenizers.
-#include "text/splitter.h"
+#include "text/bpe/splitter.h"
 
 #include <gtest/gtest.h>
 

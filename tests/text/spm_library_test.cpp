@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "library_testing.h"
-#include "text/spm.h"
+#include "text/spm/spm.h"
 
 namespace toy {
 namespace {

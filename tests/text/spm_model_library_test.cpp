@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "library_testing.h"
-#include "text/spm.h"
+#include "text/spm/spm.h"
 
 namespace toy {
 namespace {

@@ -1,5 +1,5 @@
 // A small vocabulary with answers worked out by hand, and vocabularies that are none.
-#include "text/spm.h"
+#include "text/spm/spm.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Training: what comes out, that it loses nothing, and that it is the same every time.
 #include <gtest/gtest.h>
 
-#include "text/spm.h"
+#include "text/spm/spm.h"
 #include "text_testing.h"
 
 namespace toy {

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "text/spm.h"
+#include "text/spm/spm.h"
 #include "text_testing.h"
 
 namespace toy {

@@ -414,8 +414,8 @@ TEST(Trainer, SgdIsItsDefinition) {
         const double G = std::fabs(g[i]) + std::fabs(o.weight_decay * before[i]), V = std::fabs(o.momentum * v[i]) + G;
         v[i] = o.momentum * v[i] + gi;
         const double move = lr * (o.nesterov ? gi + o.momentum * v[i] : v[i]);
-        // src/backend/cpu/sgd.cpp: v' within 6u V and what v was off; w' within u |w'| and 9u lr V, or 12u lr (G +
-        // momentum V), one u more for the learning rate, which the engine takes in f32, and what v' is off.
+        // src/backend/cpu/optimizer/sgd.cpp: v' within 6u V and what v was off; w' within u |w'| and 9u lr V, or 12u lr
+        // (G + momentum V), one u more for the learning rate, which the engine takes in f32, and what v' is off.
         v_error[i] = o.momentum * v_error[i] + 6 * u * V;
         const double step_error = o.nesterov ? 13 * u * (G + o.momentum * V) + o.momentum * o.momentum * v_error[i]
                                              : 10 * u * V + o.momentum * v_error[i];

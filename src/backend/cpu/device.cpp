@@ -1,5 +1,5 @@
 // The cpu device: f32 with SIMD on a team of threads.
-#include "backend/cpu/gemm.h"
+#include "backend/cpu/gemm/gemm.h"
 #include "backend/cpu/kernel_list.h"
 #include "backend/cpu/simd_targets.h"
 #include "backend/host_device.h"

@@ -1,6 +1,6 @@
 // Compiles a file once for each instruction set of simd_targets.h:
 //
-//     #define TOY_TARGET_FILE "backend/cpu/adamw.cpp"
+//     #define TOY_TARGET_FILE "backend/cpu/optimizer/adamw.cpp"
 //     #include "backend/cpu/each_target.h"
 //
 // What <hwy/foreach_target.h> does, but Highway's operations are parsed for all of them before (highway.h), which takes

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "backend/cpu/fused.h"
+#include "backend/cpu/elementwise/fused.h"
 #include "backend/cpu/kernels.h"
 
 namespace toy::cpu {

@@ -1,0 +1,419 @@
+// Products on quantized weights for few rows of x: no panels, a block is multiplied as it lies. The sums are those of
+// quant.h, because integers are exact in any order. Blocks of eight outputs give eight vectors of integers, which are
+// added up across together. Included by a file for each instruction set, which defines `Isa`: vectors V of kBlocks
+// times 32 bytes, one or two blocks (or parts of a large block) at a time.
+#pragma once
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "backend/cpu/quant/quant_isa.h"
+
+namespace toy::cpu {
+namespace {
+
+using V = __m256i;  // 32 bytes
+using F = __m256;
+
+constexpr size_t kOutputs = 8;  // of a strip: lanes of F
+
+// ---- types: where 32 consecutive values lie, and what scales them. The layouts are those of GGUF.
+
+inline V bytes32(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const V*>(p)); }
+inline uint32_t word(const uint8_t* p) {
+  uint32_t v;
+  std::memcpy(&v, p, 4);
+  return v;
+}
+inline V every(int byte) { return _mm256_set1_epi8(char(byte)); }
+// Bits [at, at + n) of each byte, moved to bit `to`.
+inline V bits(V v, int at, int n, int to = 0) {
+  const V low = _mm256_and_si256(_mm256_srli_epi16(v, at), every((1 << n) - 1));
+  return to == 0 ? low : _mm256_slli_epi16(low, to);
+}
+// 32 nibbles in 16 bytes: the low ones first.
+inline V nibbles(const uint8_t* p) {
+  const V twice = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  return _mm256_and_si256(_mm256_srlv_epi64(twice, _mm256_setr_epi64x(0, 0, 4, 4)), every(15));
+}
+// 16 where bit k of the word is set, else 0.
+inline V fifth_bits(const uint8_t* p) {
+  const V place = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+  const V of_byte = _mm256_set1_epi64x(int64_t(0x8040201008040201));
+  const V copies = _mm256_shuffle_epi8(_mm256_set1_epi32(int(word(p))), place);
+  return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(copies, of_byte), of_byte), every(16));
+}
+inline V look_up(__m128i table, V index) { return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), index); }
+
+// Blocks of 32: a scale at 0, perhaps a minimum at 2. kOffset was added to values that are unsigned.
+template <DType type, size_t bytes, bool is_signed, int offset = 0, bool min = false>
+struct Small {
+  static constexpr DType kType = type;
+  static constexpr size_t kBytes = bytes, kScaleAt = 0, kMinAt = 2;
+  static constexpr bool kSigned = is_signed, kMin = min, kParts = false;
+  static constexpr int kOffset = offset;
+};
+struct Q8_0 : Small<DType::q8_0, 34, true> {
+  template <class Isa>
+  static inline auto values(const uint8_t* b) {
+    return Isa::bytes(b + 2, kBytes);
+  }
+};
+struct Q4_0 : Small<DType::q4_0, 18, false, 8> {
+  template <class Isa>
+  static inline auto values(const uint8_t* b) {
+    return Isa::nibbles(b + 2, kBytes);
+  }
+};
+struct Q4_1 : Small<DType::q4_1, 20, false, 0, true> {
+  template <class Isa>
+  static inline auto values(const uint8_t* b) {
+    return Isa::nibbles(b + 4, kBytes);
+  }
+};
+struct Q5_0 : Small<DType::q5_0, 22, false, 16> {
+  template <class Isa>
+  static inline auto values(const uint8_t* b) {
+    return Isa::either(Isa::nibbles(b + 6, kBytes), Isa::fifth_bits(b + 2, kBytes));
+  }
+};
+struct Q5_1 : Small<DType::q5_1, 24, false, 0, true> {
+  template <class Isa>
+  static inline auto values(const uint8_t* b) {
+    return Isa::either(Isa::nibbles(b + 8, kBytes), Isa::fifth_bits(b + 4, kBytes));
+  }
+};
+inline __m128i iq4_table() {
+  return _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
+}
+struct Iq4Nl : Small<DType::iq4_nl, 18, true> {
+  template <class Isa>
+  static inline auto values(const uint8_t* b) {
+    return Isa::look_up(iq4_table(), Isa::nibbles(b + 2, kBytes));
+  }
+};
+struct Mxfp4 : Small<DType::mxfp4, 17, true> {
+  template <class Isa>
+  static inline auto values(const uint8_t* b) {
+    return Isa::look_up(_mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12),
+                        Isa::nibbles(b + 1, kBytes));
+  }
+};
+
+// Blocks of 256, whose parts of kPart values have integer scales, and perhaps minimums: 16 bits each, in order. Of 8
+// parts they are in the lower half.
+struct Scales {
+  V scale, min = _mm256_setzero_si256();
+};
+template <DType type, size_t bytes, int part, size_t scale_at, bool is_signed, int offset = 0, bool min = false>
+struct Large {
+  static constexpr DType kType = type;
+  static constexpr size_t kBytes = bytes, kScaleAt = scale_at, kMinAt = scale_at + 2;
+  static constexpr bool kSigned = is_signed, kMin = min, kParts = true;
+  static constexpr int kOffset = offset, kPart = part;
+};
+inline V words(__m128i bytes) { return _mm256_cvtepi8_epi16(bytes); }
+// 6 bits each, in the words a, b, c after d and dmin: 4 scales in a, 4 minimums in b, the low bits of the others in c
+// and their high bits above those of a and b.
+inline Scales six_bits(const uint8_t* p) {
+  const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  const __m128i low = _mm_srlv_epi32(_mm_shuffle_epi32(v, _MM_SHUFFLE(3, 2, 3, 1)), _mm_setr_epi32(0, 0, 0, 4)),
+                high = _mm_srli_epi32(_mm_shuffle_epi32(v, _MM_SHUFFLE(2, 2, 1, 1)), 2);
+  const V both = words(_mm_or_si128(_mm_and_si128(low, _mm_setr_epi32(0x3f3f3f3f, 0x0f0f0f0f, 0x3f3f3f3f, 0x0f0f0f0f)),
+                                    _mm_and_si128(high, _mm_setr_epi32(0, 0x30303030, 0, 0x30303030))));
+  return {both, _mm256_castsi128_si256(_mm256_extracti128_si256(both, 1))};
+}
+struct Q4_K : Large<DType::q4_k, 144, 32, 0, false, 0, true> {
+  static inline V values(const uint8_t* b, int i) { return bits(bytes32(b + 16 + 32 * (i / 2)), 4 * (i % 2), 4); }
+  static inline Scales scales(const uint8_t* b) { return six_bits(b); }
+};
+struct Q5_K : Large<DType::q5_k, 176, 32, 0, false, 0, true> {
+  static inline V values(const uint8_t* b, int i) {
+    return _mm256_or_si256(bits(bytes32(b + 48 + 32 * (i / 2)), 4 * (i % 2), 4), bits(bytes32(b + 16), i, 1, 4));
+  }
+  static inline Scales scales(const uint8_t* b) { return six_bits(b); }
+};
+struct Q6_K : Large<DType::q6_k, 210, 16, 208, false, 32> {
+  static inline V values(const uint8_t* b, int i) {
+    const int half = i / 4, j = i % 4;
+    return _mm256_or_si256(bits(bytes32(b + 64 * half + 32 * (j % 2)), 4 * (j / 2), 4),
+                           bits(bytes32(b + 128 + 32 * half), 2 * j, 2, 4));
+  }
+  static inline Scales scales(const uint8_t* b) {
+    return {words(_mm_loadu_si128(reinterpret_cast<const __m128i*>(b + 192)))};
+  }
+};
+struct Q2_K : Large<DType::q2_k, 84, 16, 80, false, 0, true> {
+  static inline V values(const uint8_t* b, int i) { return bits(bytes32(b + 16 + 32 * (i / 4)), 2 * (i % 4), 2); }
+  static inline Scales scales(const uint8_t* b) {
+    const __m128i both = _mm_loadu_si128(reinterpret_cast<const __m128i*>(b)), low = _mm_set1_epi8(15);
+    return {words(_mm_and_si128(both, low)), words(_mm_and_si128(_mm_srli_epi16(both, 4), low))};
+  }
+};
+struct Q3_K : Large<DType::q3_k, 110, 16, 108, false, 4> {
+  static inline V values(const uint8_t* b, int i) {
+    return _mm256_or_si256(bits(bytes32(b + 32 + 32 * (i / 4)), 2 * (i % 4), 2), bits(bytes32(b), i, 1, 2));
+  }
+  static inline Scales scales(const uint8_t* b) {
+    const uint32_t low[2] = {word(b + 96), word(b + 100)}, high = word(b + 104);
+    int s[4];
+    for (int i = 0; i < 4; ++i)
+      s[i] = int(((low[i % 2] >> (4 * (i / 2))) & 0x0f0f0f0f) | (((high >> (2 * i)) & 0x03030303) << 4));
+    return {words(_mm_sub_epi8(_mm_setr_epi32(s[0], s[1], s[2], s[3]), _mm_set1_epi8(32)))};
+  }
+};
+struct Iq4Xs : Large<DType::iq4_xs, 136, 32, 0, true> {
+  static inline V values(const uint8_t* b, int i) { return look_up(iq4_table(), nibbles(b + 8 + 16 * i)); }
+  static inline Scales scales(const uint8_t* b) {
+    const uint64_t low = _pdep_u64(word(b + 4), 0x0f0f0f0f0f0f0f0f), high = _pdep_u64(word(b) >> 16, 0x0303030303030303)
+                                                                            << 4;
+    return {words(_mm_sub_epi8(_mm_set_epi64x(0, int64_t(low | high)), _mm_set1_epi8(32)))};
+  }
+};
+
+// Calls f(T()) for the one of these types that is asked for.
+template <class... T>
+struct OneOfTypes {
+  template <class F>
+  static int call(DType type, const F& f) {
+    int result = 0;
+    (void)((T::kType == type && (result = f(T()), true)) || ...);
+    return result;
+  }
+};
+using Types = OneOfTypes<Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Iq4Nl, Mxfp4, Q4_K, Q5_K, Q6_K, Q2_K, Q3_K, Iq4Xs>;
+
+// ---- products
+
+// Pairs of products in 16 bits: unsigned values are at most 63, and of signed ones the magnitude is at most 128, so
+// that a pair is below 2^15.
+template <bool kSigned>
+inline V pairs(V w, V x) {
+  if constexpr (kSigned) return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+  return _mm256_maddubs_epi16(w, x);
+}
+// Lane o: the sum of the lanes of v[o].
+inline V sums_across(const V (&v)[kOutputs]) {
+  const V a = _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3])),
+          b = _mm256_hadd_epi32(_mm256_hadd_epi32(v[4], v[5]), _mm256_hadd_epi32(v[6], v[7]));
+  return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
+}
+// 16 bits of a part's scale, in all places of half a vector: what shuffles take them from the half that has them.
+constexpr short place_of_scale(int i) { return short(0x0100 + 0x0202 * (i % 8)); }
+
+// One block at a time, with AVX2.
+struct Single {
+  using V = __m256i;
+  static constexpr size_t kBlocks = 1;
+  static constexpr int kSignedOffset = 0;
+  // Of a block, and of kBlocks blocks a stride apart.
+  static inline V bytes(const uint8_t* p, size_t) { return bytes32(p); }
+  static inline V nibbles(const uint8_t* p, size_t) { return cpu::nibbles(p); }
+  static inline V fifth_bits(const uint8_t* p, size_t) { return cpu::fifth_bits(p); }
+  static inline V look_up(__m128i table, V index) { return cpu::look_up(table, index); }
+  static inline V either(V a, V b) { return _mm256_or_si256(a, b); }
+  template <class T>
+  static inline V parts(const uint8_t* w, int part) {
+    return T::values(w, part);
+  }
+  static inline V load(const int8_t* x) { return _mm256_loadu_si256(reinterpret_cast<const V*>(x)); }
+  template <bool kSigned>
+  static inline V dot(V w, V x) {
+    return _mm256_madd_epi16(pairs<kSigned>(w, x), _mm256_set1_epi16(1));
+  }
+  // What is added to a sum for a part of a large block: dot times its scales.
+  template <bool kSigned>
+  static inline V scaled_dot(V w, V x, V scales) {
+    return _mm256_madd_epi16(pairs<kSigned>(w, x), scales);
+  }
+  // The scale of each pair: in each half of the vector those of its values.
+  template <int kPart>
+  [[gnu::always_inline]] static inline V scales(V all, int part) {
+    constexpr bool kTwo = kPart == 16;
+    const int own = kTwo ? 2 * part : part, next = kTwo ? own + 1 : own;
+    const V half = _mm256_permute4x64_epi64(all, 0x44), other = _mm256_permute4x64_epi64(all, 0xee);
+    return _mm256_shuffle_epi8(own < 8 ? half : other, _mm256_set_m128i(_mm_set1_epi16(place_of_scale(next)),
+                                                                        _mm_set1_epi16(place_of_scale(own))));
+  }
+  static inline V zero() { return _mm256_setzero_si256(); }
+  static inline V add(V a, V b) { return _mm256_add_epi32(a, b); }
+  [[gnu::always_inline]] static inline void across(const V (&v)[kOutputs], __m256i (&sums)[kBlocks]) {
+    sums[0] = sums_across(v);
+  }
+  [[gnu::always_inline]] static inline __m256i across_all(const V (&v)[kOutputs]) { return sums_across(v); }
+};
+
+template <class T, class Isa>
+class FewTask {
+ public:
+  explicit FewTask(const QuantPart& part)
+      : p_(*part.p), x_(part.x.from(part.row)), part_(part), row_bytes_(p_.k / block() * T::kBytes) {}
+
+  // A strip begins earlier where it would end behind the last output.
+  void strip(size_t s) {
+    const size_t first = std::min(s * kOutputs, p_.outs - kOutputs);
+    w_ = reinterpret_cast<const uint8_t*>(p_.w) + first * row_bytes_;
+    from_ = s * kOutputs;
+    size_t r = 0;
+    for (; r + 4 <= part_.rows; r += 4) rows<4>(r, first);
+    if (part_.rows - r == 3) return rows<3>(r, first);
+    if (part_.rows - r == 2) return rows<2>(r, first);
+    if (part_.rows - r == 1) rows<1>(r, first);
+  }
+
+ private:
+  static constexpr size_t block() { return T::kParts ? 256 : 32; }
+
+  template <int MR>
+  void rows(size_t r, size_t first) const {
+    const size_t blocks = p_.k / block();
+    F y[MR];
+    for (F& v : y) v = _mm256_setzero_ps();
+    size_t b = 0;
+    if constexpr (T::kParts) {
+      for (; b < blocks; ++b) fetch_next(b, 1), large<MR>(w_ + b * T::kBytes, r, b, y);
+    } else {
+      for (; b + Isa::kBlocks <= blocks; b += Isa::kBlocks)
+        fetch_next(b, Isa::kBlocks), small<Isa, MR>(w_ + b * T::kBytes, r, b, y);
+      for (; b < blocks; ++b) small<Single, MR>(w_ + b * T::kBytes, r, b, y);
+    }
+    for (int i = 0; i < MR; ++i) store(y[i], r + size_t(i), first);
+  }
+
+  // Of the next strip, the same blocks, to L2: L1 can wait for too few lines at once.
+  void fetch_next(size_t b, size_t blocks) const {
+    const uint8_t* next = w_ + kOutputs * row_bytes_ + b * T::kBytes;
+    for (size_t o = 0; o < kOutputs; ++o, next += row_bytes_)
+      for (size_t at = 0; at < blocks * T::kBytes; at += 64)
+        _mm_prefetch(reinterpret_cast<const char*>(next + at), _MM_HINT_T1);
+  }
+
+  // f16 `at` of each block.
+  [[gnu::always_inline]] inline F halves(const uint8_t* w, size_t at) const {
+    const auto half = [&](size_t o) {
+      uint16_t v;
+      std::memcpy(&v, w + o * row_bytes_ + at, 2);
+      return short(v);
+    };
+    return _mm256_cvtph_ps(_mm_setr_epi16(half(0), half(1), half(2), half(3), half(4), half(5), half(6), half(7)));
+  }
+  F scale(const uint8_t* w) const {
+    if constexpr (T::kType != DType::mxfp4) return halves(w, T::kScaleAt);
+    alignas(32) float d[kOutputs];  // 2^(e-128)
+    for (size_t o = 0; o < kOutputs; ++o) {
+      const uint32_t e = w[o * row_bytes_], of_float = e < 2 ? 0x00200000u << e : (e - 1) << 23;
+      std::memcpy(d + o, &of_float, 4);
+    }
+    return _mm256_load_ps(d);
+  }
+
+  template <class I, int MR>
+  inline void small(const uint8_t* w, size_t r, size_t b, F (&y)[MR]) const {
+    const size_t count = p_.k / 32;
+    typename I::V dot[MR][kOutputs];
+#pragma GCC unroll 8
+    for (size_t o = 0; o < kOutputs; ++o) {
+      const auto values = T::template values<I>(w + o * row_bytes_);
+#pragma GCC unroll 4
+      for (int i = 0; i < MR; ++i)
+        dot[i][o] = I::template dot<T::kSigned>(values, I::load(x_.q + (r + size_t(i)) * p_.k + b * 32));
+    }
+    F d[I::kBlocks];
+    for (size_t n = 0; n < I::kBlocks; ++n) d[n] = scale(w + n * T::kBytes);
+    for (int i = 0; i < MR; ++i) {
+      V sums[I::kBlocks];
+      I::across(dot[i], sums);
+      for (size_t n = 0; n < I::kBlocks; ++n) {
+        const size_t at = (r + size_t(i)) * count + b + n;
+        V all = sums[n];
+        if constexpr (T::kOffset != 0 || (T::kSigned && I::kSignedOffset != 0))
+          all = _mm256_add_epi32(all, _mm256_set1_epi32(x_.correction[at]));
+        y[i] = _mm256_fmadd_ps(d[n], _mm256_mul_ps(_mm256_cvtepi32_ps(all), _mm256_set1_ps(x_.scale[at])), y[i]);
+        if constexpr (T::kMin)
+          y[i] = _mm256_fmadd_ps(halves(w + n * T::kBytes, T::kMinAt), _mm256_set1_ps(x_.scaled_sum[at]), y[i]);
+      }
+    }
+  }
+
+  // The sums of the parts' x times `factors`, one for each part, in some lanes.
+  static inline V weighted_sums(const int16_t* sums, V factors) requires(T::kParts) {
+    if constexpr (T::kPart == 16)
+      return _mm256_madd_epi16(factors, _mm256_loadu_si256(reinterpret_cast<const V*>(sums)));
+    return _mm256_zextsi128_si256(
+        _mm_madd_epi16(_mm256_castsi256_si128(factors), _mm_loadu_si128(reinterpret_cast<const __m128i*>(sums))));
+  }
+
+  template <int MR>
+  inline void large(const uint8_t* w, size_t r, size_t b, F (&y)[MR]) const requires(T::kParts) {
+    constexpr size_t kParts = 256 / T::kPart;
+    const size_t blocks = p_.k / 256;
+    typename Isa::V dot[MR][kOutputs];
+    V mins[MR][kOutputs], corrections[MR][kOutputs];
+    for (size_t o = 0; o < kOutputs; ++o) {
+      const uint8_t* from = w + o * row_bytes_;
+      const Scales s = T::scales(from);
+      typename Isa::V total[MR];
+      for (int i = 0; i < MR; ++i) {
+        const int16_t* sums = x_.sum + ((r + size_t(i)) * blocks + b) * kParts;
+        total[i] = Isa::zero();
+        if constexpr (T::kOffset != 0) corrections[i][o] = weighted_sums(sums, s.scale);
+        if constexpr (T::kMin) mins[i][o] = weighted_sums(sums, s.min);
+      }
+#pragma GCC unroll 8
+      for (int j = 0; j < 8; j += int(Isa::kBlocks)) {
+        const auto scales = Isa::template scales<T::kPart>(s.scale, j);
+        const auto values = Isa::template parts<T>(from, j);
+#pragma GCC unroll 4
+        for (int i = 0; i < MR; ++i) {
+          const auto x = Isa::load(x_.q + (r + size_t(i)) * p_.k + b * 256 + 32 * size_t(j));
+          total[i] = Isa::add(total[i], Isa::template scaled_dot<T::kSigned>(values, x, scales));
+        }
+      }
+      for (int i = 0; i < MR; ++i) dot[i][o] = total[i];
+    }
+    const F d = halves(w, T::kScaleAt);
+    for (int i = 0; i < MR; ++i) {
+      const F xs = _mm256_set1_ps(x_.scale[(r + size_t(i)) * blocks + b]);
+      V all = Isa::across_all(dot[i]);
+      if constexpr (T::kOffset != 0)
+        all = _mm256_sub_epi32(all, _mm256_slli_epi32(sums_across(corrections[i]), T::kOffset == 4 ? 2 : 5));
+      y[i] = _mm256_fmadd_ps(_mm256_mul_ps(d, xs), _mm256_cvtepi32_ps(all), y[i]);
+      if constexpr (T::kMin) {
+        const F of_min = _mm256_mul_ps(halves(w, T::kMinAt), xs);
+        y[i] = _mm256_fnmadd_ps(of_min, _mm256_cvtepi32_ps(sums_across(mins[i])), y[i]);
+      }
+    }
+  }
+
+  // Outputs from from_ on.
+  void store(F sums, size_t r, size_t first) const {
+    alignas(32) float all[kOutputs];
+    _mm256_store_ps(all, sums);
+    finish_row(part_, all + (from_ - first), part_.row + r, from_, first + kOutputs);
+  }
+
+  const QuantProduct& p_;
+  const QuantRows x_;
+  const QuantPart& part_;
+  const size_t row_bytes_;
+  const uint8_t* w_ = nullptr;
+  size_t from_ = 0;
+};
+
+template <class Isa>
+void run_few_rows(const QuantPart& part, size_t s) {
+  Types::call(part.p->w_type, [&](auto t) {
+    FewTask<decltype(t), Isa>(part).strip(s);
+    return 0;
+  });
+}
+template <class Isa>
+int offset_of_few_rows(DType type) {
+  return Types::call(type, [](auto t) { return decltype(t)::kSigned ? Isa::kSignedOffset : decltype(t)::kOffset; });
+}
+
+}  // namespace
+}  // namespace toy::cpu

@@ -1,0 +1,56 @@
+// The instruction sets that quant.h has kernels for.
+#pragma once
+
+#include "backend/cpu/quant/quant.h"
+#include "backend/cpu/quant/quant_rows.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace toy::cpu {
+
+#if defined(__x86_64__)
+/// Whether the CPU converts between f16 and f32. (clang 14's __builtin_cpu_supports does not know "f16c".)
+inline bool cpu_has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
+}
+#endif
+
+/// Some rows of a product, for one thread.
+struct QuantPart {
+  const QuantProduct* p;
+  QuantRows x;       ///< all rows
+  size_t row, rows;  ///< those of the part
+  float* sums;       ///< [rows][outputs of a strip], 64-byte aligned
+};
+
+/// Writes outputs [first,last) of a row of y from its sums, which blocks of 32 have in units of the row's scale.
+inline void finish_row(const QuantPart& part, float* sums, size_t row, size_t first, size_t last) {
+  if (part.x.has_shifts())
+    for (size_t o = 0; o < last - first; ++o) sums[o] *= part.x.row_scale[row];
+  finish_sums(*part.p, sums, row, first, last);
+}
+
+/// The kernels of one instruction set.
+struct QuantIsa {
+  size_t strip;               ///< outputs that are computed together
+  size_t tile;                ///< rows of x that are interleaved
+  int (*offset)(DType type);  ///< what is added to weights of this type to make them unsigned
+  void (*run)(const QuantPart& part, size_t strip);
+  /// Writes the strip of rows of k values that begins at w as StreamRows. nullptr: it has none.
+  void (*repack)(DType type, const uint8_t* w, size_t k, uint8_t* to) = nullptr;
+  size_t few_rows = 0;  ///< of kernels for few rows: how many they are best for, where the type matters little
+};
+
+/// @{
+/// nullptr where the machine does not have the instructions.
+const QuantIsa* quant_vnni();      ///< AVX-512 with VNNI
+const QuantIsa* quant_avx2();      ///< AVX2, FMA, F16C
+const QuantIsa* quant_few_vnni();  ///< AVX-512 with VNNI, BMI2; for few rows
+const QuantIsa* quant_few_avx2();  ///< AVX2, FMA, F16C, BMI2; for few rows
+const QuantIsa* quant_plain();     ///< any: loops that the compiler may vectorize
+/// @}
+
+}  // namespace toy::cpu

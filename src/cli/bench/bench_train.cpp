@@ -1,0 +1,194 @@
+// toy bench train: one training step of a shape.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/bench/bench.h"
+#include "cli/console.h"
+#include "cli/options.h"
+#include "toy/base/memory.h"
+#include "toy/models/adapter.h"
+#include "toy/tensor/quantize.h"
+#include "toy/train/memory.h"
+
+namespace toy::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+// Blocks of the first rows of a random matrix, again and again: what they hold does not matter, and quantizing takes
+// time. Rows that are no whole blocks of 256 are stored as files have them then.
+void bind_quantized(Model& model, const TensorSpec& t, DType type, ThreadPool& pool) {
+  constexpr int64_t kRows = 64;
+  const int64_t columns = t.shape.back(0), rows = t.shape.count() / columns;
+  if (columns % info_of(type).block != 0) type = DType::q5_0;
+  TensorSpec few = t;
+  few.shape = {std::min(rows, kRows), columns};
+  const std::vector<float> values = initial_values(few, 0, 1, pool);
+  std::vector<std::byte> blocks(bytes_of(type, few.shape.count()));
+  quantize(type, values, std::vector<float>(size_t(columns), 1.0f), blocks.data());
+  const auto all = std::make_shared<std::vector<std::byte>>(bytes_of(type, t.shape.count()));
+  for (size_t at = 0; at < all->size(); at += blocks.size())
+    std::copy_n(blocks.begin(), std::min(blocks.size(), all->size() - at), all->begin() + int64_t(at));
+  model.params->bind(t.name, View(all->data(), type, t.shape), all);
+}
+
+struct BenchTrain : Command {
+  std::string shape = "smollm2-135m", mode = "full", base = "f32";
+  int64_t rank = 16;
+  TrainerOptions trainer{.batch = 1, .tokens = 256, .optimizer = {.clip = 0}};
+  int64_t steps = 5, warmup = 2;
+  DeviceOptions device;
+  ComputeOptions compute;
+  std::string optimizer = "adamw";
+  std::string update = "streaming";  // as the peers, which neither clip nor look at the norm
+  MemoryOption memory;
+  bool json = false, profile = false;
+
+  void add(CLI::App& app) {
+    begin_group(app, "Model");
+    add_option(app, "--shape", shape,
+               fmt::format("Sizes to measure, separated by commas, or JSON files: {}", fmt::join(size_names(), ", ")),
+               suggested(size_names(), true));
+    begin_group(app, "Batch");
+    add_option(app, "--batch", trainer.batch, "Sequences per step", at_least(1));
+    add_option(app, "--tokens", trainer.tokens, "Tokens per sequence", at_least(1));
+    add_option(app, "--steps", steps, "Steps to measure", from_to(1, 1e6));
+    add_option(app, "--warmup", warmup, "Steps before them", from_to(0, 1e6));
+    add_option(app, "--mode", mode, "Weights to train: full, or lora for an adapter of all linear maps",
+               one_of({"full", "lora"}));
+    add_option(app, "--rank", rank, "With --mode lora, the adapter's rank", at_least(1));
+    add_option(app, "--base", base, "With --mode lora, type of the frozen matrices",
+               one_of({"f32", "f16", "bf16", "q8_0", "q4_k", "mxfp4"}));
+    begin_group(app, "Output");
+    app.add_flag("--profile", profile, "Print the time of each kind of op on stderr");
+    app.add_flag("--json", json, "Print a JSON object per shape");
+    add_optimizer_option(app, optimizer);
+    add_update_option(app, update);
+    compute.add(app);
+    memory.add(app);
+    device.add(app);
+    app.footer("Example:\n  toy bench train --shape tiny,small --batch 4");
+  }
+
+  void run() const {
+    options_of_run().validate();
+    for (const char* of_lora : {"--rank", "--base"})
+      check(mode == "lora" || !given(of_lora), "{} belongs to --mode lora, which is {}; remove one of them", of_lora,
+            mode);
+    memory.bytes();
+    const std::vector<std::string> shapes = shapes_of(shape);
+    for (const std::string& name : shapes) {
+      const ModelSpec spec = model_spec(name);
+      spec.require_positions(trainer.tokens, "tokens");
+      require_room(spec);
+    }
+    for_each_shape(shapes, [this](const std::string& name) { measure(name); });
+  }
+
+  TrainerOptions options_of_run() const {
+    TrainerOptions options = trainer;
+    options.optimizer = OptimizerOptions::of(optimizer_of(optimizer).kind);
+    options.optimizer.clip = trainer.optimizer.clip;
+    options.updates = updates_of(update);
+    return options;
+  }
+
+  // A first bound, before tables of so many positions are made: weights, gradients, and what goes into each layer.
+  void require_room(const ModelSpec& spec) const {
+    const size_t rows = size_t(trainer.batch) * size_t(trainer.tokens);
+    const size_t layers = rows * size_t(spec.d_model) * spec.layers.size();
+    require_memory((2 * size_t(parameter_count(spec)) + layers) * sizeof(float), "training this model with this batch");
+  }
+
+  // A model of random weights with an adapter, which is to be trained.
+  Model adapted_model(const std::string& name, const Device& dev) const {
+    Model model{model_spec(name), std::make_unique<ParamStore>(dev), nullptr};
+    model.spec.adapters = {lora_adapter(model.spec, {.rank = rank, .alpha = 2 * double(rank)})};
+    model.spec.roles.train = {"*.lora_[ab]"};
+    const DTypeInfo* type =
+        std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](const DTypeInfo& t) { return t.name == base; });
+    ThreadPool pool(dev.threads());
+    for (const TensorSpec& t : tensors_of(model.spec)) {
+      const bool narrow = t.adapter < 0 && t.narrow;
+      if (narrow && is_quantized(type->type)) {
+        bind_quantized(model, t, type->type, pool);
+        continue;
+      }
+      model.params->add(t.name, {narrow ? type->type : DType::f32, t.shape, 0});
+      model.params->write(t.name, initial_values(t, 0, 1, pool));
+    }
+    return model;
+  }
+
+  void measure(const std::string& name) const {
+    const auto dev = device.make();
+    TrainerOptions options = options_of_run();
+    options.compute = compute.choose(*dev);
+    Model model = mode == "lora" ? adapted_model(name, *dev) : random_model(model_spec(name), *dev, 0);
+    const ParamStore& store = *model.params;
+    const MemoryFit fit = fit_memory(
+        *dev, model.spec, [&](const std::string& t) { return store.type(t).dtype; }, options, memory.bytes(),
+        bytes_beside(store.bytes()));
+    options.recompute = fit.recompute;
+    if (const std::string text = fit.text(); !text.empty()) to_stderr(fmt::format("{}: {}\n", name, text));
+    Trainer engine(*dev, model, options);
+    const int64_t n = trainer.batch * trainer.tokens, params = parameter_count(model.spec);
+    const Windows w = random_windows(n, model.spec.vocab);
+    ThreadPool& team = team_of(*dev);
+    std::vector<double> times, ceilings;
+    double loss = 0;
+    for (int64_t i = 0; i < warmup + steps; ++i) {
+      if (i == warmup) engine.session().enable_profile(profile);
+      ceilings.push_back(fma_ceiling(team));
+      const double begin = steady_seconds();
+      loss = engine.step(w, 1e-4).loss;
+      if (i >= warmup) times.push_back(steady_seconds() - begin);
+    }
+    double mixers = 0;  // forward; half of the positions are visible on average
+    for (const LayerSpec& l : model.spec.layers)
+      mixers += mixer_flops(model.spec, l, double(trainer.tokens) / 2) * double(n);
+    // Of frozen weights no gradient is computed.
+    const double products =
+        mode == "lora" ? 4.0 * double(params) + 6.0 * double(trained_count(model.spec)) : 6.0 * double(params);
+    const double gflop = (products * double(n) + 3 * mixers) * 1e-9, seconds = median(times), fma = median(ceilings);
+    const ordered_json j{{"shape", name},
+                         {"mode", mode},
+                         {"base", base},
+                         {"device", dev->name()},
+                         {"threads", dev->threads()},
+                         {"compute", name_of(options.compute)},
+                         {"optimizer", optimizer},
+                         {"update", update},
+                         {"batch", trainer.batch},
+                         {"tokens", trainer.tokens},
+                         {"params", params},
+                         {"trained", trained_count(model.spec)},
+                         {"ms", 1e3 * seconds},
+                         {"ms_min", 1e3 * *std::min_element(times.begin(), times.end())},
+                         {"tokens_per_s", double(n) / seconds},
+                         {"gflops", gflop / seconds},
+                         {"fma_gflops", fma},
+                         {"fraction_of_fma", gflop / seconds / fma},
+                         {"loss", loss},
+                         {"planned_mib", fit.memory.total() >> 20},
+                         {"recomputed_blocks", fit.recompute.whole},
+                         {"lightly_recomputed_blocks", fit.recompute.light},
+                         {"anonymous_mib", anonymous_memory() >> 20},
+                         {"peak_rss_mib", peak_resident_memory() >> 20}};
+    if (profile) print_profile(engine.session(), fma, engine.session().plan());
+    if (json) return print_json(j);
+    fmt::print("{} B={} T={}: {:.2f} ms per step, {:.0f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}; peak {} MiB\n",
+               name, trainer.batch, trainer.tokens, 1e3 * seconds, double(n) / seconds, gflop / seconds,
+               100 * gflop / seconds / fma, fma, peak_resident_memory() >> 20);
+  }
+};
+
+}  // namespace
+
+void add_bench_train(CLI::App& app) {
+  add_subcommand<BenchTrain>(app, "train", "Measure a training step with random weights and tokens");
+}
+
+}  // namespace toy::cli

@@ -1,0 +1,323 @@
+// The card of a model, and the costs of its layers.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "cli/console.h"
+#include "cli/describe/describe.h"
+#include "toy/base/memory.h"
+#include "toy/decode/state.h"
+#include "toy/graph/print.h"
+#include "toy/runtime/plan_profile.h"
+
+namespace toy::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+// Parameters of one part of the model.
+struct Part {
+  const char* name;
+  int64_t count = 0, each = 0;     // each: of a layer, where all that have some have as many
+  size_t layers = 0;               // that have some
+  std::map<int, int64_t> of = {};  // each of them
+};
+
+std::vector<Part> parts_of(const ModelSpec& spec) {
+  std::vector<Part> parts{{"embedding"}, {"positions"}, {"attention"}, {"recurrent"}, {"ffn"}, {"norms"}, {"output"}};
+  for (const TensorSpec& t : tensors_of(spec)) {
+    Part& p = parts[size_t(t.part)];  // in the order of ModelPart
+    p.count += t.shape.count();
+    if (t.block >= 0) p.of[t.block] += t.shape.count();
+  }
+  for (Part& p : parts) {
+    p.layers = p.of.size();
+    const auto alike = [&](const auto& layer) { return layer.second == p.of.begin()->second; };
+    if (!p.of.empty() && std::all_of(p.of.begin(), p.of.end(), alike)) p.each = p.of.begin()->second;
+  }
+  return parts;
+}
+
+std::string scaling_of(const RopeSpec& r) {
+  std::string text;
+  if (r.scaling == RopeSpec::Scaling::linear) text = fmt::format(", angles / {:g} (linear)", r.factor);
+  if (r.scaling == RopeSpec::Scaling::yarn)
+    text = fmt::format(", YaRN x{:g} of {} positions", r.factor, r.original_context);
+  if (r.attn_factor != 1) text += fmt::format(", attention factor {:g}", r.attn_factor);
+  return r.factors.empty() ? text : text + ", frequency factors";
+}
+
+std::string positions_of(const ModelSpec& spec) {
+  if (spec.positions == PositionKind::learned) return "learned positions";
+  const LayerSpec& first = first_turning(spec);
+  const int64_t turned = first.rope_dims;
+  const bool partial = turned > 0 && turned < first.d_head;
+  const std::string part = partial ? fmt::format(" on {} elements of a head", turned) : "";
+  return fmt::format("rope base {:g}{}{}", spec.rope.base, part, scaling_of(spec.rope));
+}
+
+std::string biases_of(const LayerSpec& l) {
+  std::vector<std::string> names;
+  for (const BiasName& b : kBiasNames)
+    if (l.bias.*b.flag) names.push_back(b.tensor);
+  return names.empty() ? "" : fmt::format(", biases of {}", fmt::join(names, ", "));
+}
+
+std::string ffn_of(const LayerSpec& l) {
+  if (l.experts.count == 0) return std::string(name_of(l.ffn));
+  return fmt::format("{} of {} experts ({})", l.experts.used, l.experts.count, name_of(l.ffn));
+}
+
+using Layers = std::vector<LayerSpec>;
+
+Layers layers_with(const ModelSpec& spec, MixerKind mixer) {
+  Layers list = spec.layers;
+  std::erase_if(list, [&](const LayerSpec& l) { return l.mixer != mixer; });
+  return list;
+}
+
+// "96", or "96 or 192" where layers differ. Size: of a layer.
+template <class Size>
+std::string all_of(const Layers& layers, const Size& size) {
+  std::set<int64_t> sizes;
+  for (const LayerSpec& l : layers) sizes.insert(std::invoke(size, l));
+  return fmt::format("{}", fmt::join(sizes, " or "));
+}
+
+std::string windows_of(const Layers& layers) {
+  int64_t window = 0;
+  size_t some = 0;
+  for (const LayerSpec& l : layers)
+    if (l.window > 0) window = l.window, ++some;
+  if (some == 0) return "";
+  return fmt::format(", window {}{}", window, some == layers.size() ? "" : fmt::format(" in {} layers", some));
+}
+
+// "4 layers of causal attention and", "12 layers (9 Gated DeltaNet, 3 gated causal attention) with".
+std::string mixers_of(const ModelSpec& spec) {
+  std::vector<std::string> kinds, counted;
+  for (const MixerName& m : kMixerNames) {
+    const Layers layers = layers_with(spec, m.kind);
+    if (layers.empty()) continue;
+    const bool gated = layers.front().attention_gate;
+    kinds.push_back(m.kind != MixerKind::attention ? m.title : gated ? "gated causal attention" : "causal attention");
+    counted.push_back(fmt::format("{} {}", layers.size(), kinds.back()));
+  }
+  std::reverse(counted.begin(), counted.end());  // recurrent ones first: there are more of them
+  if (kinds.size() == 1) return fmt::format("{} layers of {} and", spec.layers.size(), kinds[0]);
+  return fmt::format("{} layers ({}) with", spec.layers.size(), fmt::join(counted, ", "));
+}
+
+// Of the first layer that has one.
+std::string ffn_of(const ModelSpec& spec) {
+  const auto has_one = [](const LayerSpec& l) { return l.d_ff > 0; };
+  const auto first = std::find_if(spec.layers.begin(), spec.layers.end(), has_one);
+  return first == spec.layers.end() ? "no ffn" : ffn_of(*first);
+}
+
+void print_mamba2(const Layers& layers) {
+  const auto all = [&](int64_t MambaSizes::*size) {
+    return all_of(layers, [&](const LayerSpec& l) { return l.mamba2.*size; });
+  };
+  fmt::print(
+      "  Mamba-2: H={} P={} S={} G={} (heads, head width, columns of a state, groups), convolution of {} positions\n",
+      all(&MambaSizes::heads), all(&MambaSizes::width), all(&MambaSizes::state), all(&MambaSizes::groups),
+      all_of(layers, &LayerSpec::conv));
+}
+
+void print_delta_net(const Layers& deltas) {
+  const auto all = [&](int64_t DeltaNet::*size) {
+    return all_of(deltas, [&](const LayerSpec& l) { return l.delta.*size; });
+  };
+  const std::string conv = all_of(deltas, &LayerSpec::conv);
+  fmt::print("  Gated DeltaNet: K={} H={} P={} (key heads, value heads, head width), {}\n", all(&DeltaNet::key_heads),
+             all(&DeltaNet::value_heads), all(&DeltaNet::width),
+             conv == "0" ? "no convolution" : fmt::format("convolution of {} positions", conv));
+}
+
+void print_dimensions(const ModelSpec& spec, const std::string& pooling) {
+  const Layers attention = layers_with(spec, MixerKind::attention), deltas = layers_with(spec, MixerKind::gated_delta);
+  fmt::print("{}: {}, {} {}, {} output\n", spec.name, spec.architecture, mixers_of(spec), ffn_of(spec),
+             spec.tied ? "tied" : "untied");
+  fmt::print("  D={} (width)  F={} (ffn)  ", spec.d_model, all_of(spec.layers, &LayerSpec::d_ff));
+  if (!attention.empty())
+    fmt::print("H={} K={} P={} (query heads, kv heads, head width)  ", all_of(attention, &LayerSpec::heads),
+               all_of(attention, &LayerSpec::kv_heads), all_of(attention, &LayerSpec::d_head));
+  fmt::print("V={}  context {}\n", spec.vocab, spec.context);
+  if (!deltas.empty()) print_delta_net(deltas);
+  if (const Layers mamba = layers_with(spec, MixerKind::mamba2); !mamba.empty()) print_mamba2(mamba);
+  fmt::print("  {}{} norm epsilon {:g}", attention.empty() ? "" : positions_of(spec) + ", ",
+             spec.norm == NormKind::rms ? "rms" : "layer", spec.norm_eps);
+  if (!attention.empty())
+    fmt::print("{}{}{}", windows_of(attention), attention.front().qk_norm ? ", QK-norm" : "",
+               biases_of(attention.front()));
+  if (!pooling.empty()) fmt::print("\n  embeddings by {} pooling", pooling);
+  fmt::print("\n\n");
+}
+
+std::string of_layers(size_t n) { return n == 1 ? "1 layer" : fmt::format("each of {} layers", n); }
+
+void print_parts(const ModelSpec& spec, size_t weight_bytes) {
+  const int64_t params = parameter_count(spec);
+  fmt::print("parameters\n");
+  int64_t each = 0;
+  bool alike = true;
+  for (const Part& p : parts_of(spec)) {
+    each += p.each;
+    alike = alike && (p.layers == 0 || (p.each > 0 && p.layers == spec.layers.size()));
+    if (p.count)
+      fmt::print("  {:<10} {:>14} {:5.1f}%{}\n", p.name, p.count, 100.0 * double(p.count) / double(params),
+                 p.each ? fmt::format("  {:>12} in {}", p.each, of_layers(p.layers)) : "");
+  }
+  fmt::print("  {:<10} {:>14}  {} as loaded{}\n", "all", params, format_bytes(weight_bytes),
+             alike ? fmt::format("; a layer has {}", each) : "");
+  if (spec.tied) fmt::print("  {:<10} the embedding, once more\n", "output");
+  fmt::print("\n");
+}
+
+// The least time that each step of a plan can take, that of what bounds it.
+std::vector<double> least_times(const Plan& plan, const Ceilings& ceilings) {
+  std::vector<double> seconds;
+  for (const Ceilings::Best& best : best_times(plan, ceilings)) seconds.push_back(best.seconds);
+  return seconds;
+}
+
+double least_seconds(const Plan& plan, const Ceilings& ceilings) {
+  const std::vector<double> seconds = least_times(plan, ceilings);
+  return std::accumulate(seconds.begin(), seconds.end(), 0.0);
+}
+
+std::string flops(double n) { return to_text(Cost{n, 0, 0}); }
+
+ordered_json costs_json(const Compiled& c, const std::vector<LayerCost>& layers,
+                        const std::optional<TokenCosts>& tokens, bool timed) {
+  ordered_json list = ordered_json::array();
+  for (const LayerCost& l : layers) {
+    ordered_json j{{"layer", l.layer}, {"last", l.last}, {"count", l.count}};
+    for (const Phase p : kPhases) {
+      j[std::string(name_of(p))] = to_json(l.phases[size_t(p)]);
+      if (timed) j[std::string(name_of(p))]["least_seconds"] = l.seconds[size_t(p)];
+    }
+    list.push_back(std::move(j));
+  }
+  ordered_json j{{"what", c.what}, {"layers", list}, {"total", to_json(c.plan.cost())}};
+  if (tokens) j["token"] = to_json(*tokens);
+  return j;
+}
+
+}  // namespace
+
+void print_card(const Described& m, const GraphOptions& o, Device& dev, const std::optional<Ceilings>& ceilings,
+                bool json) {
+  const Compiled trained = graph_of("train", m, o, dev), decoded = graph_of("decode", m, o, dev);
+  const Plan &train = trained.plan, &decode = decoded.plan;
+  size_t weight_bytes = 0;
+  for (const TensorSpec& t : tensors_of(m.spec)) weight_bytes += bytes_of(m.dtype_of(t.name), t.shape);
+  const DecodeShape shape = decode_shape(m, o);
+  const size_t held = state_bytes(m.spec, shape), snapshot = kept_state_bytes(m.spec, shape);
+  const SequenceState state = sequence_state(m.spec, shape);
+  const double token_flops = 2.0 * double(parameter_count(m.spec));
+  double step_seconds = 0, token_seconds = 0;
+  if (ceilings) {
+    GraphOptions one = o;
+    one.rows = 1;
+    step_seconds = least_seconds(train, *ceilings);
+    token_seconds = least_seconds(graph_of("decode", m, one, dev).plan, *ceilings);
+  }
+  if (json) {
+    ordered_json parts, each, mixers;
+    for (const MixerName& name : kMixerNames)
+      if (const size_t n = layers_with(m.spec, name.kind).size(); n > 0) mixers[name.key] = n;
+    for (const Part& p : parts_of(m.spec)) {
+      parts[p.name] = p.count;
+      if (p.each) each[p.name] = p.each;
+    }
+    ordered_json j{{"model", to_json(m.spec)},
+                   {"parameters", parameter_count(m.spec)},
+                   {"parts", parts},
+                   {"parts_of_a_layer", each},
+                   {"layers", mixers},
+                   {"weight_bytes", weight_bytes},
+                   {"warnings", m.warnings},
+                   {"train",
+                    {{"batch", o.trainer.batch},
+                     {"tokens", o.trainer.tokens},
+                     {"peak_bytes", held_bytes(train, dev)},
+                     {"arena_bytes", train.arena_bytes},
+                     {"flops", train.cost().flops},
+                     {"steps", train.steps.size()}}},
+                   {"decode",
+                    {{"context", o.context},
+                     {"state_bytes", held},
+                     {"snapshot_bytes", snapshot},
+                     {"kv", name_of(shape.kv)},
+                     {"arena_bytes", decode.arena_bytes},
+                     {"repacked_bytes", decode.repacked_bytes()},
+                     {"weight_bytes_per_token", weight_bytes},
+                     {"flops_per_token", token_flops}}}};
+    if (!m.pooling.empty()) j["pooling"] = m.pooling;
+    if (state.layers > 0) j["decode"].update(to_json(state));
+    if (ceilings) j["train"]["least_seconds"] = step_seconds, j["decode"]["least_seconds_per_token"] = token_seconds;
+    return print_json(j, 2);
+  }
+  print_dimensions(m.spec, m.pooling);
+  print_parts(m.spec, weight_bytes);
+  fmt::print("training step, B={} T={} on {}\n  {} planned: {} weights and moments, {} arena; {} steps, {}\n",
+             o.trainer.batch, o.trainer.tokens, dev.name(), format_bytes(held_bytes(train, dev)),
+             format_bytes(train.param_bytes(dev)), format_bytes(train.arena_bytes), train.steps.size(),
+             flops(train.cost().flops));
+  if (!o.recomputing.empty()) fmt::print("  {}\n", o.recomputing);
+  if (ceilings)
+    fmt::print("  at best {:.2f} ms, {:.0f} tokens/s by the ceilings\n", 1e3 * step_seconds,
+               double(o.trainer.batch * o.trainer.tokens) / step_seconds);
+  fmt::print("\ndecoding, one sequence of up to {} positions\n", o.context);
+  fmt::print("  {} cache in {}, {} arena; a token reads {} of weights and takes {}\n",
+             format_bytes(held - state.recurrent), name_of(shape.kv), format_bytes(decode.arena_bytes),
+             format_bytes(weight_bytes), flops(token_flops));
+  if (state.layers > 0) fmt::print("  {}\n", to_text(state));
+  if (snapshot > 0) fmt::print("  a snapshot takes {} and the pages of its prefix\n", format_bytes(snapshot));
+  if (decode.repacked_bytes() > 0)
+    fmt::print("  {} more for a faster copy of quantized weights, unless --repack off\n",
+               format_bytes(decode.repacked_bytes()));
+  if (ceilings)
+    fmt::print("  at best {:.3f} ms per token with a full cache, {:.0f} tokens/s by the ceilings\n",
+               1e3 * token_seconds, 1 / token_seconds);
+}
+
+void print_costs(const Compiled& c, const std::optional<TokenCosts>& tokens, const std::optional<Ceilings>& ceilings,
+                 bool json) {
+  std::vector<LayerCost> layers =
+      costs_by_layer(c.plan, ceilings ? least_times(c.plan, *ceilings) : std::vector<double>{});
+  if (json) return print_json(costs_json(c, layers, tokens, ceilings.has_value()), 2);
+  LayerCost all{.layer = "all", .last = "", .phases = {}};
+  for (const LayerCost& l : layers)
+    for (size_t p = 0; p < kPhases.size(); ++p) {
+      all.phases[p].flops += l.phases[p].flops * l.count, all.phases[p].bytes += l.phases[p].bytes * l.count;
+      all.seconds[p] += l.seconds[p] * l.count;
+    }
+  layers.push_back(all);
+  fmt::print("{}\n{:<28} {:>8}  {:>12} {:>9}{}\n", c.what, "layer", "phase", "work", "bytes",
+             ceilings ? "     at best" : "");
+  for (const LayerCost& l : layers) {
+    std::string title = l.count == 1 ? l.layer : fmt::format("{} to {}, each", l.layer, l.last);
+    for (const Phase p : kPhases) {
+      const Cost& cost = l.phases[size_t(p)];
+      if (cost.flops == 0 && cost.bytes == 0) continue;
+      fmt::print("{:<28} {:>8}  {:>12} {:>9}{}\n", std::exchange(title, ""), name_of(p), flops(cost.flops),
+                 to_text(Cost{0, cost.bytes, 0}),
+                 ceilings ? fmt::format(" {:>9.3f} ms", 1e3 * l.seconds[size_t(p)]) : "");
+    }
+  }
+  if (ceilings)
+    fmt::print("at best {:.3f} ms, the sum of the least times of all steps\n",
+               1e3 * (all.seconds[0] + all.seconds[1] + all.seconds[2]));
+  if (tokens) print_token_costs(*tokens);
+}
+
+}  // namespace toy::cli

@@ -1,0 +1,214 @@
+// toy eval: how well a model predicts a text.
+#include "cli/eval/eval.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/files/model_file.h"
+#include "cli/options.h"
+#include "cli/run/prompts.h"
+#include "toy/base/atomic_file.h"
+#include "toy/base/clock.h"
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
+#include "toy/eval/score.h"
+
+namespace toy::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+// As line_of() writes them.
+bool begins_with_scores(std::string_view beginning) {
+  const auto j = parse_json<ordered_json>(beginning.substr(0, beginning.find('\n')));
+  return j.is_object() && j.contains("index") && j.contains("id") && j.contains("logprob");
+}
+
+struct Eval : Command {
+  std::string model_path, logprobs_out;
+  EvalTextOptions text;
+  DeviceOptions device;
+  DecodingOptions decoding;
+  AdapterOptions adapters;
+  bool json = false;
+
+  void add(CLI::App& app) {
+    app.require_subcommand(0, 1);
+    add_model_option(app, model_path);
+    adapters.add(app);
+    text.add(app);
+    begin_group(app, "Output");
+    app.add_flag("--json", json, "Print a JSON object");
+    add_option(app, "--logprobs-out", logprobs_out, "File for the logprob of each token, as JSON Lines", file_name());
+    add_option(app, "--top-logprobs", text.score.top_logprobs, "With --logprobs-out, also the N likeliest tokens",
+               at_least(0));
+    decoding.add(app);
+    device.add(app);
+    add_check_finite(app, text.score.check_finite);
+    show_in_help(app, {"--file", "--by-documents", "--ctx", "--stride", "--json", "--logprobs-out", "--threads"});
+    app.footer(
+        "Perplexity depends on the tokenizer; bits per byte compare any two models on the same text. Errors are "
+        "standard errors over documents, or over blocks of 64 tokens.\n\n"
+        "Examples:\n"
+        "  toy eval out/book --file test.txt\n"
+        "  toy eval out/book --file test.txt --logprobs-out tokens.jsonl --top-logprobs 5\n"
+        "  toy eval kl --base model.gguf --model small.gguf --file test.txt\n"
+        "  toy eval choices model.gguf hellaswag_val.jsonl\n"
+        "  toy eval generate model.gguf questions.jsonl");
+    add_eval_kl(app);
+    add_eval_lmc(app);
+    add_eval_choices(app);
+    add_eval_generate(app);
+  }
+
+  void run() {
+    if (!parser->get_subcommands().empty()) return;
+    check(!model_path.empty() && !text.file.empty(),
+          "eval: give a model, and a text with --file; see `toy eval --help`");
+    ScoreOptions& o = text.score;
+    model_path = model_file(model_path);
+    check(!given("--top-logprobs") || !logprobs_out.empty(), "--top-logprobs needs a file; add --logprobs-out FILE");
+    if (!logprobs_out.empty()) {
+      check(logprobs_out != "-", "--logprobs-out is '-', but stdout has the result; give a file");
+      refuse_overwriting("logprobs-out", logprobs_out, {{"--file", text.file}, {"the model", model_path}});
+      refuse_replacing("logprobs-out", logprobs_out, begins_with_scores);
+    }
+    o.kv = decoding.type(), o.exact = decoding.exact;
+    const auto dev = device.make();
+    Model model = load_model(model_path, *dev);
+    adapters.apply(model);
+    const EvalText ids = text.read(model, model_path);
+    std::optional<AtomicFile> lines;
+    if (!logprobs_out.empty()) lines.emplace(logprobs_out);
+    const int64_t total = predicted_tokens(ids);
+    o.repack = decoding.repacks(model, 0, total);
+    EvalProgress progress("token", total);
+    double nats = 0;
+    int64_t done = 0;
+    const TextScore score = with_sound_weights({model_path}, [&] {
+      return score_text(*dev, model, ids, o, [&](const TokenScore& t) {
+        if (lines) lines->write(line_of(t));
+        nats -= t.token.logprob;
+        progress.next(nats / double(++done));
+      });
+    });
+    progress.end();
+    if (lines) lines->commit();
+    print(score, text.documents(), model);
+  }
+
+  std::string line_of(const TokenScore& t) const {
+    ordered_json j;
+    if (text.by_documents) j["document"] = t.document;
+    j["index"] = t.index;
+    j["id"] = t.token.id;
+    j["logprob"] = t.token.logprob;
+    if (text.score.top_logprobs > 0) {
+      j["top"] = ordered_json::array();
+      for (const TokenLogprob& b : t.best) j["top"].push_back({{"id", b.id}, {"logprob", b.logprob}});
+    }
+    return json_text(j) + "\n";
+  }
+
+  void print(const TextScore& s, int64_t documents, const Model& model) const {
+    const ScoreOptions& o = text.score;
+    const int64_t context = o.context > 0 ? o.context : model.spec.context;
+    const DecoderOptions options{.kv = o.kv, .exact = o.exact};
+    const int64_t stride = o.stride > 0 ? o.stride : std::max<int64_t>(1, context / 2);
+    const std::string over = EvalTextOptions::blocks_name(s.blocks_are_documents);
+    if (json)
+      return print_json({{"model", model_path},
+                         {"file", text.file},
+                         {"ctx", context},
+                         {"stride", stride},
+                         {"documents", documents},
+                         {"tokens", s.tokens},
+                         {"bytes", s.bytes},
+                         {"nats_per_token", s.nats_per_token()},
+                         {"nats_per_token_error", s.standard_error},
+                         {"perplexity", s.perplexity()},
+                         {"perplexity_error", s.perplexity_error()},
+                         {"bits_per_byte", s.bits_per_byte()},
+                         {"bits_per_byte_error", s.bits_per_byte_error()},
+                         {"error_over", over},
+                         {"error_blocks", s.blocks},
+                         {"products", products_name(rounds_activations(model, options))},
+                         {"kv", name_of(decode_shape(model, options).kv)}});
+    fmt::print("perplexity {}\n{} nats per token\n{} bits per byte\n", with_error(s.perplexity(), s.perplexity_error()),
+               with_error(s.nats_per_token(), s.standard_error),
+               with_error(s.bits_per_byte(), s.bits_per_byte_error()));
+    const std::string error =
+        s.blocks >= 2 ? fmt::format("+- is the standard error over {} {}", s.blocks, over)
+                      : fmt::format("no standard error: it needs at least two {} and has {}", over, s.blocks);
+    fmt::print("{} tokens, {} bytes, {} document{}, windows of {} at stride {}; {}\n", s.tokens, s.bytes, documents,
+               documents == 1 ? "" : "s", context, stride, error);
+  }
+};
+
+}  // namespace
+
+void EvalTextOptions::add(CLI::App& app) {
+  begin_group(app, "Data");
+  add_option(app, "--file", file, "Text to score; - reads standard input", file_name());
+  app.add_flag("--by-documents", by_documents, "Score documents, separated by blank lines, each from a fresh state");
+  app.add_flag("--no-bos", no_bos, "Omit the beginning-of-sequence token");
+  add_parse_special(app, parse_special);
+  begin_group(app, "Batch");
+  add_context_option(app, score.context, "Tokens per window; 0 takes the model's context");
+  add_option(app, "--stride", score.stride, "Tokens between windows, at most --ctx; 0 takes half of it", at_least(0));
+}
+
+EvalText EvalTextOptions::read(const Model& model, const std::string& path) {
+  const std::string text = read_text(file);
+  require_tokenizer(model, path);
+  print_warnings(path, model.warnings);
+  model.spec.require_positions(score.context, "ctx");
+  warn_of_long_context(path, model.spec, score.context);
+  const std::vector<std::string> documents = by_documents ? split_documents(text) : std::vector<std::string>{text};
+  check(!documents.empty(), "--by-documents: {} has only blank lines; give a text", file);
+  documents_ = int64_t(documents.size());
+  return tokenize_for_eval(*model.tokenizer, documents, !no_bos, {.parse_special = parse_special});
+}
+
+std::string EvalTextOptions::blocks_name(bool are_documents) {
+  return are_documents ? "documents" : fmt::format("blocks of {} tokens", kScoreBlock);
+}
+
+int64_t predicted_tokens(const EvalText& text) {
+  int64_t tokens = 0;
+  for (const std::vector<int32_t>& document : text.documents)
+    tokens += std::max<int64_t>(0, int64_t(document.size()) - (text.bos ? 0 : 1));
+  return tokens;
+}
+
+EvalProgress::EvalProgress(std::string_view label, int64_t total)
+    : state_{.label = label, .brief = "", .total = total}, begin_(steady_seconds()), progress_(std::in_place) {}
+
+void EvalProgress::next(std::optional<double> loss) {
+  state_.loss = loss;
+  ++state_.done;
+  const double per_second = double(state_.done) / (steady_seconds() - begin_);
+  if (loss) state_.tokens_per_second = per_second;
+  state_.seconds_left = double(state_.total - state_.done) / per_second;
+  progress_->show(state_);
+}
+
+std::string with_error(double value, double error) {
+  if (!std::isfinite(error) || error <= 0) return fmt::format("{:.4f}", value);
+  const int digits = std::clamp(1 - int(std::floor(std::log10(error))), 0, 8);
+  return fmt::format("{:.{}f} +- {:.{}f}", value, digits, error, digits);
+}
+
+std::string percent(const MeanError& m) {
+  return (m.error > 0 ? with_error(100 * m.mean, 100 * m.error) : fmt::format("{:.4g}", 100 * m.mean)) + "%";
+}
+
+void add_eval(CLI::App& app) { add_subcommand<Eval>(app, "eval", "Score text or questions, or compare two models"); }
+
+}  // namespace toy::cli

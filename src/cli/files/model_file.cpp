@@ -1,0 +1,191 @@
+#include "cli/files/model_file.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+
+#include "cli/console.h"
+#include "cli/help.h"
+#include "toy/base/error.h"
+#include "toy/base/utf8.h"
+#include "toy/formats/catalog.h"
+#include "toy/formats/checkpoint.h"
+#include "toy/hf/peft.h"
+#include "toy/models/adapter.h"
+#include "toy/runs/run.h"
+#include "toy/tensor/convert.h"
+
+namespace toy::cli {
+
+namespace fs = std::filesystem;
+
+CLI::Option* add_model_option(CLI::App& app, std::string& model) {
+  return add_option(app, "model", model, "GGUF file, name in `toy list`, a run's folder, or its id in runs or out",
+                    file_name());
+}
+
+std::string run_folder(const std::string& what) {
+  std::error_code error;
+  if (what.empty()) return {};
+  if (fs::exists(what, error)) return fs::is_directory(what, error) ? what : "";
+  if (fs::path(what).filename() != what) return {};  // a path that leads nowhere is no id
+  for (const std::string& root : kRunRoots)
+    if (const fs::path run = fs::path(root) / what; fs::is_directory(run, error)) return run.string();
+  return runs::find_run(what, kRunRoots).value_or("");
+}
+
+ModelIn model_in(const std::string& folder) {
+  const fs::path model = fs::path(folder) / "model.gguf", weights = fs::path(folder) / "weights.gguf";
+  std::error_code error;
+  const bool finished = fs::exists(model, error);
+  if (!finished && fs::exists(weights, error)) return {weights.string(), {}};  // the folder of a checkpoint
+  fs::path checkpoint;
+  const std::string all = (fs::path(folder) / "checkpoints").string();
+  for (const int64_t step : checkpoint_steps(all))  // ascending
+    if (const fs::path file = fs::path(checkpoint_path(all, step)) / "weights.gguf"; fs::exists(file, error))
+      checkpoint = file;
+  // A run that trains where another one was finished replaces that model only at its end. (A file that is not there is
+  // older than all others.)
+  if (finished && fs::last_write_time(checkpoint, error) <= fs::last_write_time(model, error))
+    return {model.string(), {}};
+  if (checkpoint.empty()) return {};
+  return {checkpoint.string(),
+          finished ? "model.gguf is older than the newest checkpoint" : "the run has not finished"};
+}
+
+std::string listed_model(const std::string& what, bool takes_folders) {
+  std::error_code error;
+  if (what.empty() || what == "-" || fs::exists(what, error)) return {};
+  const std::string path = catalog::find(what, catalog::list(catalog::default_places()));
+  check(takes_folders || !fs::is_directory(path, error),
+        "{0}: a repository in safetensors; convert it first: toy convert {0} OUT.gguf", what);
+  if (!path.empty()) to_stderr(fmt::format("toy: using {}\n", one_line(path)));
+  return path;
+}
+
+void refuse_hugging_face(const std::string& folder) {
+  if (hf::is_peft_folder(folder))
+    fail("{0}: an adapter of PEFT; give the model that it belongs to, and --lora {0} (toy merge makes one model)",
+         folder);
+  for (const char* weights : {"model.safetensors", "model.safetensors.index.json"}) {
+    if (!fs::exists(fs::path(folder) / weights)) continue;
+    check(fs::exists(fs::path(folder) / "config.json"),
+          "{}: the folder has {}, but no config.json; download the complete repository", folder, weights);
+    fail("{}: a folder from Hugging Face; convert it first (toy convert FOLDER OUT.gguf)", folder);
+  }
+}
+
+std::string model_file(const std::string& what) {
+  const std::string folder = run_folder(what);
+  if (folder.empty()) {
+    const std::string listed = listed_model(what);
+    return listed.empty() ? what : listed;  // a file, or nothing: whoever opens it says so
+  }
+  const auto [file, note] = model_in(folder);
+  if (std::error_code error; file.empty() && fs::exists(fs::path(folder) / "adapter.gguf", error))
+    fail("{0}: the run made an adapter; give the model that it belongs to, and --lora {0}", folder);
+  if (file.empty()) refuse_hugging_face(folder);
+  check(!file.empty(), "{}: the folder has no model.gguf and no checkpoint; train a model first, or give a GGUF file",
+        folder);
+  if (!note.empty()) to_stderr(fmt::format("toy: {}; using {}\n", note, one_line(file)));
+  return file;
+}
+
+void refuse_broken_weights(const std::string& path) {
+  const gguf::File file = gguf::File::open(path);
+  for (const gguf::TensorInfo& t : file.tensors()) {
+    if (!t.dtype || is_quantized(*t.dtype)) continue;
+    const View values(const_cast<std::byte*>(t.data), *t.dtype, t.shape);
+    for (int64_t i = 0; i < values.count(); ++i)
+      if (const double v = element(values, i); !std::isfinite(v))
+        fail("{}: tensor '{}' holds {}, so the file is broken; download or convert it again", path, t.name,
+             std::isnan(v) ? "NaN" : "infinity");
+  }
+}
+
+void AdapterOptions::add(CLI::App& app, bool named) {
+  named_ = named;
+  begin_group(app, "Model");
+  if (named)
+    add_option(app, "--lora", lora, "Adapter as a model of its own, maybe times :SCALE")
+        ->option_text("[NAME=]FILE[:SCALE]");
+  else
+    add_option(app, "--lora", lora, "Adapter: a GGUF, the folder of a run or of PEFT, maybe times :SCALE")
+        ->option_text("FILE[:SCALE]");
+}
+
+namespace {
+
+// "out/letters", "out/letters/adapter.gguf", "out/letters/peft" and "letters.gguf" are "letters".
+std::string name_of_adapter(const std::string& given) {
+  fs::path path = fs::absolute(given).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  if (path.filename() == "adapter.gguf" || path.filename() == "peft") path = path.parent_path();
+  return (path.extension() == ".gguf" ? path.stem() : path.filename()).string();
+}
+
+}  // namespace
+
+std::string adapter_file(const std::string& what) {
+  const std::string folder = run_folder(what);
+  if (folder.empty()) return what;
+  const fs::path own = fs::path(folder) / "adapter.gguf";
+  std::error_code error;
+  std::string newest;
+  const std::string all = (fs::path(folder) / "checkpoints").string();
+  for (const int64_t step : checkpoint_steps(all))  // ascending
+    if (const fs::path file = fs::path(checkpoint_path(all, step)) / "adapter.gguf"; fs::exists(file, error))
+      newest = file.string();
+  const bool finished = fs::exists(own, error);
+  if (finished && (newest.empty() || fs::last_write_time(newest, error) <= fs::last_write_time(own, error)))
+    return own.string();
+  check(!newest.empty(),
+        "lora: the folder {} has no adapter.gguf and no checkpoint with one; train one with toy train lora", folder);
+  to_stderr(fmt::format("toy: {}; using {}\n",
+                        finished ? "adapter.gguf is older than the newest checkpoint" : "the run has not finished",
+                        one_line(newest)));
+  return newest;
+}
+
+std::vector<AdapterOptions::Given> AdapterOptions::given() const {
+  std::vector<Given> list;
+  std::error_code error;
+  for (const std::string& text : lora) {
+    Given g{text};
+    const size_t sign = text.find('=');
+    const bool says_name = named_ && sign != text.npos && sign > 0 && !fs::exists(text, error);
+    if (says_name) g.name = text.substr(0, sign), g.path = text.substr(sign + 1);
+    const std::string given = g.path;
+    if (const size_t colon = given.rfind(':'); colon != given.npos && colon > 0 && !fs::exists(given, error)) {
+      const char* begin = given.c_str() + colon + 1;
+      char* end = nullptr;
+      g.scale = std::strtod(begin, &end);
+      check(end != begin && *end == 0 && std::isfinite(g.scale),
+            "lora: '{}' is no file, and its scale '{}' is no number; use FILE or FILE:SCALE", given, begin);
+      g.path = given.substr(0, colon);
+    }
+    if (!says_name) g.name = name_of_adapter(g.path);
+    if (!hf::is_peft_folder(g.path)) g.path = adapter_file(g.path);
+    list.push_back(g);
+  }
+  return list;
+}
+
+void AdapterOptions::apply(Model& model, const std::vector<Given>& given) {
+  for (const Given& g : given)
+    if (hf::is_peft_folder(g.path))
+      hf::load_peft(model, g.path, g.scale);
+    else
+      load_adapter(model, g.path, g.scale);
+}
+
+void require_tokenizer(const Model& model, const std::string& path, const char* way_out) {
+  if (model.tokenizer) return;
+  const std::string unsupported = unsupported_tokenizer(gguf::File::open(path));
+  check(!unsupported.empty(), "{}: the file has no tokenizer; {}", path, way_out);
+  fail("{}: {}, only {}; {}", path, unsupported, kSupportedTokenizers, way_out);
+}
+
+}  // namespace toy::cli

@@ -1,0 +1,117 @@
+// toy tokenizer: train, encode, decode.
+#include <fmt/format.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/files/model_file.h"
+#include "cli/options.h"
+#include "cli/run/prompts.h"
+#include "toy/base/error.h"
+#include "toy/data/text_files.h"
+#include "toy/text/tokenizer.h"
+
+namespace toy::cli {
+namespace {
+
+// A GGUF file without tensors.
+bool is_vocabulary(std::string_view beginning) {
+  constexpr std::string_view kMagic = "GGUF";
+  uint64_t tensors = 1;
+  if (beginning.size() >= 16) std::memcpy(&tensors, beginning.data() + 8, sizeof tensors);
+  return beginning.starts_with(kMagic) && tensors == 0;
+}
+
+std::shared_ptr<const Tokenizer> load_with_warning(const std::string& path) {
+  auto t = load_tokenizer_file(path);
+  if (t->kind() != "bpe") return t;
+  if (const gguf::File file = gguf::File::open(path); !file.has("tokenizer.ggml.pre"))
+    print_warnings(path, {try_load_tokenizer(file).warning});
+  return t;
+}
+
+void add_tokenizer_file(CLI::App& app, std::string& model) {
+  add_option(app, "model", model, "GGUF file, name in `toy list`, or SentencePiece .model file", file_name())
+      ->required();
+}
+
+struct Train : Command {
+  std::string corpus, spec = "spm:512", out;
+  void add(CLI::App& app) {
+    add_option(app, "--corpus", corpus, "Text file to train on", file_name())->required();
+    add_option(app, "--tokenizer", spec,
+               "bpe:V (byte-level BPE), spm:V or unigram:V (SentencePiece) with V tokens, or bytes",
+               suggested({"bytes", "bpe:", "spm:", "unigram:"}));
+    add_option(app, "--out", out, "GGUF file to write, a vocabulary without weights", file_name())->required();
+  }
+  void run() const {
+    refuse_overwriting("out", out, {{"--corpus", corpus}});
+    refuse_replacing("out", out, is_vocabulary);
+    const std::string text = read_text_file(corpus);
+    check(!is_binary(text), "{}: {}", corpus, why_not_text(text));
+    const auto t = make_tokenizer(spec, text);
+    gguf::Writer w("llama");
+    t->save(w);
+    w.finish(out);
+    to_stderr(fmt::format("{} tokens\n", t->vocab_size()));
+    fmt::print("{}\n", out);
+  }
+};
+
+struct Encode : Command {
+  std::string model, text, file;
+  bool json = false, no_bos = false, parse_special = true;
+  void add(CLI::App& app) {
+    add_tokenizer_file(app, model);
+    CLI::Option* text_option = add_text_option(app, "--text", text, "Text to encode");
+    add_option(app, "--file", file, "File with the text; - reads standard input", file_name())->excludes(text_option);
+    app.add_flag("--no-bos", no_bos, "Omit the tokens that begin and end a sequence");
+    add_parse_special(app, parse_special);
+    app.add_flag("--json", json, "Print a JSON array");
+  }
+  void run() const {
+    check(given("--text") || given("--file"), "tokenizer encode: give --text TEXT or --file FILE");
+    const auto t = load_with_warning(model_file(model));
+    const std::string content = given("--file") ? read_text(file, true) : text;
+    const std::vector<int32_t> ids = ids_of(*t, content);
+    if (json) return print_json(ids);
+    fmt::print("{}\n", fmt::join(ids, " "));
+  }
+  std::vector<int32_t> ids_of(const Tokenizer& t, const std::string& content) const {
+    const EncodeOptions o{.parse_special = parse_special};
+    return no_bos ? t.encode(content, o) : encode_complete(t, content, o);
+  }
+};
+
+struct Decode : Command {
+  std::string model;
+  std::vector<int32_t> ids;
+  bool json = false;
+  void add(CLI::App& app) {
+    add_tokenizer_file(app, model);
+    add_option(app, "ids", ids, "Token ids to decode")->required();
+    app.add_flag("--json", json, "Print a JSON string (replaces invalid UTF-8)");
+  }
+  void run() const {
+    const auto t = load_with_warning(model_file(model));
+    for (size_t i = 0; i < ids.size(); ++i)
+      check(ids[i] >= 0 && ids[i] < t->vocab_size(), "ids: number {} is {}; the ids of {} are 0 to {}", i + 1, ids[i],
+            model, t->vocab_size() - 1);
+    const std::string bytes = t->decode(ids);
+    if (json) return print_json(bytes);
+    std::fwrite(bytes.data(), 1, bytes.size(), stdout);
+  }
+};
+
+}  // namespace
+
+void add_tokenizer(CLI::App& root) {
+  CLI::App& app = add_command_group(root, "tokenizer", "Train a tokenizer, encode text, decode ids");
+  add_subcommand<Train>(app, "train", "Train a vocabulary on a text");
+  add_subcommand<Encode>(app, "encode", "Print the ids of a text");
+  add_subcommand<Decode>(app, "decode", "Print the exact bytes of ids");
+}
+
+}  // namespace toy::cli

@@ -1,0 +1,319 @@
+// toy chat: talk to a model.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/files/model_file.h"
+#include "cli/options.h"
+#include "cli/run/chat_template_option.h"
+#include "cli/run/prompts.h"
+#include "cli/run/sampling.h"
+#include "talk/history.h"
+#include "talk/local.h"
+#include "talk/plain_screen.h"
+#include "talk/remote.h"
+#include "talk/session.h"
+#include "talk/terminal_screen.h"
+#include "talk/tools.h"
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
+#include "toy/decode/text_stream.h"
+#include "toy/grammar/grammar.h"
+#include "toy/models/spec.h"
+
+namespace toy::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+// Options of answers, which /set changes: a parser that starts again from all that was given.
+struct AnswerOptions {
+  SamplingOptions sampling;
+  std::vector<std::string> stops;
+  int64_t n = -1;
+
+  AnswerOptions() { sampling.sampler.temperature = 0.8; }
+  void add(CLI::App& app) {
+    sampling.add(app);
+    add_option(app, "-n,--n", n, "Tokens of an answer at most (default: as many as fit)", at_least(1));
+    add_text_option(app, "--stop", stops, "End an answer before this string");
+  }
+};
+
+struct Given {
+  std::vector<std::pair<std::string, std::string>> values;  // "--temperature", "0.7"
+
+  static bool is_list(const CLI::Option& o) { return o.get_items_expected_max() > 1; }
+
+  void take(const CLI::App& parser) {
+    AnswerOptions known;
+    CLI::App app;
+    known.add(app);
+    for (const CLI::Option* o : app.get_options())
+      if (const CLI::Option* here = parser.get_option_no_throw(name_of(*o)); here && !is_help(*o))
+        for (const std::string& value : here->results()) values.emplace_back(name_of(*o), value);
+  }
+  static std::string name_of(const CLI::Option& o) { return "--" + o.get_lnames().at(0); }
+
+  void set(const std::string& name, const std::string& value) {
+    AnswerOptions known;
+    CLI::App app;
+    known.add(app);
+    std::vector<std::string> names;
+    for (const CLI::Option* o : app.get_options())
+      if (!is_help(*o)) names.insert(names.end(), o->get_lnames().begin(), o->get_lnames().end());
+    const CLI::Option* option = std::count(names.begin(), names.end(), name) ? app.get_option("--" + name) : nullptr;
+    if (option == nullptr) {
+      const std::string near = nearest(name, names);
+      fail("/set: unknown option '{}'; {}", one_line(name),
+           near.empty() ? "/set lists them" : fmt::format("did you mean '{}'?", near));
+    }
+    Given changed = *this;
+    if (!is_list(*option)) std::erase_if(changed.values, [&](const auto& v) { return v.first == name_of(*option); });
+    changed.values.emplace_back(name_of(*option), value);
+    changed.parsed();
+    *this = changed;
+  }
+
+  // As OpenAI's API has them, and llama-server what that lacks.
+  ordered_json fields() const {
+    static const std::map<std::string, std::string> kOthers{{"--n", "max_tokens"},
+                                                            {"--typical", "typical_p"},
+                                                            {"--top-nsigma", "top_n_sigma"},
+                                                            {"--dynatemp-exp", "dynatemp_exponent"},
+                                                            {"--dry-sequence-breaker", "dry_sequence_breakers"},
+                                                            {"--mirostat-ent", "mirostat_tau"},
+                                                            {"--mirostat-lr", "mirostat_eta"}};
+    ordered_json all = ordered_json::object();
+    for (const auto& [name, value] : values) {
+      const auto other = kOthers.find(name);
+      std::string key = other != kOthers.end() ? other->second : name.substr(2);
+      std::replace(key.begin(), key.end(), '-', '_');
+      if (name == "--stop" || name == "--dry-sequence-breaker")
+        all[key].push_back(value);
+      else if (name == "--samplers")
+        all[key] = CLI::detail::split(value, ';');
+      else if (name == "--logit-bias")
+        for (const auto& [id, bias] : parsed().sampling.sampler.logit_bias)
+          all[key][std::to_string(id)] = std::max(bias, -100.0);  // which forbids a token there
+      else
+        all[key] = parse_json<ordered_json>(value);
+    }
+    return all;
+  }
+
+  AnswerOptions parsed() const {
+    AnswerOptions o;
+    CLI::App app;
+    app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    o.add(app);
+    std::vector<std::string> words;
+    for (const auto& [name, value] : values) {
+      const std::string wrong = violation(*app.get_option(name), value);
+      check(wrong.empty(), "{} {}", name, wrong);
+      words.push_back(name + "=" + value);
+    }
+    std::reverse(words.begin(), words.end());
+    try {
+      app.parse(words);
+    } catch (const CLI::ParseError& e) {
+      fail("{}", e.what());
+    }
+    o.sampling.read();
+    const Sampler options_are_sound(o.sampling.sampler);
+    const StopFilter stops_are_sound(o.stops);
+    return o;
+  }
+};
+
+struct Chat : Command {
+  std::string model_path, url, system, tools_file, schema_file, grammar_file;
+  talk::ToolCommand tool_command;
+  ordered_json tools;
+  dialog::TextForm form;
+  ChatTemplateOption chat_template;
+  int64_t context = 0;
+  AnswerOptions answers;
+  AdapterOptions adapters;
+  DeviceOptions device;
+  DecodingOptions decoding;
+
+  void add(CLI::App& app) {
+    add_model_option(app, model_path);
+    add_option(app, "--url", url, "Talk to the model of a server instead, such as http://127.0.0.1:8080", not_empty());
+    adapters.add(app);
+    chat_template.add(app);
+    begin_group(app, "Conversation");
+    add_text_option(app, "--system", system, "System message: what the model is told first");
+    CLI::Option* schema =
+        add_option(app, "--json-schema", schema_file, "File with a JSON Schema that answers follow", file_name());
+    add_option(app, "--grammar", grammar_file, "File with a grammar (GBNF) that answers follow", file_name())
+        ->excludes(schema);
+    answers.add(app);
+    begin_group(app, "Tools");
+    add_option(app, "--tools", tools_file, "JSON file with a list of tools that the model may call", file_name());
+    add_text_option(app, "--tool-command", tool_command.command,
+                    "Command for sh that answers calls: {\"name\", \"arguments\"} comes in, the result goes out");
+    app.add_flag("--yes-to-tools", tool_command.always, "Run --tool-command without asking");
+    begin_group(app, "Machine");
+    add_context_option(app, context, "Positions of the conversation; 0 takes the model's own");
+    decoding.add(app);
+    device.add(app);
+    show_in_help(app, {"--url", "--lora", "--chat-template", "--system", "--json-schema", "--tools", "--tool-command",
+                       "--temperature", "--top-p", "--seed", "--n", "--ctx", "--threads"});
+    app.footer(
+        "/help lists the commands of a chat. Without a terminal, each line of standard input is a message. With --url, "
+        "the key comes from TOY_API_KEY or OPENAI_API_KEY.\n\n"
+        "Examples:\n"
+        "  toy chat chat.gguf --system \"Answer in one sentence.\"\n"
+        "  echo \"What is a badger?\" | toy chat chat.gguf --temperature 0\n"
+        "  toy chat chat.gguf --tools weather.json --tool-command ./weather.py\n"
+        "  toy chat --url http://127.0.0.1:8080");
+  }
+
+  ChatTemplate the_template(const Model& model) const {
+    std::optional<ChatTemplate> found = chat_template.load(model, model_path);
+    check(found.has_value(), "{}: the model has no chat template; give one with --chat-template, or use toy infer",
+          model_path);
+    return *std::move(found);
+  }
+
+  void run() {
+    Given given;
+    given.take(*parser);
+    given.parsed();
+    answers.sampling.read();
+    read_rules();
+    if (!url.empty()) return talk_to_server(given);
+    check(!model_path.empty(), "model is missing; name a file, or a server with --url");
+    answers.sampling.check_together(*parser);
+    talk_to_model(given);
+  }
+
+  // What answers may be.
+  void read_rules() {
+    check(tool_command.command.empty() || tool_command.always || is_on_terminal(),
+          "--tool-command runs a command for every call, and without a terminal nobody is asked; add --yes-to-tools");
+    check(!tool_command.always || !tool_command.command.empty(),
+          "--yes-to-tools is about --tool-command; add one, or remove it");
+    if (!tools_file.empty()) tools = talk::load_tools(tools_file);
+    if (!schema_file.empty()) {
+      form = {.kind = dialog::TextForm::json_schema, .field = schema_file};
+      form.schema = read_json<ordered_json>(schema_file, read_text(schema_file));
+    } else if (!grammar_file.empty()) {
+      check(tools_file.empty(), "--grammar with --tools is not supported; use one of them");
+      form = {.kind = dialog::TextForm::gbnf, .grammar = read_text(grammar_file), .field = grammar_file};
+    }
+  }
+
+  // Fields of OpenAI's API, and llama-server's name for a grammar.
+  void add_form(ordered_json& fields) const {
+    if (form.kind == dialog::TextForm::json_schema)
+      fields["response_format"] = {{"type", "json_schema"},
+                                   {"json_schema", {{"name", "answer"}, {"schema", form.schema}, {"strict", true}}}};
+    if (form.kind == dialog::TextForm::gbnf) fields["grammar"] = form.grammar;
+  }
+
+  void talk_to_server(Given& given) const {
+    for (const char* local :
+         {"--lora", "--chat-template", "--ctx", "--kv", "--exact", "--repack", "--device", "--threads"})
+      check(!parser->count(local), "{} is up to the server; remove it, or --url", local);
+    talk::RemoteModel replier(url, model_path, api_key());
+    if (is_terminal(STDERR_FILENO)) to_stderr(fmt::format("toy: talking to {}\n", one_line(replier.model())));
+    talk_to(replier, given, [&](const AnswerOptions& o) {
+      talk::ReplySettings settings{.fields = given.fields()};
+      add_form(settings.fields);
+      settings.generate.sampler.seed = o.sampling.sampler.seed;
+      return settings;
+    });
+  }
+
+  static std::string api_key() {
+    for (const char* name : {"TOY_API_KEY", "OPENAI_API_KEY"})
+      if (const char* key = std::getenv(name); key && *key) return key;
+    return {};
+  }
+
+  void talk_to_model(Given& given) {
+    if (form.kind == dialog::TextForm::json_schema) json_schema_grammar(form.schema, schema_file);
+    if (form.kind == dialog::TextForm::gbnf) parse_gbnf(form.grammar, grammar_file);
+    model_path = model_file(model_path);
+    const auto dev = device.make();
+    Model model = load_model(model_path, *dev);
+    adapters.apply(model);
+    require_tokenizer(model, model_path);
+    const ChatTemplate chat = the_template(model);
+    print_warnings(model_path, model.warnings);
+    constexpr int64_t kRowsOfCall = 256;  // bounds how long Ctrl-C waits while a prompt is computed
+    DecoderOptions options{.context = context,
+                           .max_rows = kRowsOfCall,
+                           .kv = decoding.type(),
+                           .exact = decoding.exact,
+                           .repack = decoding.repacks(model, INT32_MAX, 0)};
+    options.cache = likely_cache(model, options);
+    Decoder decoder(*dev, model, options);
+    warn_of_long_context(model_path, model.spec, decoder.context());
+    talk::LocalModel replier(decoder, model, chat);
+    talk_to(replier, given, [&](const AnswerOptions& o) {
+      return talk::ReplySettings{
+          .generate = {.max_tokens = o.n, .sampler = o.sampling.of(model)}, .stops = o.stops, .form = form};
+    });
+  }
+
+  static bool is_on_terminal() { return is_terminal(STDIN_FILENO) && is_terminal(STDOUT_FILENO); }
+  static std::unique_ptr<talk::Screen> make_screen() {
+    if (!is_on_terminal()) return std::make_unique<talk::PlainScreen>();
+    return std::make_unique<talk::TerminalScreen>(
+        talk::Look{.color = has_color(STDOUT_FILENO), .unicode = has_unicode()}, talk::default_history_path());
+  }
+
+  void talk_to(talk::Replier& replier, Given& given,
+               const std::function<talk::ReplySettings(const AnswerOptions&)>& settings_of) const {
+    talk::Settings settings;
+    settings.get = [&] { return settings_of(given.parsed()); };
+    settings.set = [&](const std::string& name, const std::string& value) {
+      Given changed = given;
+      changed.set(name, value);
+      settings_of(changed.parsed());
+      given = changed;
+    };
+    settings.list = [&] { return list(given); };
+    talk::Conversation conversation;
+    conversation.set_system(system);
+    conversation.set_tools(tools);
+    replier.require_tools(tools);
+    const auto screen = make_screen();
+    talk::Session session(*screen, replier, settings, std::move(conversation), tool_command);
+    session.run();
+  }
+
+  std::string list(const Given& given) const {
+    AnswerOptions known;
+    CLI::App app;
+    known.add(app);
+    std::string text;
+    for (const CLI::Option* o : app.get_options()) {
+      if (is_help(*o)) continue;
+      std::string value = url.empty() ? o->get_default_str() : "";  // a server has its own defaults
+      for (const auto& [name, v] : given.values)
+        if (name == Given::name_of(*o)) value = v;
+      if (value.empty()) value = "-";
+      text += fmt::format("{:<21} {:<8} {}\n", o->get_lnames()[0], one_line(value), o->get_description());
+    }
+    return text;
+  }
+};
+
+}  // namespace
+
+void add_chat(CLI::App& app) { add_subcommand<Chat>(app, "chat", "Talk to a model"); }
+
+}  // namespace toy::cli

@@ -1,0 +1,287 @@
+// toy infer: continue prompts.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <utility>
+
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/files/model_file.h"
+#include "cli/options.h"
+#include "cli/run/draft.h"
+#include "cli/run/prompts.h"
+#include "cli/run/sampling.h"
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
+#include "toy/decode/service.h"
+#include "toy/grammar/grammar.h"
+
+namespace toy::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+void write_out(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+// Results in the order of their prompts. The first that is not finished is shown as it grows, the others wait.
+class InOrder {
+ public:
+  InOrder(size_t count, bool headings) : parts_(count), headings_(headings) {}
+
+  void add(size_t i, std::string_view text, bool is_last = false) {
+    parts_[i].text += text;
+    parts_[i].done = is_last;
+    for (; at_ < parts_.size(); ++at_) {
+      Part& p = parts_[at_];
+      if (headings_ && !std::exchange(p.begun, true)) write_out(fmt::format("--- prompt {} ---\n", at_ + 1));
+      write_out(std::exchange(p.text, {}));
+      if (!p.done) break;
+    }
+    std::fflush(stdout);
+  }
+
+ private:
+  struct Part {
+    std::string text;
+    bool begun = false, done = false;
+  };
+  std::vector<Part> parts_;
+  bool headings_;
+  size_t at_ = 0;
+};
+
+// Texts that cannot go on, while others do.
+class Failures {
+ public:
+  void add(size_t i, const std::exception_ptr& error) {
+    if (count_++ == 0) at_ = i, first_ = error;
+    of_all_ = of_all_ || (count_ > 1 && error == first_);  // an error of the decoder, not of a text
+  }
+  // The first one, with the name of its prompt.
+  void rethrow(const PromptOptions& prompts) const {
+    if (!first_) return;
+    if (of_all_ || !prompts.several()) std::rethrow_exception(first_);
+    try {
+      std::rethrow_exception(first_);
+    } catch (const Error& e) {
+      throw Error(e.code(), fmt::format("{}: {}{}", prompts.where(at_), e.what(),
+                                        count_ > 1 ? fmt::format(" ({} more failed)", count_ - 1) : ""));
+    }
+  }
+
+ private:
+  std::exception_ptr first_;
+  size_t at_ = 0, count_ = 0;
+  bool of_all_ = false;
+};
+
+struct Infer : Command {
+  std::string model_path;
+  PromptOptions prompts;
+  SamplingOptions sampling;
+  GenerateOptions g;
+  std::vector<std::string> stops;
+  DeviceOptions device;
+  DecodingOptions decoding;
+  AdapterOptions adapters;
+  DraftOptions draft;
+  int64_t context = 0, parallel = 16;
+  bool json = false, check_finite = false;
+  std::string schema_file, grammar_file;
+
+  void add(CLI::App& app) {
+    add_model_option(app, model_path)->required();
+    adapters.add(app);
+    prompts.add(app);
+    sampling.add(app);
+    draft.add(app);
+    begin_group(app, "Output");
+    CLI::Option* schema =
+        add_option(app, "--json-schema", schema_file, "File with a JSON Schema that the text follows", file_name());
+    add_option(app, "--grammar", grammar_file, "File with a grammar (GBNF) that the text follows", file_name())
+        ->excludes(schema);
+    add_option(app, "-n,--n", g.max_tokens, "Tokens to generate (default: 128, or as many as fit)", at_least(0));
+    add_text_option(app, "--stop", stops, "End the text before this string");
+    app.add_flag("--ignore-eos", g.ignore_eos, "Continue after a token that ends a text");
+    app.add_flag("--json", json, "Print one JSON object per prompt: ids, text, logprobs, finish_reason, ...");
+    add_option(app, "--top-logprobs", g.top_logprobs, "With --json, also print the N best tokens at each position",
+               at_least(0));
+    begin_group(app, "Machine");
+    add_context_option(app, context, "Positions to reserve; 0 takes what the prompt and --n need");
+    add_option(app, "--parallel", parallel, "Prompts of --prompts to generate at once", from_to(1, 1024));
+    decoding.add(app);
+    device.add(app);
+    add_check_finite(app, check_finite);
+    show_in_help(app, {"--prompt", "--prompt-file", "--prompts", "--temperature", "--top-k", "--top-p", "--min-p",
+                       "--seed", "--n", "--stop", "--json-schema", "--grammar", "--json", "--threads"});
+    app.footer(
+        "Logits pass through the chain of --samplers (docs/sampling.md). Logprobs are those of the unchanged model.\n\n"
+        "Examples:\n"
+        "  toy infer out/book --prompt \"Once upon a time\" --temperature 0.8\n"
+        "  echo \"Once upon a time\" | toy infer out/book --prompt-file -\n"
+        "  toy infer out/book --prompts questions.txt --json > answers.jsonl");
+  }
+
+  // What needs the model's tokenizer.
+  void add_to_sampler(const Model& model) {
+    g.sampler = sampling.of(model);
+    if (grammar_file.empty() && schema_file.empty()) return;
+    require_tokenizer(model, model_path, schema_file.empty() ? "remove --grammar" : "remove --json-schema");
+    const std::string& path = schema_file.empty() ? grammar_file : schema_file;
+    const std::string text = read_text(path);
+    const Grammar grammar =
+        schema_file.empty() ? parse_gbnf(text, path) : json_schema_grammar(read_json<ordered_json>(path, text), path);
+    g.sampler.constraint = grammar.constraint(TokenTrie(*model.tokenizer));
+  }
+
+  void check_options() const {
+    check(json || g.top_logprobs == 0, "--top-logprobs needs JSON; add --json");
+    check(prompts.several() || !given("--parallel"),
+          "--parallel needs several prompts; add --prompts FILE or remove it");
+    sampling.check_together(*parser);
+    const StopFilter stops_are_sound(stops);
+  }
+
+  // What else than fewer tokens would help.
+  const char* room_to_grow(const ModelSpec& spec) const {
+    if (context > 0) return " or a larger --ctx";
+    return spec.positions == PositionKind::learned ? "; the model has no more positions"
+                                                   : " or --ctx beyond the model's context";
+  }
+
+  // How much of each prompt's continuation fits. Throws when it was asked for and does not.
+  std::vector<int64_t> lengths(const std::vector<std::vector<int32_t>>& ids, const Model& model) const {
+    if (context > 0) model.spec.require_positions(context, "ctx");
+    const int64_t room = context > 0 ? context : model.spec.context;
+    std::vector<int64_t> result;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const int64_t tokens = int64_t(ids[i].size());
+      const int64_t n = given("--n") ? g.max_tokens : std::clamp<int64_t>(room - tokens, 1, g.max_tokens);
+      const uint64_t needed = uint64_t(tokens) + uint64_t(n);
+      check(needed <= uint64_t(room),
+            "context: {} prompt tokens{} and {} to generate need {} positions of {}; use a {}{}", tokens,
+            prompts.several() ? fmt::format(" ({})", prompts.where(i)) : "", n, needed, room,
+            tokens < room ? "smaller --n" : "shorter prompt", room_to_grow(model.spec));
+      result.push_back(n);
+    }
+    return result;
+  }
+
+  void run() {
+    sampling.read();
+    check_options();
+    prompts.read();
+    const bool by_prompt = prompts.any_lora(adapters.lora.size());
+    model_path = model_file(model_path);
+    const auto dev = device.make();
+    Model model = load_model(model_path, *dev);
+    adapters.apply(model);
+    if (!stops.empty()) require_tokenizer(model, model_path, "remove --stop");
+    const std::vector<std::vector<int32_t>> ids = prompts.tokens(model, model_path);
+    add_to_sampler(model);
+    print_warnings(model_path, model.warnings);
+    const std::vector<int64_t> n = lengths(ids, model);
+    int64_t needed = 0, longest = 0;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      longest = std::max(longest, int64_t(ids[i].size()));
+      needed = std::max(needed, int64_t(ids[i].size()) + n[i]);
+    }
+    const int64_t sequences = std::min<int64_t>(parallel, int64_t(ids.size()));
+    warn_of_long_context(model_path, model.spec, std::max(context, needed));
+    const int64_t rows = std::max(draft.rows(sequences), std::min<int64_t>(sequences * longest, 512));
+    int64_t all = std::accumulate(n.begin(), n.end(), int64_t(0));
+    if (!draft.draft.empty()) all *= 4;  // rows, about: proposed ones need fast products as well
+    Decoder decoder(*dev, model,
+                    {.sequences = int(sequences),
+                     .context = needed,
+                     .max_rows = rows,
+                     .check_finite = check_finite,
+                     .kv = decoding.type(),
+                     .exact = decoding.exact,
+                     .adapters_by_sequence = by_prompt,
+                     .repack = decoding.repacks(model, all, 0)});
+    const Draft proposes = draft.make(*dev, model, decoder, decoding, all);
+    generate_all(decoder, model, ids, n, proposes.options);
+  }
+
+  void generate_all(Decoder& decoder, const Model& model, const std::vector<std::vector<int32_t>>& ids,
+                    const std::vector<int64_t>& n, const SpeculationOptions& speculation) const {
+    InOrder out(ids.size(), prompts.several() && !json);
+    const bool has_text = model.tokenizer != nullptr;  // else it is the ids
+    std::vector<std::string> whole(ids.size());
+    Failures failures;
+    GenerationService service(decoder, model.tokenizer.get(), SIZE_MAX, speculation);
+    for (size_t i = 0; i < ids.size(); ++i) {
+      TextRequest r{.prompt = ids[i], .options = g, .adapters = prompts.lora(i), .stops = stops};
+      r.options.max_tokens = n[i];
+      r.on_text = [&, i](const GeneratedToken& token, const std::string& text) {
+        if (json)
+          whole[i] += text;
+        else
+          out.add(i, has_text ? text : fmt::format("{} ", token.chosen.id));
+        return std::ferror(stdout) == 0;
+      };
+      r.on_end = [&, i](const TextEnd& end) {
+        if (end.error) {
+          failures.add(i, end.error);
+          if (prompts.several()) out.add(i, json ? failed_line(i, end.error) : "\n", true);
+          return;
+        }
+        if (g.sampler.constraint && end.generated.reason == FinishReason::length)
+          to_stderr(fmt::format("toy: the text{} was cut before it was complete; use a larger --n\n",
+                                prompts.several() ? fmt::format(" of prompt {}", i + 1) : ""));
+        out.add(i, json ? line_of(decoder, i, ids[i], end.generated, whole[i] + end.text) : end.text + "\n", true);
+      };
+      service.submit(std::move(r));
+    }
+    with_sound_weights({model_path}, [&] {
+      service.run();
+      failures.rethrow(prompts);
+    });
+    if (const ServiceCounts c = service.counts(); speculation.active() && !json && c.tokens > 0)
+      to_stderr(fmt::format("toy: draft: {} of {} proposed tokens accepted, {:.2f} tokens per call and text\n",
+                            c.accepted, c.proposed, double(c.tokens) / double(c.tokens - c.accepted)));
+  }
+
+  static std::string failed_line(size_t i, const std::exception_ptr& error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& e) {
+      return json_text(ordered_json{{"index", i}, {"error", e.what()}}) + "\n";
+    }
+  }
+
+  std::string line_of(const Decoder& decoder, size_t i, const std::vector<int32_t>& prompt, const Generated& result,
+                      const std::string& text) const {
+    const ordered_json none = ordered_json::array();
+    ordered_json ids = none, logprobs = none, top_logprobs = none, j;
+    for (const GeneratedToken& t : result.tokens) {
+      ids.push_back(t.chosen.id);
+      logprobs.push_back(t.chosen.logprob);
+      ordered_json& best = top_logprobs.emplace_back(none);
+      for (const TokenLogprob& b : t.best) best.push_back({{"id", b.id}, {"logprob", b.logprob}});
+    }
+    if (prompts.several()) j["index"] = i;
+    j["prompt_ids"] = prompt, j["ids"] = ids, j["text"] = text, j["logprobs"] = logprobs;
+    if (g.top_logprobs > 0) j["top_logprobs"] = top_logprobs;
+    const FinishReason reason = result.reason;
+    j["finish_reason"] = reason == FinishReason::length     ? "length"
+                         : reason == FinishReason::eos      ? "eos"
+                         : reason == FinishReason::complete ? "complete"
+                                                            : "stop";
+    if (!draft.draft.empty())
+      j["draft"] = {{"proposed", result.speculation.proposed}, {"accepted", result.speculation.accepted}};
+    j["products"] = products_name(decoder.rounds()), j["kv"] = name_of(decoder.kv());
+    j["repacked_bytes"] = decoder.repacked_bytes();
+    return json_text(j) + "\n";
+  }
+};
+
+}  // namespace
+
+void add_infer(CLI::App& app) { add_subcommand<Infer>(app, "infer", "Generate text with a GGUF model"); }
+
+}  // namespace toy::cli

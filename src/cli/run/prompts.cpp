@@ -1,0 +1,155 @@
+#include "cli/run/prompts.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "cli/files/model_file.h"
+#include "cli/options.h"
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
+#include "toy/data/text_files.h"
+
+namespace toy::cli {
+namespace {
+
+// Numbers with a comma, spaces, or both between any two.
+std::vector<int32_t> parse_ids(const std::string& text) {
+  std::string list = text;
+  CLI::detail::trim(list);
+  check(!list.empty(), "--prompt-ids has no numbers; write them as 1,2,3");
+  std::istringstream items(std::regex_replace(list, std::regex(" *, *| +"), ",") + ",");
+  std::vector<int32_t> ids;
+  for (std::string item; std::getline(items, item, ',');) {
+    int32_t id = -1;
+    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), id);
+    check(error == std::errc() && end == item.data() + item.size() && id >= 0,
+          "--prompt-ids is '{}': item {} is '{}'; use whole numbers from 0 to {}, such as 1,2,3", text, ids.size() + 1,
+          item, INT32_MAX);
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+// The last line break of a file belongs to the file, not to its text.
+void drop_line_break(std::string& text) {
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.ends_with('\r')) text.pop_back();
+}
+
+constexpr float kMostFactor = 1e6f;  // of an adapter; as in requests of toy serve
+
+// A line of a file: {"prompt": "..."}, {"prompt_ids": [1, 2]}, maybe with "lora": [1, 0], or any other text.
+Prompt parse_line(const std::string& where, const std::string& line) {
+  if (!line.starts_with('{')) return {.where = where, .text = line, .ids = {}};
+  constexpr const char* kForms = R"(use {"prompt": "text"} or {"prompt_ids": [1, 2]})";
+  std::set<std::string> keys;
+  auto j = read_json<nlohmann::json>(where, line, [&](const std::string& key) {
+    check(keys.insert(key).second, "{}: the object has the key '{}' twice; remove one", where, one_line(key));
+  });
+  std::vector<float> lora;
+  if (const auto factors = j.find("lora"); factors != j.end()) {
+    check(factors->is_array(), "{}: 'lora' is not an array; give a factor for each --lora", where);
+    check(!factors->empty(), "{}: 'lora' is empty; give a factor for each --lora, or remove it", where);
+    for (const auto& f : *factors)
+      lora.push_back(json_number<float>(f, where + ": a factor of 'lora'", -kMostFactor, kMostFactor));
+    j.erase(factors);
+  }
+  check(j.size() == 1, "{}: the object has {} keys; {}", where, j.size(), kForms);
+  const std::string key = j.begin().key();
+  const nlohmann::json& value = *j.begin();
+  if (key == "prompt") {
+    check(value.is_string(), "{}: 'prompt' is not a string; {}", where, kForms);
+    return {.where = where, .text = value.get<std::string>(), .ids = {}, .lora = lora};
+  }
+  check(key == "prompt_ids", "{}: unknown key '{}'; {}", where, key, kForms);
+  check(value.is_array() && !value.empty(), "{}: 'prompt_ids' is not an array of ids; {}", where, kForms);
+  for (const auto& id : value)
+    check(id.is_number_integer() && id >= 0 && id <= INT32_MAX, "{}: 'prompt_ids' has {}; use token ids, 0 or more",
+          where, json_text(id));
+  return {.where = where, .text = {}, .ids = value.get<std::vector<int32_t>>(), .lora = lora};
+}
+
+}  // namespace
+
+std::string read_text(const std::string& path, bool may_be_empty) {
+  return path == "-" ? read_standard_input(may_be_empty) : read_text_file(path, may_be_empty);
+}
+
+void PromptOptions::add(CLI::App& app) {
+  begin_group(app, "Prompt");
+  std::vector<CLI::Option*> all{
+      add_text_option(app, "-p,--prompt", text_, "Text to continue"),
+      add_option(app, "--prompt-file", file_, "File with the text to continue; - reads standard input", file_name()),
+      add_option(app, "--prompts", lines_, "File with one prompt per line, as text or JSON; - reads standard input",
+                 file_name()),
+      add_option(app, "--prompt-ids", ids_, "Token ids to continue, such as 1,2,3", not_empty())->option_text("IDS")};
+  for (CLI::Option* a : all)
+    for (CLI::Option* b : all)
+      if (a != b) a->excludes(b);
+  app.add_flag("--no-bos", no_bos, "Omit the beginning-of-sequence token");
+  add_parse_special(app, parse_special);
+}
+
+bool PromptOptions::any_lora(size_t adapters) const {
+  bool any = false;
+  for (const Prompt& p : prompts_) {
+    check(p.lora.empty() || p.lora.size() == adapters, "{}: 'lora' has {} factors, but --lora is given {} times",
+          p.where, p.lora.size(), adapters);
+    any = any || !p.lora.empty();
+  }
+  return any;
+}
+
+void PromptOptions::read() {
+  const auto name_of = [](const std::string& path) { return path == "-" ? "standard input" : path; };
+  prompts_.clear();
+  if (several()) {
+    constexpr std::string_view kMark = "\xEF\xBB\xBF";  // some editors begin a file of UTF-8 with it
+    std::string all = read_text(lines_);
+    if (all.starts_with(kMark)) all.erase(0, kMark.size());
+    std::istringstream lines(all);
+    for (std::string line; std::getline(lines, line);) {
+      drop_line_break(line);
+      prompts_.push_back(parse_line(fmt::format("{}:{}", name_of(lines_), prompts_.size() + 1), line));
+    }
+    check(!prompts_.empty(), "{}: no prompts found; write one per line", name_of(lines_));
+  } else if (!ids_.empty()) {
+    prompts_.push_back({.where = "prompt", .text = {}, .ids = parse_ids(ids_)});
+  } else if (!file_.empty()) {
+    prompts_.push_back({.where = name_of(file_), .text = read_text(file_), .ids = {}});
+    drop_line_break(*prompts_[0].text);
+  } else {
+    prompts_.push_back({.where = "prompt", .text = text_, .ids = {}});
+  }
+}
+
+std::vector<std::vector<int32_t>> PromptOptions::tokens(const Model& model, const std::string& model_path) const {
+  std::vector<std::vector<int32_t>> result;
+  const Tokenizer* t = model.tokenizer.get();
+  const EncodeOptions o{.parse_special = parse_special};
+  for (const Prompt& p : prompts_) {
+    std::vector<int32_t> ids = p.ids;
+    if (p.text) {
+      require_tokenizer(model, model_path, "give the prompt as --prompt-ids");
+      try {
+        ids = no_bos ? t->encode(*p.text, o) : encode_prompt(*t, *p.text, o);
+      } catch (const EncodeError& e) {
+        fail("{}", e.at(fmt::format("byte {} of {}", e.offset(), p.where)));
+      }
+    }
+    check(!ids.empty(), "{}: it is empty, and no beginning-of-sequence token is added; give some text", p.where);
+    for (const int32_t id : ids)
+      check(id >= 0 && id < model.spec.vocab, "{}: token id {} is outside the vocabulary; use 0 to {}", p.where, id,
+            model.spec.vocab - 1);
+    result.push_back(std::move(ids));
+  }
+  return result;
+}
+
+}  // namespace toy::cli

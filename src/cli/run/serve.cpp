@@ -1,0 +1,231 @@
+// toy serve: answer requests of OpenAI's clients.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/files/model_file.h"
+#include "cli/options.h"
+#include "cli/run/chat_template_option.h"
+#include "cli/run/draft.h"
+#include "cli/run/prompts.h"
+#include "serve/http/origin.h"
+#include "serve/server.h"
+#include "serve/states.h"
+#include "toy/base/error.h"
+#include "toy/base/memory.h"
+#include "toy/base/utf8.h"
+
+namespace toy::cli {
+namespace {
+
+struct Serve : Command {
+  std::string model_path, host = "127.0.0.1", key_file, cache, state_folder, log = "text";
+  std::vector<std::string> aliases, cors;
+  bool strict = false, share_prefixes = false;
+  serve::TlsFiles tls;
+  int port = 8080;
+  int64_t context = 0, parallel = 8, queue = 1024;
+  serve::HttpLimits http;
+  AdapterOptions adapters;
+  ChatTemplateOption chat_template;
+  DeviceOptions device;
+  DecodingOptions decoding;
+  DraftOptions draft;
+
+  void add(CLI::App& app) {
+    add_model_option(app, model_path)->required();
+    adapters.add(app, true);
+    chat_template.add(app);
+    add_option(app, "--alias", aliases,
+               "Names of the model for clients, separated by commas (default: its file or folder)", not_empty())
+        ->delimiter(',')
+        ->option_text("NAME");
+    app.add_flag("--strict", strict, "Refuse request fields without an effect, and unknown models");
+    begin_group(app, "Network");
+    add_option(app, "--host", host, "Address to listen on; 0.0.0.0 lets other machines connect", not_empty());
+    add_option(app, "--port", port, "Port to listen on; 0 takes a free one", from_to(0, 65535));
+    add_option(app, "--api-key-file", key_file, "File of keys, one per line; clients must send one of them",
+               file_name());
+    add_option(app, "--cors", cors,
+               "Web pages of this origin may use the server, such as http://localhost:3000; * is any")
+        ->option_text("ORIGIN");
+    auto* certificate = add_option(app, "--tls-cert", tls.certificate,
+                                   "Speak TLS with this certificate, a PEM file with its chain", file_name());
+    auto* key =
+        add_option(app, "--tls-key", tls.key, "Private key of --tls-cert, a PEM file without a password", file_name());
+    certificate->needs(key);
+    key->needs(certificate);
+    add_option(app, "--grace", http.grace_seconds, "Seconds to finish requests after Ctrl-C or SIGTERM",
+               from_to(0, 86400));
+    add_option(app, "--log", log, "A line on stderr for each request", one_of({"text", "json", "off"}));
+    begin_group(app, "Machine");
+    add_context_option(app, context, "Positions of prompt and text; 0 takes the model's own");
+    add_option(app, "--parallel", parallel, "Texts to generate at once; others wait", from_to(1, 1024));
+    add_option(app, "--queue", queue, "Texts that may wait; more are refused", from_to(1, 1000000));
+    add_option(
+        app, "--cache", cache,
+        "Memory that all texts share, with snapshots of them, such as 2G (default: room for all, or half of what "
+        "is free)",
+        not_empty())
+        ->option_text("SIZE");
+    add_option(app, "--state", state_folder, "Folder where clients may save conversations (/v1/state)", not_empty())
+        ->option_text("DIR");
+    app.add_flag("--share-prefixes", share_prefixes,
+                 "API keys share saved conversations, and what was computed for others");
+    decoding.add(app);
+    device.add(app);
+    draft.add(app);
+    show_in_help(app, {"--lora", "--draft", "--alias", "--chat-template", "--host", "--port", "--api-key-file",
+                       "--parallel", "--ctx", "--cache", "--state", "--threads"});
+    app.footer(
+        "Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/embeddings, /v1/models, "
+        "/v1/state, /tokenize, /detokenize, /health, /metrics; llama-server's /completion, /infill, /props, /slots; "
+        "Ollama's /api/chat and others.\n\n"
+        "Examples:\n"
+        "  toy serve chat.gguf\n"
+        "  toy serve chat.gguf --lora out/letters --lora poems=poems.gguf:0.5\n"
+        "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once upon a time\"}'");
+  }
+
+  // Secrets are for their owner.
+  static void warn_of_readers(const std::string& secret) {
+    struct stat s = {};
+    if (!secret.empty() && ::stat(secret.c_str(), &s) == 0 && S_ISREG(s.st_mode) && (s.st_mode & 077) != 0)
+      print_warnings(one_line(secret), {"other users of this machine can read it; chmod 600 keeps it secret"});
+  }
+
+  std::vector<std::string> keys() const {
+    std::vector<std::string> keys;
+    if (key_file.empty()) return keys;
+    warn_of_readers(key_file);
+    std::istringstream lines(read_text(key_file));
+    for (std::string line; std::getline(lines, line);) {
+      CLI::detail::trim(line);
+      if (!line.empty()) keys.push_back(line);
+    }
+    check(!keys.empty(), "{}: no API keys found; write one per line", key_file);
+    return keys;
+  }
+
+  // What clients call the model: "out/book/model.gguf" is "book".
+  std::string name_of_model(const std::string& file) const {
+    if (!aliases.empty()) return aliases.front();
+    const std::filesystem::path path = std::filesystem::absolute(file);
+    return (path.filename() == "model.gguf" ? path.parent_path().filename() : path.stem()).string();
+  }
+
+  // Of --cache.
+  size_t cache_bytes() const {
+    const size_t bytes = parse_bytes("cache", cache), have = available_memory();
+    check(have == 0 || bytes <= have,
+          "cache: '{}' is more than the {} of memory that are free; use --cache {}M or less", cache, format_bytes(have),
+          (have >> 20) * 9 / 10);
+    return bytes;
+  }
+
+  // What the cache holds.
+  static std::string cache_text(const ModelSpec& spec, const DecodeState& state) {
+    const DecodeShape& shape = state.shape();
+    DecodeShape fixed = shape;  // what does not depend on --cache
+    fixed.shared_pages = 1, fixed.snapshots = 0;
+    const size_t states = state_bytes(spec, fixed) - shared_page_bytes(spec, fixed),
+                 snapshot = kept_state_bytes(spec, shape);
+    std::vector<std::string> parts;
+    if (shape.shared_pages > 0)
+      parts.push_back(fmt::format("{} pages of {} positions", shape.shared_pages, kPagePositions));
+    if (snapshot > 0) {
+      parts.push_back(fmt::format("{} snapshots of {}", shape.snapshots, format_bytes(snapshot)));
+      parts.push_back(format_bytes(states) + " for windows and recurrent states");
+    }
+    return fmt::format("toy: cache of {}: {}\n", format_bytes(state.bytes()), fmt::join(parts, ", "));
+  }
+
+  // What clients call the adapters.
+  std::vector<std::string> adapter_names(const std::vector<AdapterOptions::Given>& given,
+                                         const std::string& base) const {
+    std::vector<std::string> names;
+    const auto among = [](const std::vector<std::string>& list, const std::string& name) {
+      return std::ranges::find(list, name) != list.end();
+    };
+    for (const AdapterOptions::Given& g : given) {
+      check(g.name != base && !among(aliases, g.name) && !among(names, g.name),
+            "lora: two models are called '{}'; name this one with --lora NAME={}", g.name, g.path);
+      names.push_back(g.name);
+    }
+    return names;
+  }
+
+  void run() {
+    const std::vector<std::string> api_keys = keys();
+    warn_of_readers(tls.key);
+    for (std::string& origin : cors) origin = serve::origin_of(origin);
+    serve::HttpServer server(host, uint16_t(port), http, tls);  // a port in use is told before a model is loaded
+    std::optional<serve::StateFolder> states;
+    if (!state_folder.empty()) states.emplace(state_folder);
+    model_path = model_file(model_path);
+    const std::vector<AdapterOptions::Given> given = adapters.given();
+    const std::string name = name_of_model(model_path);
+    const std::vector<std::string> names = adapter_names(given, name);
+    const auto dev = device.make();
+    Model model = load_model(model_path, *dev);
+    AdapterOptions::apply(model, given);
+    require_tokenizer(model, model_path);
+    const std::optional<ChatTemplate> chat = chat_template.load(model, model_path);
+    print_warnings(model_path, model.warnings);
+    constexpr int64_t kRowsOfCall = 256;  // bounds how long running texts wait for the prompts of others
+    DecoderOptions options{.sequences = int(parallel),
+                           .context = context,
+                           .max_rows = std::max(draft.rows(parallel), kRowsOfCall),
+                           .kv = decoding.type(),
+                           .exact = decoding.exact,
+                           .adapters_by_sequence = !names.empty(),
+                           .repack = decoding.repacks(model, INT32_MAX, 0),
+                           .hidden = true};
+    options.cache = cache.empty() ? likely_cache(model, options) : cache_bytes();
+    Decoder decoder(*dev, model, options);
+    const Draft proposes = draft.make(*dev, model, decoder, decoding, INT32_MAX);
+    warn_of_long_context(model_path, model.spec, decoder.context());
+    const serve::ServerOptions o{.name = name,
+                                 .aliases = {aliases.begin() + !aliases.empty(), aliases.end()},
+                                 .adapters = names,
+                                 .api_keys = api_keys,
+                                 .most_waiting = size_t(queue),
+                                 .http = http,
+                                 .speculation = proposes.options,
+                                 .state_folder = state_folder,
+                                 .strict = strict,
+                                 .host = host,
+                                 .tls = !tls.certificate.empty(),
+                                 .cors = cors,
+                                 .log = log == "json"   ? serve::LogForm::json
+                                        : log == "text" ? serve::LogForm::text
+                                                        : serve::LogForm::off,
+                                 .share_prefixes = share_prefixes,
+                                 .stuck = [] {
+                                   to_stderr("toy: stopped; a request was given up\n");
+                                   std::_Exit(0);  // its thread uses what would be gone
+                                 }};
+    to_stderr(cache_text(model.spec, decoder.state()));
+    const bool v6 = host.find(':') != std::string::npos;
+    to_stderr(fmt::format("toy: serving {} at {}://{}{}{}:{}; Ctrl-C stops\n", o.name,
+                          tls.certificate.empty() ? "http" : "https", v6 ? "[" : "", host, v6 ? "]" : "",
+                          server.port()));
+    serve::serve(server, decoder, model, chat, o);
+    to_stderr("toy: stopped\n");
+  }
+};
+
+}  // namespace
+
+void add_serve(CLI::App& app) { add_subcommand<Serve>(app, "serve", "Serve a model over HTTP, as OpenAI's API"); }
+
+}  // namespace toy::cli

@@ -1,0 +1,132 @@
+// toy data: examples for fine-tuning as a model sees them.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/files/model_file.h"
+#include "cli/help.h"
+#include "cli/options.h"
+#include "cli/run/chat_template_option.h"
+#include "toy/base/error.h"
+#include "toy/base/utf8.h"
+#include "toy/chat/builtin.h"
+#include "toy/data/examples.h"
+
+namespace toy::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+// What counts in the loss stands between these.
+struct Marks {
+  std::string begin = "[[", end = "]]";
+};
+
+std::string shown(const Tokenizer& tokenizer, const Example& e, const Marks& marks) {
+  std::string out, part;
+  bool trained = false;
+  const auto flush = [&] {
+    if (part.empty()) return;
+    out += trained ? marks.begin + printable(part) + marks.end : printable(part);
+    part.clear();
+  };
+  for (size_t i = 0; i < e.ids.size(); ++i) {
+    if (bool(e.trained[i]) != trained) flush();
+    trained = e.trained[i];
+    part += tokenizer.written(e.ids[i]);
+  }
+  flush();
+  return out;
+}
+
+ordered_json to_json(const Tokenizer& tokenizer, const Example& e) {
+  std::string text;
+  for (const int32_t id : e.ids) text += tokenizer.written(id);
+  return {{"tokens", e.ids.size()},
+          {"counted", e.counted()},
+          {"ids", e.ids},
+          {"trained", e.trained},
+          {"text", valid_utf8(text)}};
+}
+
+struct Show : Command {
+  std::string file, model, chat_template, train_on = "assistant", bad_rows = "fail", map;
+  int64_t rows = 10;
+  bool json = false;
+
+  void add(CLI::App& app) {
+    add_option(app, "file", file, "File of examples: JSON Lines, a JSON list, .csv or .tsv; - reads standard input",
+               file_name())
+        ->required();
+    begin_group(app, "Model");
+    add_option(app, "--model", model, "GGUF file with the tokenizer and the chat template", file_name())->required();
+    add_chat_template(app, chat_template, "Chat template");
+    begin_group(app, "Data");
+    add_option(app, "--train-on", train_on, "Targets that count in the loss", one_of({"assistant", "all"}));
+    add_option(app, "--bad-rows", bad_rows, "What to do with a row that cannot be used", one_of({"fail", "skip"}));
+    add_option(app, "--map", map, "Fields of other names, such as prompt=question,completion=reply");
+    begin_group(app, "Output");
+    add_option(app, "--rows,-n", rows, "Rows to show; 0 shows all", at_least(0));
+    app.add_flag("--json", json, "Print a JSON object per row");
+    show_in_help(app, {"--model", "--chat-template", "--train-on", "--bad-rows", "--map", "--rows", "--json"});
+    app.footer(
+        "Prints each row as the model sees it. What counts in the loss is colored, or stands in [[ ]]. See "
+        "docs/data.md.\n\n"
+        "Example:\n"
+        "  toy data show chats.jsonl --model out/book/model.gguf");
+  }
+
+  void run() const {
+    const gguf::File source = gguf::File::open(model_file(model));
+    const auto tokenizer = load_tokenizer(source);
+    check(tokenizer != nullptr, "{}: the file has no tokenizer; give a model that has one", source.path());
+    std::optional<ChatTemplate> chat =
+        chat_template.empty() ? load_chat_template(source) : chat_template_named(chat_template, *tokenizer);
+    const ExampleMaker maker(*tokenizer, chat ? &*chat : nullptr, parse_train_on(train_on),
+                             {.renamed = parse_field_map(map)});
+    const Marks marks = has_color(STDOUT_FILENO) ? Marks{"\x1b[32m", "\x1b[0m"} : Marks{};
+    const TextFiles files = list_text_files(std::span(&file, 1));
+    int64_t done = 0;
+    for (const TextFile& one : files.files) {
+      ExampleReading reading{.skip_bad_rows = bad_rows == "skip"};
+      reading.warn = [](const std::string& text) { to_stderr(text + "\n"); };
+      reading.take = [&](const ExampleRow& row, int64_t line) {
+        print(*tokenizer, one.path, line, row, marks);
+        return ++done != rows;
+      };
+      read_examples(one, maker, reading);
+      if (rows > 0 && done == rows) return;
+    }
+    check(done > 0, "{}: there is no row to show", file);
+  }
+
+  void print(const Tokenizer& tokenizer, const std::string& path, int64_t line, const ExampleRow& row,
+             const Marks& marks) const {
+    if (json) {
+      ordered_json j{{"file", path}, {"line", line}, {"kind", name_of(row.kind)}};
+      j.update(to_json(tokenizer, row.example));
+      if (row.kind == RowKind::rated) j["label"] = row.good;
+      if (row.rejected) j["rejected"] = to_json(tokenizer, *row.rejected);
+      return print_json(j);
+    }
+    const auto one = [&](std::string_view what, const Example& e) {
+      fmt::print("{}:{}: {}, {} tokens, {} in the loss\n{}\n\n", path, line, what, e.ids.size(), e.counted(),
+                 shown(tokenizer, e, marks));
+    };
+    const bool preference = row.rejected || row.kind == RowKind::rated;
+    one(!preference ? name_of(row.kind) : row.good ? "chosen" : "rejected", row.example);
+    if (row.rejected) one("rejected", *row.rejected);
+  }
+};
+
+}  // namespace
+
+void add_data(CLI::App& root) {
+  CLI::App& app = add_command_group(root, "data", "Show examples for fine-tuning as a model sees them");
+  add_subcommand<Show>(app, "show", "Print rows of a file with their loss mask");
+}
+
+}  // namespace toy::cli

@@ -1,0 +1,158 @@
+#include "cli/train/reporter.h"
+
+#include <fmt/format.h>
+
+#include <unistd.h>
+#include <cmath>
+
+#include <filesystem>
+
+#include "cli/train/run_files.h"
+#include "toy/base/clock.h"
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
+#include "toy/base/memory.h"
+#include "toy/base/utf8.h"
+
+namespace toy::cli {
+namespace {
+
+void say(const std::string& text) { to_stderr(text + "\n"); }
+
+// " margin=0.1234 accuracy=0.750", or "" where there are none.
+std::string to_text(const runs::Rewards& r) {
+  std::string text;
+  if (r.margin) text += fmt::format(" margin={:.4f}", *r.margin);
+  if (r.accuracy) text += fmt::format(" accuracy={:.3f}", *r.accuracy);
+  return text;
+}
+
+}  // namespace
+
+Reporter::Reporter(Results& results, bool json, std::optional<int64_t> log_every, OpenLog open)
+    : results_(results),
+      json_(json),
+      open_(std::move(open)),
+      log_every_(json ? 0 : log_every.value_or(progress_.on_terminal() && is_terminal(STDOUT_FILENO) ? 0 : 1)) {}
+
+void Reporter::preparing(const std::string& what) { progress_.waiting(one_line(what)); }
+
+bool Reporter::stop() { return results_.lost() || (interrupt_ && interrupt_->signal() != 0); }
+
+void Reporter::event(const runs::Event& e) {
+  show(e);
+  record(e);
+}
+
+void Reporter::record(runs::Event e) {
+  if (log_.sinks.empty()) return early_.push_back(std::move(e));
+  if (log_.goes_on && e.as<runs::RunStart>()) return;
+  if (!e.as<runs::RunStart>() && !e.as<runs::Resume>())
+    for (runs::Event& early : std::exchange(early_, {})) {
+      early.t = e.t, early.step = e.step;
+      for (const auto& sink : log_.sinks) sink->write(early);
+    }
+  for (auto sink = log_.sinks.rbegin(); sink != log_.sinks.rend();
+       ++sink) {  // the log last: it says if stdout was lost
+    if (auto* end = std::get_if<runs::RunEnd>(&e.body); end && end->exit_code == 0) end->exit_code = results_.lost();
+    (*sink)->write(e);
+  }
+}
+
+void Reporter::show(const runs::Event& e) {
+  if (const auto* start = e.as<runs::RunStart>()) {
+    steps_ = start->steps;
+    clear_status();
+    say(fmt::format(
+        "{}: {:.2f} M parameters, {} training tokens ({} windows per epoch), {} validation tokens, {} planned",
+        one_line(start->model.at("name").get<std::string>()), double(start->parameters) * 1e-6, start->train_tokens,
+        start->windows_per_epoch, start->validation_tokens, format_bytes(size_t(start->planned_bytes))));
+    interrupt_.emplace();  // before the first step there is nothing to save, and a signal ends the program at once
+  } else if (e.as<runs::Resume>()) {
+    say(fmt::format("resumed after step {}", *e.step));
+  } else if (const auto* note = e.as<runs::Note>()) {
+    say((note->warning ? "toy: " : "") + one_line(note->text));
+  } else if (const auto* checkpoint = e.as<runs::Checkpoint>()) {
+    say("checkpoint: " + one_line(checkpoint->path));
+  } else if (const auto* step = e.as<runs::Step>()) {
+    step_ = *e.step;
+    show(*step, !last_ || step_ == steps_);
+  } else if (const auto* v = e.as<runs::Eval>()) {
+    clear_status();
+    const std::string part = v->whole ? "" : " (on part of the text)", rewards = to_text(v->rewards);
+    if (rewards.empty() && std::isfinite(v->nats_per_byte))
+      say(fmt::format("step {}: validation loss {:.4f} nats per token, {:.4f} nats per byte{}", *e.step, v->loss,
+                      v->nats_per_byte, part));
+    else
+      say(fmt::format("step {}: validation loss {:.4f}{}{}{}", *e.step, v->loss, rewards.empty() ? "" : ",", rewards,
+                      part));
+    if (v->average_loss)
+      say(fmt::format("averaged weights: {:.4f}{}", *v->average_loss, rewards.empty() ? " nats per token" : ""));
+    if (last_ && progress_.on_terminal()) show_progress(true);
+  } else if (const auto* sample = e.as<runs::Sample>()) {
+    say("sample: " + printable(sample->text) + "\n");
+  } else if (const auto* end = e.as<runs::RunEnd>(); end && !end->error) {
+    if (last_ && !last_is_printed_ && log_every_ > 0) print_loss();
+    if (end->model && !json_) results_.put(*end->model + "\n");
+  }
+}
+
+void Reporter::show(const runs::Step& s, bool at_once) {
+  last_ = s;
+  last_is_printed_ = false;
+  if (log_every_ > 0 && (at_once || step_ % log_every_ == 0)) print_loss();
+  if (s.skipped)
+    say(fmt::format("step {}: the {} is not finite; the step was skipped", step_, s.grad_norm ? "gradient" : "loss"));
+  show_progress(at_once);
+}
+
+void Reporter::print_loss() {
+  results_.put(fmt::format("step {}: loss={:.6f}{}\n", step_, last_->loss, to_text(last_->rewards)));
+  last_is_printed_ = true;
+}
+
+void Reporter::show_progress(bool at_once, bool with_time) {
+  progress_.show({.label = "step",
+                  .brief = "",
+                  .done = step_,
+                  .total = steps_,
+                  .loss = last_->loss,
+                  .tokens_per_second = last_->tokens_per_second,
+                  .seconds_left = with_time ? last_->seconds_left : std::nullopt},
+                 at_once);
+}
+
+void Reporter::validating(int64_t batch, int64_t batches) {
+  if (batch == 0) validation_began_ = steady_seconds();
+  ProgressState s{.label = "validation", .brief = "val", .done = batch, .total = batches};
+  if (batch > 0) s.seconds_left = (steady_seconds() - validation_began_) / double(batch) * double(batches - batch);
+  progress_.show(s);
+}
+
+void Reporter::estimated(const RunEstimate& e, bool with_roles) {
+  clear_status();
+  if (with_roles && !json_) put_line(to_text(e.roles));
+  if (!json_) return put_line(to_text(e));
+  nlohmann::ordered_json j = to_json(e);
+  if (with_roles) j["roles"] = to_json(e.roles);
+  put_line(json_text(j) + "\n");
+}
+
+void Reporter::done(const TrainResult& r, const std::string& how_to_resume) {
+  if (last_ && progress_.on_terminal()) {
+    show_progress(true, false);
+    keep_status();
+  }
+  if (r.reason == TrainResult::patience) say("stopped: the validation loss no longer improves");
+  if (r.reason == TrainResult::time) say("stopped: --time-limit is reached. To resume:\n  " + how_to_resume);
+  if (!r.average_path.empty()) say("averaged weights: " + one_line(r.average_path));
+  if (r.was_complete && !json_) results_.put(r.model_path + "\n");
+  if (r.reason != TrainResult::stopped) return;
+  std::error_code unknown;  // a folder that was removed has no name
+  say(fmt::format("stopped after step {}{}; everything is in {}. To resume, in the folder {}:\n  {}", r.step,
+                  results_.lost() ? ": stdout cannot be written" : "", one_line(r.checkpoint),
+                  one_line(std::filesystem::current_path(unknown).string()), how_to_resume));
+  interrupt_->end_by_signal();
+}
+
+}  // namespace toy::cli

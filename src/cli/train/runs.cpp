@@ -1,0 +1,386 @@
+// toy runs: what training runs have written.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <thread>
+
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/files/model_file.h"
+#include "cli/options.h"
+#include "cli/tables.h"
+#include "cli/train/run_files.h"
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
+#include "toy/runs/report.h"
+#include "toy/runs/run.h"
+
+namespace toy::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using runs::Log;
+using runs::Summary;
+
+constexpr const char* kRunHelp = "A run's folder, its events.jsonl, or the start of its id in runs or out";
+
+struct Opened {
+  Log log;
+  Summary summary;
+};
+
+// The folder of a log, so that it can be found from anywhere.
+std::string folder_of(const std::string& log) {
+  return std::filesystem::absolute(log).lexically_normal().parent_path().string();
+}
+
+Opened open_run(const std::string& what) {
+  const std::string path = runs::find_log(what, kRunRoots);
+  Opened o{runs::read_events(path), {}};
+  o.summary = runs::summarize(o.log, folder_of(path), runs::is_being_written(path));
+  print_warnings(one_line(path), o.log.warnings);
+  return o;
+}
+
+// How charts and tables are drawn on stdout.
+struct ScreenOptions {
+  int columns = 0, rows = 12;
+  bool ascii = false;
+
+  void add(CLI::App& app) {
+    add_width(app, "Columns of a chart; 0 takes the terminal's, or 80");
+    add_option(app, "--height", rows, "Rows of a chart", from_to(3, 200));
+    app.add_flag("--ascii", ascii, "Draw without Unicode");
+  }
+  void add_width(CLI::App& app, const char* help) { add_option(app, "--width", columns, help, from_to_or_0(8, 1000)); }
+  runs::Terminal terminal() const {
+    return {.columns = columns > 0 ? columns : terminal_width(STDOUT_FILENO),
+            .rows = rows,
+            .unicode = !ascii && has_unicode(),
+            .color = has_color(STDOUT_FILENO)};
+  }
+  // All columns of a table where nobody says how many, and nobody looks at it on a terminal.
+  int table_columns() const { return columns == 0 && !is_terminal(STDOUT_FILENO) ? 100000 : terminal().columns; }
+};
+
+struct List : Command {
+  std::vector<std::string> folders;
+  std::string sort = "started";
+  bool reverse = false, json = false;
+  ScreenOptions screen;
+
+  void add(CLI::App& app) {
+    add_option(app, "folder", folders, "Folders to search, three levels deep (default: runs and out)", folder_name());
+    std::vector<std::string> names;
+    for (const runs::Column& c : runs::columns()) names.push_back(c.name);
+    add_option(app, "--sort", sort, fmt::format("Column to sort by: {}", fmt::join(names, ", ")), one_of(names));
+    app.add_flag("--reverse", reverse, "Sort in descending order");
+    app.add_flag("--json", json, "Print one JSON object per line, with every column");
+    screen.add_width(app, "Columns of the table; 0 takes the terminal's, or all");
+  }
+
+  void run() {
+    const runs::Column& by = runs::column(sort);
+    std::vector<Summary> list;
+    for (const std::string& root : folders.empty() ? kRunRoots : folders) {
+      std::error_code error;
+      if (folders.empty() && !std::filesystem::is_directory(root, error)) continue;
+      for (const std::string& folder : runs::find_runs(root)) add_run(folder, list);
+    }
+    if (list.empty()) to_stderr("no runs here; `toy train` writes one to its --out\n");
+    runs::sort_by(list, by, reverse);
+    if (!json && !list.empty()) print(list);
+    for (const Summary& s : list)
+      if (json) print_json(to_json(s));
+  }
+
+ private:
+  // One log that cannot be read must not hide the others.
+  static void add_run(const std::string& folder, std::vector<Summary>& list) {
+    const std::string path = folder + "/" + runs::kEventsFile;
+    try {
+      list.push_back(runs::summarize_file(path, folder_of(path), runs::is_being_written(path)));
+    } catch (const Error& e) {
+      to_stderr(fmt::format("toy: {}\n", one_line(e.what())));
+    }
+  }
+  void print(const std::vector<Summary>& list) const {
+    std::vector<std::vector<std::string>> rows(1);
+    std::vector<bool> right;
+    for (const runs::Column& c : runs::columns())
+      if (c.in_list) rows[0].push_back(c.title), right.push_back(!std::holds_alternative<std::string>(c.cell({})));
+    for (const Summary& s : list) {
+      rows.emplace_back();
+      for (const runs::Column& c : runs::columns())
+        if (c.in_list) rows.back().push_back(one_line(runs::to_text(c, s)));
+    }
+    put_line(table(rows, right, screen.table_columns()));
+  }
+};
+
+// Files of a kind begin alike as far as `until`, and all have `mark` soon after it.
+struct FileKind {
+  const char *until, *mark;
+};
+constexpr FileKind kChart{" viewBox=", " data-log=\""}, kReport{"<title>", "<style>"};
+
+void replace_own(const char* option, const std::string& path, const std::string& text, const FileKind& kind) {
+  const std::string_view common = std::string_view(text).substr(0, text.find(kind.until));
+  refuse_replacing(option, path, [&](std::string_view there) {
+    return there.starts_with(common) && there.find(kind.mark) != there.npos;
+  });
+  write_file(path, text);
+}
+
+struct Show : Command {
+  std::string run_name, svg;
+  std::vector<std::string> metrics;
+  ScreenOptions screen;
+  bool json = false;
+
+  void add(CLI::App& app) {
+    add_option(app, "run", run_name, kRunHelp, file_name())->required();
+    const std::vector<std::string> known = runs::metrics();
+    add_option(app, "--metric", metrics,
+               fmt::format("Curves to draw: {} (default: loss, grad_norm, lr)", fmt::join(known, ", ")), one_of(known))
+        ->delimiter(',');
+    add_option(app, "--svg", svg, "Folder to write the curves to, as METRIC.svg", folder_name());
+    app.add_flag("--json", json, "Print the summary as a JSON object, without curves");
+    screen.add(app);
+  }
+
+  void run() {
+    for (const char* of_curves : {"--metric", "--svg", "--width", "--height", "--ascii"})
+      check(!json || !given(of_curves), "--json is the summary, which has no curves; leave {} out", of_curves);
+    const Opened o = open_run(run_name);
+    if (json) return print_json(to_json(o.summary));
+    std::vector<runs::Curve> curves = runs::curves(o.log);
+    for (const std::string& m : metrics)
+      check(std::any_of(curves.begin(), curves.end(), [&](const runs::Curve& c) { return c.metric == m; }),
+            "metric: the run has no {}", m);
+    if (metrics.empty() && svg.empty()) metrics = {"loss", "grad_norm", "lr"};
+    std::erase_if(curves, [&](const runs::Curve& c) {
+      return !metrics.empty() && std::find(metrics.begin(), metrics.end(), c.metric) == metrics.end();
+    });
+    if (!svg.empty()) return draw(curves);
+    std::vector<std::pair<std::string, std::string>> facts;
+    for (const runs::Column& c : runs::columns())
+      if (const std::string text = runs::to_text(c, o.summary); text != "-")
+        facts.emplace_back(c.title, one_line(text));
+    put_line(card(facts, screen.table_columns()));
+    for (const runs::Curve& c : curves) put_line("\n" + runs::to_terminal(c.chart, screen.terminal()));
+  }
+
+ private:
+  void draw(const std::vector<runs::Curve>& curves) const {
+    std::error_code error;
+    std::filesystem::create_directories(svg, error);
+    check(!error && std::filesystem::is_directory(svg), "svg: cannot make the folder '{}'", svg);
+    for (const runs::Curve& c : curves) {
+      const std::string path = (std::filesystem::path(svg) / (c.metric + ".svg")).string();
+      replace_own("svg", path, runs::to_svg(c.chart, {.width = 720, .height = 360}), kChart);
+      put_line(path + "\n");
+    }
+  }
+};
+
+struct CompareRuns : Command {
+  std::vector<std::string> names;
+  std::string metric = "loss", svg;
+  ScreenOptions screen;
+  bool json = false;
+
+  void add(CLI::App& app) {
+    add_option(app, "runs", names, "Two runs or more, each a folder, events.jsonl or id", file_name())->required();
+    add_option(app, "--metric", metric, "Curve: loss, validation_loss, lr, grad_norm or tokens_per_second");
+    add_option(app, "--svg", svg, "File to draw the curves to", file_name());
+    app.add_flag("--json", json, "Print one compare event per metric, without curves");
+    screen.add(app);
+  }
+
+  void run() {
+    check(names.size() >= 2, "compare: {} run given; expected two or more", names.size());
+    const runs::Terminal terminal = screen.terminal();
+    std::vector<Log> logs;
+    std::vector<Summary> list;
+    for (const std::string& name : names) {
+      Opened o = open_run(name);
+      logs.push_back(std::move(o.log));
+      list.push_back(std::move(o.summary));
+    }
+    name_apart(list);
+    const runs::Chart chart = runs::compare_chart(metric, logs, short_names(list));
+    if (!svg.empty()) replace_own("svg", svg, runs::to_svg(chart, {.width = 720, .height = 380}), kChart);
+    const std::vector<runs::Compare> metrics = runs::compare(list);
+    if (json) {
+      for (const runs::Compare& c : metrics) put_line(runs::to_json_line({0, {}, "end", c}) + "\n");
+      return;
+    }
+    put_line(rows_of(list, metrics, terminal.columns) + "\n");
+    if (const std::string options = options_of(list, terminal.columns); !options.empty()) put_line(options + "\n");
+    put_line(runs::to_terminal(chart, terminal));
+  }
+
+ private:
+  // Two folders may have one name: then the runs are called by their folders.
+  static void name_apart(std::vector<Summary>& list) {
+    std::map<std::string, int> runs_of;
+    for (const Summary& s : list) ++runs_of[s.id];
+    for (Summary& s : list)
+      if (runs_of[s.id] > 1) s.id = s.folder;
+  }
+  // Ids without the words that all begin with: where there is little room, what tells them apart is what counts.
+  static std::vector<std::string> short_names(const std::vector<Summary>& list) {
+    std::string_view same = list[0].id;
+    for (const Summary& s : list)
+      same = same.substr(
+          0, size_t(std::mismatch(same.begin(), same.end(), s.id.begin(), s.id.end()).first - same.begin()));
+    same = same.substr(0, same.find_last_of("-_/") + 1);
+    std::vector<std::string> names;
+    for (const Summary& s : list) names.push_back(s.id.size() > same.size() ? s.id.substr(same.size()) : s.id);
+    return names;
+  }
+  // The options in which the runs differ: "lr  0.001 (a, b); 0.003 (c)".
+  static std::string options_of(const std::vector<Summary>& list, int columns) {
+    const std::vector<std::string> names = short_names(list);
+    std::vector<std::pair<std::string, std::string>> rows;
+    for (const runs::OptionDifference& d : runs::option_differences(list)) {
+      std::string text;
+      for (size_t i = 0; i < list.size(); ++i) {
+        if (std::find(d.values.begin(), d.values.begin() + int64_t(i), d.values[i]) != d.values.begin() + int64_t(i))
+          continue;  // told with the first run that has it
+        std::vector<std::string> alike;
+        for (size_t k = i; k < list.size(); ++k)
+          if (d.values[k] == d.values[i]) alike.push_back(names[k]);
+        text += fmt::format("{}{} ({})", text.empty() ? "" : "; ", d.values[i], fmt::join(alike, ", "));
+      }
+      rows.emplace_back(one_line(d.name), one_line(text));
+    }
+    return card(rows, columns);
+  }
+  // A row for each run; the best of each metric has a star.
+  static std::string rows_of(const std::vector<Summary>& list, const std::vector<runs::Compare>& metrics, int columns) {
+    std::vector<std::vector<std::string>> rows{{"run"}};
+    std::vector<bool> right{false};
+    for (const Summary& s : list) rows.push_back({one_line(s.id)});
+    for (const runs::Compare& c : metrics) {
+      const runs::Column& column = runs::column(c.metric);
+      rows[0].push_back(column.title);
+      right.push_back(true);
+      for (size_t i = 0; i < list.size(); ++i)
+        rows[i + 1].push_back(runs::to_text(column, list[i]) + (c.best == list[i].id ? "*" : " "));
+    }
+    return table(rows, right, columns);
+  }
+};
+
+struct Tail : Command {
+  std::string run_name;
+  int64_t n = 10;
+  bool follow = false, json = false;
+
+  void add(CLI::App& app) {
+    add_option(app, "run", run_name, kRunHelp, file_name())->required();
+    add_option(app, "-n,--lines", n, "Events to print first", from_to(0, 1e9));
+    app.add_flag("--follow", follow, "Keep printing new events until the run ends");
+    app.add_flag("--json", json, "Print the lines of the log unchanged");
+  }
+
+  void run() {
+    const std::string path = runs::find_log(run_name, kRunRoots);
+    runs::read_events(path);  // refuses what is not a log
+    std::ifstream file(path, std::ios::binary);
+    std::streamoff whole = 0;  // where the first line that is not complete begins: a run that resumes may remove it
+    const auto new_lines = [&] {
+      std::vector<std::string> lines;
+      file.clear(), file.seekg(whole);
+      for (std::string line; std::getline(file, line) && !file.eof(); lines.push_back(line))
+        whole += std::streamoff(line.size()) + 1;
+      return lines;
+    };
+    std::vector<std::string> lines = new_lines();
+    if (int64_t(lines.size()) > n) lines.erase(lines.begin(), lines.end() - n);
+    bool ended = print(lines);
+    while (follow) {
+      const bool last_look = ended || !runs::is_being_written(path);
+      if (!last_look) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      lines = new_lines();
+      if (last_look && lines.empty()) return;
+      ended = print(lines);
+    }
+  }
+
+ private:
+  // Prints the lines that are events; says whether the last of these ends the run.
+  bool print(const std::vector<std::string>& lines) const {
+    bool ended = false;
+    for (const std::string& line : lines) {
+      std::optional<runs::Event> e;
+      try {
+        e = runs::parse_event(line);
+      } catch (const Error&) {
+      }
+      ended = e && e->as<runs::RunEnd>();
+      if (e) put_line((json ? line : text_of(*e)) + "\n");
+    }
+    return ended;
+  }
+  static std::string text_of(const runs::Event& e) {
+    std::string s = fmt::format("{:>9.1f} s  {:<12}", e.t, e.kind());
+    if (e.step) s += fmt::format("  step {}", *e.step);
+    std::visit(
+        [&](const auto& b) {
+          std::decay_t<decltype(b)>::fields(b, [&](const char* name, const auto& v, const char*) {
+            using T = std::decay_t<decltype(v)>;
+            if constexpr (std::is_same_v<T, double>) s += fmt::format("  {} {:.5g}", name, v);
+            if constexpr (std::is_same_v<T, std::optional<double>>)
+              if (v) s += fmt::format("  {} {:.5g}", name, *v);
+            if constexpr (std::is_same_v<T, int64_t>) s += fmt::format("  {} {}", name, v);
+            if constexpr (std::is_same_v<T, std::string>) s += fmt::format("  {} {}", name, json_text(ordered_json(v)));
+          });
+        },
+        e.body);
+    return s;
+  }
+};
+
+struct Report : Command {
+  std::string run_name, out = "report.html";
+
+  void add(CLI::App& app) {
+    add_option(app, "run", run_name, kRunHelp, file_name())->required();
+    add_option(app, "--out", out, "File to write", file_name());
+    app.footer(
+        "The report is one HTML file that needs no network.\n\nExample:\n  toy runs report out/book --out book.html");
+  }
+  void run() {
+    const Opened o = open_run(run_name);
+    replace_own("out", out, runs::html_report(o.log, o.summary), kReport);
+    put_line(out + "\n");
+  }
+};
+
+struct Schema : Command {
+  void add(CLI::App&) {}
+  void run() const { print_json(runs::events_schema(), 2); }
+};
+
+}  // namespace
+
+void add_runs(CLI::App& root) {
+  CLI::App& app = add_command_group(root, "runs", "List, show and compare training runs");
+  add_subcommand<List>(app, "list", "List runs, one per line");
+  add_subcommand<Show>(app, "show", "Show a run and its curves");
+  add_subcommand<CompareRuns>(app, "compare", "Compare runs side by side");
+  add_subcommand<Tail>(app, "tail", "Print the last events of a run and follow new ones");
+  add_subcommand<Report>(app, "report", "Write a run's HTML report");
+  add_subcommand<Schema>(app, "schema", "Print the JSON Schema of events.jsonl");
+}
+
+}  // namespace toy::cli

@@ -1,0 +1,179 @@
+#include "toy/models/adapter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "models/adapters/adapter_parts.h"
+#include "models/families/families.h"
+#include "toy/base/glob.h"
+
+namespace toy {
+namespace {
+
+using Magnitude = AdapterSpec::Magnitude;
+constexpr const char* kAll = "all-linear";
+
+// What PEFT calls the linear maps of a Llama.
+const std::map<std::string, std::string, std::less<>> kOfPeft{
+    {"q_proj", "attn_q"},      {"k_proj", "attn_k"},      {"v_proj", "attn_v"},
+    {"o_proj", "attn_output"}, {"gate_proj", "ffn_gate"}, {"up_proj", "ffn_up"},
+    {"down_proj", "ffn_down"}, {"lm_head", "output"},     {"embed_tokens", "token_embd"},
+};
+
+// "blk.0.attn_q" and "attn_q" of "blk.0.attn_q.weight".
+std::string without_weight(const std::string& name) {
+  return name.ends_with(kWeight) ? name.substr(0, name.size() - kWeight.size()) : name;
+}
+std::string stem_of(const TensorSpec& t) {
+  const std::string name = without_weight(t.name);
+  return t.block >= 0 ? name.substr(name.find('.', name.find('.') + 1) + 1) : name;
+}
+
+// "attn_*=8:16": a pattern, maybe a rank, maybe an alpha.
+struct Target {
+  std::string pattern;
+  std::optional<int64_t> rank = {};
+  std::optional<double> alpha = {};
+};
+
+Target parse_target(const std::string& text) {
+  const size_t at = std::min(text.find('='), text.size());
+  Target target{.pattern = text.substr(0, at)};
+  if (at == text.size()) return target;
+  const char *p = text.data() + at + 1, *end = text.data() + text.size();
+  const auto number = [&](auto value) {
+    const auto [stop, error] = std::from_chars(p, end, value);
+    p = error == std::errc() ? stop : end + 1;
+    return value;
+  };
+  target.rank = number(int64_t(0));
+  if (p < end && *p == ':') ++p, target.alpha = number(0.0);
+  check(p == end, "targets: '{}' has no number where one belongs; use PATTERN=RANK or PATTERN=RANK:ALPHA", text);
+  return target;
+}
+
+bool fits(const std::string& target, const TensorSpec& t) {
+  if (target == kAll) return t.init != TensorSpec::Init::embedding;
+  const auto peft = kOfPeft.find(target);
+  const std::string& pattern = peft == kOfPeft.end() ? target : peft->second;
+  return matches(pattern, t.name) || matches(pattern, without_weight(t.name)) || matches(pattern, stem_of(t));
+}
+
+std::vector<Target> parse_targets(const std::vector<std::string>& texts) {
+  std::vector<Target> list;
+  for (const std::string& text : texts) list.push_back(parse_target(text));
+  return list;
+}
+
+// The last one that fits, or nothing.
+const Target* target_of(const std::vector<Target>& targets, const TensorSpec& t) {
+  const auto last = std::find_if(targets.rbegin(), targets.rend(), [&](const Target& g) { return fits(g.pattern, t); });
+  return last == targets.rend() ? nullptr : &*last;
+}
+
+[[noreturn]] void refuse_target(const std::string& target, const std::vector<TensorSpec>& all) {
+  std::vector<std::string> stems, names{kAll};
+  for (const TensorSpec& t : all) {
+    if (std::find(stems.begin(), stems.end(), stem_of(t)) == stems.end()) stems.push_back(stem_of(t));
+    names.push_back(t.name);
+  }
+  names.insert(names.end(), stems.begin(), stems.end());
+  const std::string near = nearest(target, names);
+  fail("targets: no linear map fits '{}'; there are {}, and {} for all of them{}", target, fmt::join(stems, ", "), kAll,
+       near.empty() ? "" : fmt::format(". Did you mean '{}'?", near));
+}
+
+}  // namespace
+
+TensorSpec tied_output(const ModelSpec& spec) {
+  TensorSpec t{TensorSpec::Init::embedding, kOutput, {spec.vocab, spec.d_model}};
+  t.adaptable = true;
+  return t;
+}
+
+void require_magnitudes(const TensorSpec& t) {
+  check(t.shape.rank() == 2, "dora: '{}' has experts, for which there is none; leave it out of the targets", t.name);
+  check(t.init != TensorSpec::Init::embedding, "dora: '{}' has none; leave it out of the targets", t.name);
+  check(t.file_name.empty(), "dora: '{}' is a part of '{}' in files, where it cannot be stated; leave it out", t.name,
+        t.file_name);
+}
+
+std::vector<TensorSpec> lora_targets(const ModelSpec& spec, const std::vector<std::string>& targets) {
+  check(!targets.empty(), "targets: there are none; use {}", kAll);
+  std::vector<TensorSpec> list = tensors_of(spec);
+  if (spec.tied && spec.lens == 0) list.push_back(tied_output(spec));
+  std::erase_if(list, [](const TensorSpec& t) { return !t.adaptable; });
+  const std::vector<Target> parsed = parse_targets(targets);
+  for (const Target& target : parsed)
+    if (std::none_of(list.begin(), list.end(), [&](const TensorSpec& t) { return fits(target.pattern, t); }))
+      refuse_target(target.pattern, list);
+  std::erase_if(list, [&](const TensorSpec& t) { return !target_of(parsed, t); });
+  return list;
+}
+
+AdapterSpec lora_adapter(const ModelSpec& spec, const LoraOptions& o) {
+  check(o.lr_ratio > 0 && std::isfinite(o.lr_ratio), "lora-plus is {}, expected a positive number", o.lr_ratio);
+  check(!o.dora || !o.pissa, "pissa: there is none with dora; use one of them");
+  check(!o.dora || o.dropout == 0, "lora-dropout is {}; DoRA is trained without, use 0", o.dropout);
+  check(o.dropout >= 0 && o.dropout < 1, "lora-dropout is {}, expected 0 to below 1", o.dropout);
+  AdapterSpec adapter{.maps = {}, .dropout = o.dropout, .chat_template = {}};
+  const std::vector<Target> targets = parse_targets(o.targets);
+  for (const TensorSpec& t : lora_targets(spec, o.targets)) {
+    const Target& target = *target_of(targets, t);
+    const int64_t rank = target.rank.value_or(o.rank), most = std::min(t.shape.back(0), t.shape.back(1));
+    const double alpha = target.alpha.value_or(o.alpha);
+    check(rank >= 1, "rank is {}, expected at least 1", rank);
+    check(alpha > 0 && std::isfinite(alpha), "alpha is {}, expected a positive number", alpha);
+    check(rank <= most, "rank is {}, and '{}' is {}: use a rank of at most {}{}", rank, t.name, t.shape.str(), most,
+          target.pattern == kAll
+              ? fmt::format(", or give such maps a smaller one with --targets '{},{}={}'", kAll, stem_of(t), most)
+              : "");
+    if (o.dora) require_magnitudes(t);
+    check(!o.pissa || t.init != TensorSpec::Init::embedding,
+          "pissa: '{}' has none, only linear maps do; leave it out of the targets", t.name);
+    adapter.maps[t.name] = {rank, float(alpha / (o.rslora ? std::sqrt(double(rank)) : double(rank))),
+                            o.dora ? Magnitude::trained : Magnitude::none, o.pissa};
+  }
+  return adapter;
+}
+
+namespace {
+
+// Maps that llama.cpp multiplies with without a look at adapters.
+bool ignored_by_llama_cpp(const ModelSpec& spec, const std::string& name) {
+  static constexpr std::pair<std::string_view, std::string_view> kIgnored[] = {
+      {"gemma4", "per_layer_model_proj.*"}, {"nemotron_h_moe", "*.ffn_latent_*"}, {"kimi-linear", "*.attn_[qkv].*"},
+      {"kimi-linear", "*.attn_kv_a_mqa.*"}, {"kimi-linear", "*.ssm_*"},           {"kimi-linear", kOutput}};
+  const auto listed = [&](const auto& i) {
+    return spec.architecture == i.first && matches(std::string(i.second), name);
+  };
+  if (std::any_of(std::begin(kIgnored), std::end(kIgnored), listed)) return true;
+  for (size_t i = 0; i < spec.layers.size(); ++i)
+    if (spec.layers[i].mixer == MixerKind::kimi_delta && name == fmt::format("blk.{}.attn_output.weight", i))
+      return true;
+  return false;
+}
+
+}  // namespace
+
+bool can_be_merged(const ModelSpec& spec, const AdapterSpec& adapter) {
+  return !spec.tied || holds(spec, "tied") || (!adapter.maps.contains(kEmbedding) && !adapter.maps.contains(kOutput));
+}
+
+std::string unknown_to_llama_cpp(const ModelSpec& spec, const AdapterSpec& adapter) {
+  for (const auto& [name, map] : adapter.maps) {
+    if (map.magnitude != Magnitude::none) return "llama.cpp has no DoRA";
+    if (spec.tied && (name == kOutput || name == kEmbedding))
+      return fmt::format("llama.cpp {} of a model whose output is its embeddings",
+                         name == kOutput ? "refuses an adapter of the output" : "aborts with an adapter of embeddings");
+    if (ignored_by_llama_cpp(spec, name)) return fmt::format("llama.cpp ignores what an adapter changes in '{}'", name);
+  }
+  return "";
+}
+
+}  // namespace toy

@@ -1,0 +1,43 @@
+// Which family a model or a file belongs to.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "toy/models/family.h"
+
+namespace toy {
+
+#define TOY_FAMILY(name) Family name##_family();
+#include "models/families/family_list.def"
+#undef TOY_FAMILY
+
+/// The defaults of the family of this name: of the first such in `more`, else built in. Throws naming `where`, the
+/// architecture and those that are known.
+ModelSpec spec_of(std::string_view architecture, const Families& more, const std::string& where);
+/// What to do where a file's architecture or `model_type` is that of an encoder: an end for an error, or "".
+std::string advice_on(std::string_view architecture);
+/// The family of a model. Throws naming the architecture when there is none.
+const Family& family_of(const ModelSpec& spec);
+/// Do files of the model's family state the dimension of this key?
+bool holds(const ModelSpec& spec, std::string_view key);
+/// Can its family have layers without ffn?
+bool may_lack_ffn(const ModelSpec& spec);
+/// n layers that repeat the pattern.
+std::vector<LayerSpec> repeated(const std::vector<LayerSpec>& pattern, size_t n);
+/// Throws for what files of the model's family do not hold, naming layer, key and value.
+void require_held(const ModelSpec& spec);
+
+/// Throws unless every layer has an ffn.
+void require_ffn(const ModelSpec& spec);
+/// Throws unless H P = D.
+void require_full_width(const ModelSpec& spec);
+
+/// The widest head that a model may have.
+inline constexpr int64_t kMaxHeadWidth = 1024;
+/// The widest filter in front of a recurrence, or between two gates.
+inline constexpr int64_t kMaxShortConv = 1024;
+/// The widest filter of a long convolution.
+inline constexpr int64_t kMaxLongConv = 65536;
+
+}  // namespace toy
