@@ -89,8 +89,6 @@ void set_hint(CompletionRequest& r, const std::string& variable, nlohmann::order
 void set_effort(CompletionRequest& r, const std::string& effort, const std::string& field);
 /// {"type": "disabled"}, which has an effect or is refused; {"type": "enabled", "budget_tokens": ...} or "adaptive".
 void read_thinking(const nlohmann::ordered_json& thinking, const std::string& path, CompletionRequest& r);
-/// Checks chat_template_kwargs. Throws FieldError.
-nlohmann::ordered_json template_variables(const nlohmann::ordered_json& variables);
 /// The limit of tokens, which has several names; the least one holds. -1: as much as the context holds.
 void read_max_tokens(Fields& f, CompletionRequest& r);
 /// What all forms of a request for texts have: form, seed, order, sampler, adapters, and where the text ends.
