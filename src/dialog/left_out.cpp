@@ -194,7 +194,7 @@ Shown shown_by(const TryRender& given, bool with_tools) {
     const auto text = render(with_left_out(general_form(), way, {all, tools}));
     if (!text) continue;
     shown.calls = way.calls && (shows(text, kCall) || shows(text, kValue));
-    shown.results = way.results && shows(text, kResult);
+    shown.results = way.results && shown.tools && shows(text, kResult);  // as tools_text() says
     break;
   }
   if (!shown.calls) return shown;

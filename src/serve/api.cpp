@@ -140,7 +140,7 @@ void read_variables(Fields& f, CompletionRequest& r) {
     const ordered_json variables = dialog::template_variables(*given);
     for (const auto& [name, value] : variables.items()) {
       r.variables[name] = value;
-      r.hints.erase(name);
+      r.hints[name] = "chat_template_kwargs." + name;
     }
   }
 }

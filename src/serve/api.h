@@ -65,7 +65,7 @@ struct CompletionRequest : AnswerRules {
   std::vector<FillFile> files;        ///< with `hole`: others of the project
   nlohmann::ordered_json messages;    ///< of chat: as normalized_messages()
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();  ///< of chat: for the template
-  std::map<std::string, std::string> hints;  ///< variables that are wishes, and their fields: few templates know them
+  std::map<std::string, std::string> hints;  ///< variables that few templates know, and the fields that say them
   bool continues = false;                    ///< of chat: the last message is an answer that is to be continued
   std::optional<int64_t> max_tokens;         ///< none: 16, or for chat what fits; more than fits: what fits
   int64_t n = 1;                             ///< choices for each prompt
