@@ -223,7 +223,7 @@ TEST_F(Dialogs, AnAnswerThatBeginsTheConversation) {
             "assistant\n[[<final>b((<|im_end|>))]]");
 }
 
-// Long conversations are found in a few renderings, with the same result.
+// Turns of long conversations are found among a few messages, with the same result.
 TEST_F(Dialogs, ManyTurnsAreFoundAsFewAre) {
   const std::string thinks =
       "{% set ns = namespace(last=-1) %}{% for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}"
