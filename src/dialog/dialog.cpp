@@ -197,9 +197,10 @@ Dialog::Prepared Dialog::prepare(const DialogInput& input) const {
     for (const std::string_view mark : form_->markers()) own.push_back(mark);
   for (ordered_json& message : p.messages) {
     const bool turn = !message.contains(dialog::kUnlearned);
-    p.learned.push_back(
-        {turn, message.contains("tool_responses") ? !message.contains(dialog::kAnswerUnlearned) : turn});
-    message.erase(dialog::kUnlearned), message.erase(dialog::kAnswerUnlearned);
+    p.learned.push_back({turn, message.contains("tool_responses") ? !message.contains(dialog::kAnswerUnlearned) : turn,
+                         !message.contains(dialog::kEndUnlearned)});
+    for (const char* field : {dialog::kUnlearned, dialog::kAnswerUnlearned, dialog::kEndUnlearned})
+      message.erase(field);
     const bool is_answer = message.value("role", "") == "assistant";
     p.marks.mark(message, is_answer ? std::span<const std::string_view>(own) : std::span<const std::string_view>());
   }
@@ -262,8 +263,8 @@ LearnedDialog Dialog::learned(const DialogInput& input, const LearnOptions& opti
   if (options.everything) {
     spans = {{0, text.text.size()}};
   } else {
+    Prepared other = p;
     const auto render = [&](const ordered_json& messages, bool asks) -> std::optional<std::string> {
-      Prepared other = p;
       other.messages = messages;
       try {
         return rendering(other, asks).unmarked.text;
