@@ -6,7 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <utility>
 
-#include "toy/models/spec.h"
+#include "models/mixers/mixer.h"
 
 namespace toy {
 
@@ -21,11 +21,11 @@ struct NamesOf<FfnKind> {
 };
 template <>
 struct NamesOf<MixerKind> {
+#define TOY_MIXER(name) std::pair(#name, MixerKind::name),
   static constexpr std::array list = {
-      std::pair("attention", MixerKind::attention),   std::pair("gated_delta", MixerKind::gated_delta),
-      std::pair("short_conv", MixerKind::short_conv), std::pair("mamba2", MixerKind::mamba2),
-      std::pair("long_conv", MixerKind::long_conv),   std::pair("kimi_delta", MixerKind::kimi_delta),
-      std::pair("latent", MixerKind::latent),         std::pair("none", MixerKind::none)};
+#include "models/mixers/mixer_list.def"
+  };
+#undef TOY_MIXER
 };
 template <>
 struct NamesOf<HeadMap> {
@@ -72,7 +72,7 @@ struct NamesOf<RopePairing> {
 
 inline const char* eps_key(const ModelSpec& m) { return m.norm == NormKind::rms ? "rms_eps" : "layer_norm_eps"; }
 
-/// visit(key, value) for the dimensions of a layer. Layer: LayerSpec, maybe const.
+/// visit(key, value) for the dimensions of a layer. Layer: LayerSpec, maybe const: then `visit` changes none.
 template <class Layer, class Visit>
 void visit_fields_of_layer(Layer& l, const Visit& visit) {
   visit("n_heads", l.heads), visit("n_kv", l.kv_heads), visit("d_head", l.d_head), visit("d_ff", l.d_ff);
@@ -81,13 +81,10 @@ void visit_fields_of_layer(Layer& l, const Visit& visit) {
   visit("softmax", l.softmax), visit("differential", l.differential);
   visit("attention_scale", l.attention_scale), visit("attention_softcap", l.attention_softcap);
   visit("attention_sinks", l.sinks), visit("attention_gate", l.attention_gate);
-  visit("mixer", l.mixer), visit("delta_key_heads", l.delta.key_heads), visit("delta_value_heads", l.delta.value_heads);
-  visit("delta_width", l.delta.width), visit("delta_heads", l.delta.heads), visit("delta_packed", l.delta.packed);
-  visit("delta_negative_eigenvalues", l.delta.negative_eigenvalues);
-  visit("mamba2_heads", l.mamba2.heads), visit("mamba2_width", l.mamba2.width);
-  visit("mamba2_state", l.mamba2.state), visit("mamba2_groups", l.mamba2.groups), visit("conv_width", l.conv);
-  visit("latent_width", l.latent.width), visit("latent_key", l.latent.key);
-  visit("latent_shared_key", l.latent.shared_key), visit("latent_value", l.latent.value);
+  visit("mixer", l.mixer);
+  for (const MixerDef& mixer : mixers())
+    for (const MixerField& f : mixer.fields)
+      if (f.of) std::visit([&](auto* value) { visit(f.key, *value); }, f.of(const_cast<LayerSpec&>(l)));
   visit("biases", l.bias), visit("ffn", l.ffn);
   visit("experts", l.experts.count), visit("experts_used", l.experts.used);
   visit("experts_renormalized", l.experts.renormalized), visit("shared_d_ff", l.experts.shared_d_ff);
@@ -116,6 +113,8 @@ void visit_fields_of_model(Model& m, const Visit& visit) {
   visit("rope_long_factors", m.rope.long_factors), visit("local_rope_base", m.local_rope_base);
 }
 
+/// A number among those of a layer.
+int64_t number_of(const LayerSpec& layer, std::string_view key);
 /// All of them as JSON.
 nlohmann::ordered_json fields_of(const LayerSpec& layer);
 nlohmann::ordered_json fields_of(const ModelSpec& spec);

@@ -1,6 +1,6 @@
 // Rotary positions (Su et al. 2021), stretched to longer contexts: linear (Chen et al. 2023), YaRN (Peng et al. 2023),
 // and Llama 3's factors. As llama.cpp computes them, which is as Hugging Face does.
-#include "models/rope_table.h"
+#include "models/builders.h"
 
 #include <fmt/format.h>
 
@@ -21,6 +21,24 @@ constexpr double kBetaFast = 32, kBetaSlow = 1;
 double pair_of(double turns, const RopeSpec& r, int64_t width) {
   const double original = double(r.original_context), base = r.base;
   return double(width) * std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(base));
+}
+
+// [positions,Q,2] for the Q pairs of heads of `width` that turn.
+Value rope_table(Graph& graph, const RopeSpec& spec, int64_t width, int64_t positions, const std::string& name) {
+  const std::vector<double> frequencies = rope_frequencies(spec, width, positions);
+  const double magnitude = rope_magnitude(spec);
+  const int64_t pairs = int64_t(frequencies.size());
+  // In f64 here, and in f32 on the device.
+  require_memory(size_t(positions) * size_t(pairs) * 2 * (sizeof(double) + sizeof(float)),
+                 fmt::format("a table of the angles of {} positions", positions));
+  std::vector<double> table;
+  table.reserve(size_t(positions * pairs * 2));
+  for (int64_t p = 0; p < positions; ++p)
+    for (const double f : frequencies) {
+      table.push_back(magnitude * std::cos(double(p) * f));
+      table.push_back(magnitude * std::sin(double(p) * f));
+    }
+  return graph.constant({DType::f32, {positions, pairs, 2}, 0}, std::move(table), name);
 }
 
 }  // namespace
@@ -63,21 +81,14 @@ std::vector<float> llama3_factors(const Llama3Scaling& s, double base, int64_t w
   return factors;
 }
 
-Value rope_table(Graph& graph, const RopeSpec& spec, int64_t width, int64_t positions, const std::string& name) {
-  const std::vector<double> frequencies = rope_frequencies(spec, width, positions);
-  const double magnitude = rope_magnitude(spec);
-  const int64_t pairs = int64_t(frequencies.size());
-  // In f64 here, and in f32 on the device.
-  require_memory(size_t(positions) * size_t(pairs) * 2 * (sizeof(double) + sizeof(float)),
-                 fmt::format("a table of the angles of {} positions", positions));
-  std::vector<double> table;
-  table.reserve(size_t(positions * pairs * 2));
-  for (int64_t p = 0; p < positions; ++p)
-    for (const double f : frequencies) {
-      table.push_back(magnitude * std::cos(double(p) * f));
-      table.push_back(magnitude * std::sin(double(p) * f));
-    }
-  return graph.constant({DType::f32, {positions, pairs, 2}, 0}, std::move(table), name);
+nn::Rope RopeTables::operator()(const LayerSpec& l) {
+  const std::optional<RopeSpec> rope = rope_of(spec_, l);
+  if (!rope || positions_ == 0) return {};
+  for (const auto& [spec, width, table] : made_)
+    if (spec == *rope && width == l.d_head) return {table, rope->pairing};
+  const std::string name = made_.empty() ? "rope_table" : fmt::format("rope_table.{}", made_.size());
+  made_.push_back({*rope, l.d_head, rope_table(graph_, *rope, l.d_head, positions_, name)});
+  return {made_.back().table, rope->pairing};
 }
 
 }  // namespace toy

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "models/families/llama_like.h"
+#include "models/mixers/mixer.h"
 #include "toy/base/error.h"
 #include "toy/base/glob.h"
 #include "toy/models/transformer.h"
@@ -46,105 +47,6 @@ void validate_rope(const ModelSpec& m) {
   }
 }
 
-// Checks of one layer: in_range(name, value, least, most).
-auto range_check(const ModelSpec& m, size_t layer) {
-  return [&m, layer](std::string_view what, int64_t v, int64_t least, int64_t most) {
-    check(v >= least && v <= most, "model {}: layer {}: {} is {}, expected {} to {}", m.name, layer, what, v, least,
-          most);
-  };
-}
-
-void validate_delta_net(const ModelSpec& m, size_t layer) {
-  const DeltaNet& d = m.layers[layer].delta;
-  const auto in_range = range_check(m, layer);
-  in_range("delta_key_heads", d.key_heads, 1, 4096);
-  in_range("delta_value_heads", d.value_heads, 1, 4096);
-  in_range("delta_width", d.width, 1, kMaxHeadWidth);
-  in_range("conv_width", m.layers[layer].conv, 0, kMaxShortConv);
-  check(d.value_heads % d.key_heads == 0, "model {}: layer {}: {} value heads are not a multiple of {} key heads",
-        m.name, layer, d.value_heads, d.key_heads);
-  check(!d.packed || d.heads == HeadMap::interleave, "model {}: layer {}: delta_packed needs delta_heads interleave",
-        m.name, layer);
-}
-
-void validate_mamba2(const ModelSpec& m, size_t layer) {
-  const MambaSizes& s = m.layers[layer].mamba2;
-  const auto in_range = range_check(m, layer);
-  in_range("mamba2_heads", s.heads, 1, 4096);
-  in_range("mamba2_width", s.width, 1, kMaxHeadWidth);
-  in_range("mamba2_state", s.state, 1, kMaxHeadWidth);
-  in_range("mamba2_groups", s.groups, 1, 4096);
-  in_range("conv_width", m.layers[layer].conv, 0, kMaxShortConv);
-  check(s.heads % s.groups == 0, "model {}: layer {}: mamba2_heads {} is not a multiple of mamba2_groups {}", m.name,
-        layer, s.heads, s.groups);
-}
-
-void validate_attention(const ModelSpec& m, size_t layer) {
-  const LayerSpec& l = m.layers[layer];
-  const auto in_range = [&](std::string_view what, int64_t v, int64_t max) {
-    check(v >= 1 && v <= max, "model {}: {} is {}, expected 1 to {}", m.name, what, v, max);
-  };
-  in_range("n_heads", l.heads, 4096);
-  in_range("n_kv", l.kv_heads, 4096);
-  in_range("d_head", l.d_head, kMaxHeadWidth);
-  check(l.heads % l.kv_heads == 0, "model {}: layer {}: {} query heads are not a multiple of {} kv heads", m.name,
-        layer, l.heads, l.kv_heads);
-  check(l.d_head % 2 == 0 || !rope_of(m, l) || l.rope_dims > 0,
-        "model {}: layer {}: d_head is {}, rotary positions need an even width", m.name, layer, l.d_head);
-  check(!l.differential || (l.heads % 2 == 0 && l.kv_heads % 2 == 0 && !l.sinks && !l.shared_kv),
-        "model {}: layer {}: differential attention needs even n_heads and n_kv, {} and {}, and no attention_sinks or "
-        "shared_kv",
-        m.name, layer, l.heads, l.kv_heads);
-  const int64_t source = kv_source(m, int64_t(layer));
-  check(source >= 0, "model {}: layer {}: shared_kv, but no earlier layer {} a window has its own keys and values",
-        m.name, layer, l.window > 0 ? "with" : "without");
-  const LayerSpec& own = m.layers[size_t(source)];
-  check(own.kv_heads == l.kv_heads && own.d_head == l.d_head && own.window == l.window,
-        "model {}: layer {}: shared_kv, but n_kv, d_head or window differ from those of layer {}", m.name, layer,
-        source);
-  check(l.window >= 0 && l.window <= (int64_t(1) << 31), "model {}: layer {}: window is {}, expected 0 (all) to 2^31",
-        m.name, layer, l.window);
-}
-
-void validate_kimi_delta(const ModelSpec& m, size_t layer) {
-  const auto in_range = range_check(m, layer);
-  in_range("delta_value_heads", m.layers[layer].delta.value_heads, 1, 4096);
-  in_range("delta_width", m.layers[layer].delta.width, 1, kMaxHeadWidth);
-  in_range("conv_width", m.layers[layer].conv, 1, kMaxShortConv);
-}
-
-void validate_latent(const ModelSpec& m, size_t layer) {
-  const LatentSizes& s = m.layers[layer].latent;
-  const auto in_range = range_check(m, layer);
-  in_range("n_heads", m.layers[layer].heads, 1, 4096);
-  in_range("latent_width", s.width, 1, kMaxHeadWidth);
-  in_range("latent_key", s.key, 1, kMaxHeadWidth);
-  in_range("latent_shared_key", s.shared_key, 0, kMaxHeadWidth - s.width);
-  in_range("latent_value", s.value, 1, kMaxHeadWidth);
-}
-
-void validate_mixer(const ModelSpec& m, size_t layer) {
-  switch (m.layers[layer].mixer) {
-    case MixerKind::attention:
-      return validate_attention(m, layer);
-    case MixerKind::gated_delta:
-      return validate_delta_net(m, layer);
-    case MixerKind::mamba2:
-      return validate_mamba2(m, layer);
-    case MixerKind::short_conv:
-      return range_check(m, layer)("conv_width", m.layers[layer].conv, 1, kMaxShortConv);
-    case MixerKind::long_conv:
-      return range_check(m, layer)("conv_width", m.layers[layer].conv, 1, kMaxLongConv);
-    case MixerKind::kimi_delta:
-      return validate_kimi_delta(m, layer);
-    case MixerKind::latent:
-      return validate_latent(m, layer);
-    case MixerKind::none:
-      return check(m.layers[layer].d_ff > 0, "model {}: layer {}: mixer is none and d_ff 0, so it has nothing", m.name,
-                   layer);
-  }
-}
-
 // 0 stands for what is usual.
 void validate_scales(const ModelSpec& m) {
   const auto check_scale = [&](std::string_view what, float v, bool may_be_0) {
@@ -175,7 +77,7 @@ void ModelSpec::validate() const {
   check(norm_eps > 0 && norm_eps < 1, "model {}: epsilon is {}, expected between 0 and 1", name, norm_eps);
   for (size_t i = 0; i < layers.size(); ++i) {
     const LayerSpec& l = layers[i];
-    validate_mixer(*this, i);
+    check_mixer(*this, i);
     const bool has_ffn = !may_lack_ffn(*this) || l.d_ff != 0;
     if (has_ffn) in_range("d_ff", l.d_ff, 1 << 20);
     if (const Experts& e = l.experts; e.count != 0) {
@@ -219,16 +121,6 @@ int64_t kv_source(const ModelSpec& m, int64_t i) {
   int64_t j = i;
   while (j >= 0 && !is_source(m.layers[size_t(j)])) --j;
   return j;
-}
-
-double mixer_flops(const ModelSpec& m, const LayerSpec& l, double visible) {
-  if (l.mixer == MixerKind::latent) return 4.0 * double(l.heads * (l.latent.width + l.latent.shared_key)) * visible;
-  if (l.mixer == MixerKind::gated_delta || l.mixer == MixerKind::kimi_delta)
-    return 7.0 * double(l.delta.value_heads * l.delta.width * l.delta.width);
-  if (l.mixer == MixerKind::none) return 0;
-  if (l.mixer == MixerKind::mamba2) return 5.0 * double(l.mamba2.heads * l.mamba2.width * l.mamba2.state);
-  if (l.mixer == MixerKind::short_conv || l.mixer == MixerKind::long_conv) return 2.0 * double(l.conv * m.d_model);
-  return 4.0 * double(l.heads * l.d_head) * (l.window > 0 ? std::min(double(l.window), visible) : visible);
 }
 
 std::optional<RopeSpec> rope_of(const ModelSpec& m, const LayerSpec& l) {

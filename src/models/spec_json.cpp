@@ -163,13 +163,6 @@ void read_rope_scaling(Reader& r, ModelSpec& m, int64_t turned) {
   if (rope.scaling == RopeSpec::Scaling::none) rope.factor = 1;
 }
 
-// How lists of layers call mixers.
-constexpr std::array kMixerWords = {
-    std::pair("attn", MixerKind::attention),     std::pair("gdn", MixerKind::gated_delta),
-    std::pair("conv", MixerKind::short_conv),    std::pair("mamba2", MixerKind::mamba2),
-    std::pair("longconv", MixerKind::long_conv), std::pair("kda", MixerKind::kimi_delta),
-    std::pair("mla", MixerKind::latent),         std::pair("ffn", MixerKind::none)};
-
 // "gdn*3,attn(window=128,rope=none)" as JSON objects, one for each layer.
 class LayerList {
  public:
@@ -192,11 +185,12 @@ class LayerList {
     skip();
     const size_t begin = at_;
     const std::string name = word("(*,");
-    for (const auto& [known, kind] : kMixerWords)
-      if (name == known) return {{"mixer", name_of(kind)}};
-    at_ = begin;
     std::vector<std::string_view> words;
-    for (const auto& [known, kind] : kMixerWords) words.push_back(known);
+    for (const MixerDef& mixer : mixers()) {
+      if (name == mixer.word) return {{"mixer", name_of(mixer.kind)}};
+      words.push_back(mixer.word);
+    }
+    at_ = begin;
     broken(fmt::format("one of {}", fmt::join(words, ", ")));
   }
   void options(nlohmann::json& layer) {
@@ -253,41 +247,10 @@ std::vector<nlohmann::json> repeated_list(std::string_view text, size_t n) {
   return all;
 }
 
-bool has_filter(MixerKind m) {
-  using enum MixerKind;
-  return m == gated_delta || m == kimi_delta || m == mamba2 || m == short_conv || m == long_conv;
-}
-
 // Whether a layer with this mixer looks at the key.
-bool looks_at(MixerKind m, std::string_view key) {
-  using enum MixerKind;
-  const auto begins = [&](std::string_view start) { return key.starts_with(start); };
-  if (begins("delta_")) return m == gated_delta || m == kimi_delta;
-  if (begins("mamba2_")) return m == mamba2;
-  if (begins("latent_")) return m == latent;
-  if (key == "conv_width") return has_filter(m);
-  for (const char* of_attention :
-       {"window", "qk_norm", "rope", "softmax", "differential", "attention_", "n_kv", "v_norm", "v_is_k"})
-    if (begins(of_attention)) return m == attention;
-  return true;
-}
-
-// Sizes of the mixer that are still 0: heads like those of attention.
-void fill_sizes(LayerSpec& l, int64_t d_model) {
-  using enum MixerKind;
-  const auto fill = [](int64_t& size, int64_t usual) {
-    if (size == 0) size = usual;
-  };
-  if (l.mixer == gated_delta || l.mixer == kimi_delta) {
-    fill(l.delta.value_heads, l.heads), fill(l.delta.width, l.d_head);
-    if (l.mixer == gated_delta) fill(l.delta.key_heads, l.delta.value_heads);
-  } else if (l.mixer == latent) {
-    fill(l.latent.width, std::min<int64_t>(4 * l.d_head, kMaxHeadWidth));
-    fill(l.latent.key, l.d_head), fill(l.latent.value, l.d_head);
-  } else if (l.mixer == mamba2) {
-    fill(l.mamba2.width, l.d_head), fill(l.mamba2.state, 64), fill(l.mamba2.groups, 1);
-    if (l.mamba2.width > 0) fill(l.mamba2.heads, (2 * d_model + l.mamba2.width - 1) / l.mamba2.width);
-  }
+bool looks_at(const MixerDef& mixer, std::string_view key) {
+  const bool of_some = std::any_of(mixers().begin(), mixers().end(), [&](const MixerDef& m) { return m.has(key); });
+  return !of_some || mixer.has(key) || key == "n_heads" || key == "d_head";
 }
 
 void read_fields(Reader& r, LayerSpec& l) {
@@ -298,17 +261,15 @@ void read_fields(Reader& r, LayerSpec& l) {
 // Reads what a text says of layer l, and gives it the usual sizes where nothing was said. No filter (0 columns) may be
 // what was said. A width stays where the mixer before had no filter, or one of the same kind.
 void read_listed(Reader& r, LayerSpec& l, int64_t d_model, bool none_is_said) {
-  using enum MixerKind;
-  const auto alone = [](MixerKind m) { return m == short_conv || m == long_conv; };
-  const MixerKind before = l.mixer;
+  const int64_t before = mixer_of(l.mixer).usual_conv;
   r.read("mixer", l.mixer);
-  const bool fits = l.mixer == before || !has_filter(before) || (!alone(before) && !alone(l.mixer));
-  if (has_filter(l.mixer) && !(fits && (l.conv > 0 || none_is_said)))
-    l.conv = l.mixer == short_conv ? 3 : l.mixer == long_conv ? 1024 : 4;
+  const MixerDef& mixer = mixer_of(l.mixer);
+  const bool fits = before == 0 || before == mixer.usual_conv;
+  if (mixer.usual_conv > 0 && !(fits && (l.conv > 0 || none_is_said))) l.conv = mixer.usual_conv;
   visit_fields_of_layer(l, [&](const char* key, const auto&) {
-    check(!r.has(key) || looks_at(l.mixer, key), "{}: the mixer {} has no {}", r.where(), name_of(l.mixer), key);
+    check(!r.has(key) || looks_at(mixer, key), "{}: the mixer {} has no {}", r.where(), name_of(l.mixer), key);
   });
-  fill_sizes(l, d_model);
+  if (mixer.fill) mixer.fill(l, d_model);
   read_fields(r, l);
 }
 
@@ -356,7 +317,7 @@ void set_layers(ModelSpec& spec, std::string_view text) {
   const std::vector<nlohmann::json> list = repeated_list(text, m.layers.size());
   for (size_t i = 0; i < m.layers.size(); ++i) {
     Reader r(list[i], fmt::format("layers '{}': layer {}", text, i));
-    read_listed(r, m.layers[i], m.d_model, has_filter(m.layers[i].mixer));
+    read_listed(r, m.layers[i], m.d_model, mixer_of(m.layers[i].mixer).usual_conv > 0);
   }
   try {
     m.validate();
@@ -380,6 +341,15 @@ ordered_json fields_of(const LayerSpec& l) {
 
 std::string_view name_of(FfnKind kind) { return name_of<FfnKind>(kind); }
 std::string_view name_of(MixerKind kind) { return name_of<MixerKind>(kind); }
+
+int64_t number_of(const LayerSpec& l, std::string_view key) {
+  int64_t number = 0;
+  visit_fields_of_layer(l, [&](std::string_view k, const auto& value) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, int64_t>)
+      if (k == key) number = value;
+  });
+  return number;
+}
 
 ordered_json fields_of(const ModelSpec& m) {
   ordered_json j;

@@ -213,8 +213,16 @@ TEST_F(CliDescribe, NamesEveryMixer) {
   EXPECT_EQ(j.at("layers").size(), 8u) << j.at("layers");
   EXPECT_EQ(j.at("decode").at("recurrent_layers"), 5);  // latent attention keeps all positions
   const std::string card = out_of(file);
-  for (const char* name : {"Kimi Delta", "latent attention", "Gated DeltaNet", "long convolution"})
-    EXPECT_NE(card.find(name), std::string::npos) << name << "\n" << card;
+  for (const char* line :
+       {"1 Kimi Delta", "1 ffn alone", "H=2 K=1 P=16 (query heads, kv heads, head width)",
+        "\n  Gated DeltaNet: K=2 H=2 P=16 (key heads, value heads, head width), convolution of 4 positions\n",
+        "\n  Mamba-2: H=4 P=16 S=64 G=1 (heads, head width, columns of a state, groups), convolution of 4 positions\n",
+        "\n  short convolution: W=3 (positions)\n", "\n  long convolution: W=1024 (positions)\n",
+        "\n  Kimi Delta: H=2 P=16 (heads, head width), convolution of 4 positions\n",
+        "\n  latent attention: H=2 Z=64 K=16 S=0 V=16 (heads, latent width, key width, shared key width, value "
+        "width)\n"})
+    EXPECT_NE(card.find(line), std::string::npos) << line << "\n" << card;
+  EXPECT_EQ(card.find("ffn alone:"), std::string::npos);
 }
 
 // Where attention cannot have the dimensions that a recurrent model states and ignores, there is no comparison.

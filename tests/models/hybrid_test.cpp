@@ -94,10 +94,11 @@ TEST(LayerLists, AreRefusedWithTheirPosition) {
   EXPECT_EQ(refusal("attn,gdn(window=128)"), "layer 1: the mixer gated_delta has no window");
   EXPECT_EQ(refusal("mla(differential=true)"), "layer 0: the mixer latent has no differential");
   EXPECT_EQ(refusal("kda(latent_width=7)"), "layer 0: the mixer kimi_delta has no latent_width");
+  EXPECT_EQ(refusal("kda(delta_key_heads=2)"), "layer 0: the mixer kimi_delta has no delta_key_heads");
   EXPECT_EQ(refusal("gdn(mixer=attention)"), "expected an option of the layer, whose mixer is said at character 5");
   EXPECT_EQ(refusal("attn(rope_dims=-2)"),
             "model tiny: rope_dims is -2, expected an even number of at most d_head, 16, or 0 for all");
-  const std::string name = "expected one of attn, gdn, conv, mamba2, longconv, kda, mla, ffn at character ",
+  const std::string name = "expected one of attn, gdn, mamba2, conv, longconv, kda, mla, ffn at character ",
                     close = "expected ')' at character ";
   EXPECT_EQ(refusal(""), name + "1");
   EXPECT_EQ(refusal("  "), name + "3");

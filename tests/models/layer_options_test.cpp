@@ -4,12 +4,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "models/mixers/mixer.h"
 #include "testing/decoding.h"
 #include "testing/errors.h"
 #include "testing/models.h"
 #include "testing/test_device.h"
 #include "toy/backend/devices.h"
-#include "toy/nn/blocks.h"
 #include "toy/runtime/evaluate.h"
 #include "toy/train/trainer.h"
 
@@ -20,18 +20,13 @@ namespace {
 constexpr int64_t kRows = 9, kFirst = 5, kD = 12, kK = 4, kG = 2, kH = kK * kG, kP = 4;
 constexpr double kEps = 1e-6;
 
-struct Numbers {
-  Graph& g;
-  std::vector<double> values(const std::string& name, int64_t n) const {
-    const Philox random(5, name);
-    std::vector<double> v;
-    for (int64_t i = 0; i < n; ++i) v.push_back(double(float(random.normal(uint64_t(i)))));  // exact in f32
-    return v;
-  }
-  Value operator()(const std::string& name, const Shape& shape) const {
-    return g.constant({DType::f32, shape, 0}, values(name, shape.count()), name);
-  }
-};
+// Of a tensor; exact in f32.
+std::vector<double> numbers(const std::string& name, int64_t n) {
+  const Philox random(5, name);
+  std::vector<double> v;
+  for (int64_t i = 0; i < n; ++i) v.push_back(double(float(random.normal(uint64_t(i)))));
+  return v;
+}
 
 nn::Context context(Graph& g) {
   std::vector<double> sequence, position;
@@ -41,17 +36,25 @@ nn::Context context(Graph& g) {
                     .position = g.constant({DType::i32, {kRows}, 0}, position)}};
 }
 
-nn::Attention attention_of(const Numbers& w) {
-  const auto map = [&](const char* name, int64_t rows, int64_t columns) {
-    return nn::Linear{w(name, {rows, columns})};
-  };
-  nn::Attention a{.q = {"q", map("q", kH * kP, kD), kH, kP},
-                  .k = {"k", map("k", kK * kP, kD), kK, kP},
-                  .v = {"v", map("v", kK * kP, kD), kK, kP},
-                  .out = map("out", kD, kH * kP),
-                  .attrs = {.scale = 0.5}};
-  return a;
+// What the mixer of a layer returns for the rows "x", whatever number the layer has.
+std::vector<double> output_of(const LayerSpec& l, size_t layer = 0) {
+  ModelSpec m;
+  m.d_model = kD, m.norm_eps = float(kEps), m.layers.assign(layer + 1, l);
+  Graph g;
+  const Weights weights(g, [](const std::string&) { return DType::f32; });
+  RopeTables ropes(g, m, 0);
+  const std::optional<nn::Mixer> mixer = make_mixer(m, layer, weights, ropes);
+  Feeds feeds;
+  for (const TensorSpec& t : weights.declared()) {
+    const std::vector<double> v = numbers(t.name, t.shape.count());
+    feeds[t.name] = std::vector<float>(v.begin(), v.end());
+  }
+  nn::LayerState state;
+  const Value x = g.constant({DType::f32, {kRows, kD}, 0}, numbers("x", kRows * kD));
+  return evaluate(mixer->call(x, state, context(g)), {.feeds = feeds}).values;
 }
+
+LayerSpec attention() { return {.heads = kH, .kv_heads = kK, .d_head = kP, .attention_scale = 0.5f}; }
 
 // y = x w^T.
 std::vector<double> product(const std::vector<double>& x, const std::vector<double>& w, int64_t in, int64_t out) {
@@ -88,25 +91,20 @@ std::vector<double> weights_of(const Table& q, int64_t qh, const Table& k, int64
 }
 
 // What goes into the output map, [N,H P], against what the layer returned.
-void expect_output(const std::vector<double>& heads, const Numbers& w, const std::vector<double>& got) {
-  const std::vector<double> want = product(heads, w.values("out", kD * kH * kP), kH * kP, kD);
+void expect_output(const std::vector<double>& heads, const char* out, const std::vector<double>& got) {
+  const std::vector<double> want = product(heads, numbers(out, kD * kH * kP), kH * kP, kD);
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-11) << i;
 }
 
 TEST(LayerOptions, ScalableSoftmaxIsTheFormula) {
   for (const int64_t window : {0, 3}) {
-    Graph g;
-    const Numbers w{g};
-    nn::Attention a = attention_of(w);
-    a.attrs.window = window;
-    a.scalable = nn::ScalableSoftmax{w("s", {kH}), window};
-    nn::LayerState state;
-    const std::vector<double> got = evaluate(a(w("x", {kRows, kD}), state, context(g))).values;
-    const std::vector<double> x = w.values("x", kRows * kD), s = w.values("s", kH);
-    const Table q{product(x, w.values("q", kH * kP * kD), kD, kH * kP), kH},
-        k{product(x, w.values("k", kK * kP * kD), kD, kK * kP), kK},
-        v{product(x, w.values("v", kK * kP * kD), kD, kK * kP), kK};
+    LayerSpec l = attention();
+    l.window = window, l.softmax = LayerSpec::scalable;
+    const std::vector<double> x = numbers("x", kRows * kD), s = numbers("attn_ssmax.weight", kH);
+    const Table q{product(x, numbers("attn_q.weight", kH * kP * kD), kD, kH * kP), kH},
+        k{product(x, numbers("attn_k.weight", kK * kP * kD), kD, kK * kP), kK},
+        v{product(x, numbers("attn_v.weight", kK * kP * kD), kD, kK * kP), kK};
     std::vector<double> heads;
     for (int64_t n = 0; n < kRows; ++n)
       for (int64_t h = 0; h < kH; ++h) {
@@ -119,29 +117,26 @@ TEST(LayerOptions, ScalableSoftmaxIsTheFormula) {
           heads.push_back(sum);
         }
       }
-    expect_output(heads, w, got);
+    expect_output(heads, "attn_output.weight", output_of(l));
   }
 }
 
 TEST(LayerOptions, DifferentialAttentionIsTheFormula) {
-  Graph g;
-  const Numbers w{g};
-  nn::Attention a = attention_of(w);
-  const double init = 0.8 - 0.6 * std::exp(-0.3 * 2);
-  a.differential = nn::DifferentialAttention{w("q1", {kP}), w("k1", {kP}), w("q2", {kP}),
-                                             w("k2", {kP}), init,          {w("norm", {2 * kP}), float(kEps)}};
-  nn::LayerState state;
-  const std::vector<double> got = evaluate(a(w("x", {kRows, kD}), state, context(g))).values;
+  LayerSpec l = attention();
+  l.differential = true;
+  constexpr size_t kLayer = 2;
+  const double init = 0.8 - 0.6 * std::exp(-0.3 * double(kLayer));
   const auto dot = [&](const char* left, const char* right) {
     double sum = 0;
-    for (size_t p = 0; p < size_t(kP); ++p) sum += w.values(left, kP)[p] * w.values(right, kP)[p];
+    for (size_t p = 0; p < size_t(kP); ++p) sum += numbers(left, kP)[p] * numbers(right, kP)[p];
     return sum;
   };
-  const double lambda = std::exp(dot("q1", "k1")) - std::exp(dot("q2", "k2")) + init;
-  const std::vector<double> x = w.values("x", kRows * kD), norm = w.values("norm", 2 * kP);
-  const Table q{product(x, w.values("q", kH * kP * kD), kD, kH * kP), kH},
-      k{product(x, w.values("k", kK * kP * kD), kD, kK * kP), kK},
-      v{product(x, w.values("v", kK * kP * kD), kD, kK * kP), kK};
+  const double lambda = std::exp(dot("attn_lambda_q1.weight", "attn_lambda_k1.weight")) -
+                        std::exp(dot("attn_lambda_q2.weight", "attn_lambda_k2.weight")) + init;
+  const std::vector<double> x = numbers("x", kRows * kD), norm = numbers("attn_pair_norm.weight", 2 * kP);
+  const Table q{product(x, numbers("attn_q.weight", kH * kP * kD), kD, kH * kP), kH},
+      k{product(x, numbers("attn_k.weight", kK * kP * kD), kD, kK * kP), kK},
+      v{product(x, numbers("attn_v.weight", kK * kP * kD), kD, kK * kP), kK};
   std::vector<double> heads;
   for (int64_t n = 0; n < kRows; ++n)
     for (int64_t pair = 0; pair < kH / 2; ++pair) {
@@ -159,37 +154,20 @@ TEST(LayerOptions, DifferentialAttentionIsTheFormula) {
       for (size_t e = 0; e < o.size(); ++e)
         heads.push_back((1 - init) * norm[e] * o[e] / std::sqrt(squares / double(2 * kP) + double(float(kEps))));
     }
-  expect_output(heads, w, got);
+  expect_output(heads, "attn_output.weight", output_of(l, kLayer));
 }
 
 // Gated DeltaNet without a convolution, token by token, with rates between 0 and 1 or 2.
 TEST(LayerOptions, NegativeEigenvaluesDoubleTheRates) {
   for (const bool negative : {false, true}) {
-    Graph g;
-    const Numbers w{g};
-    const auto map = [&](const char* name, int64_t rows) { return nn::Linear{w(name, {rows, kD})}; };
-    const nn::GatedDeltaNet layer{.keys = kK,
-                                  .heads = kH,
-                                  .width = kP,
-                                  .qkv = map("qkv", (2 * kK + kH) * kP),
-                                  .conv = std::nullopt,
-                                  .gate = map("gate", kH * kP),
-                                  .beta = map("beta", kH),
-                                  .alpha = map("alpha", kH),
-                                  .beta_alpha = {},
-                                  .dt_bias = w("dt", {kH}),
-                                  .a_log = w("a", {kH}),
-                                  .norm = {w("norm", {kP}), float(kEps)},
-                                  .out = {w("out", {kD, kH * kP})},
-                                  .attrs = {HeadMap::interleave},
-                                  .rates = {negative ? 2.0 : 1.0}};
-    nn::LayerState state;
-    const std::vector<double> got = evaluate(layer(w("x", {kRows, kD}), state, context(g))).values;
-    const std::vector<double> x = w.values("x", kRows * kD), dt = w.values("dt", kH), a = w.values("a", kH),
-                              gains = w.values("norm", kP);
-    const auto mapped = [&](const char* name, int64_t rows) { return product(x, w.values(name, rows * kD), kD, rows); };
-    const Table rows{mapped("qkv", (2 * kK + kH) * kP), 2 * kK + kH}, z{mapped("gate", kH * kP), kH};
-    const std::vector<double> beta = mapped("beta", kH), alpha = mapped("alpha", kH);
+    const LayerSpec l{.mixer = MixerKind::gated_delta,
+                      .delta = {.key_heads = kK, .value_heads = kH, .width = kP, .negative_eigenvalues = negative}};
+    const std::vector<double> x = numbers("x", kRows * kD), dt = numbers("ssm_dt.bias", kH),
+                              a = numbers("ssm_a_log", kH), gains = numbers("ssm_norm.weight", kP);
+    const auto mapped = [&](const char* name, int64_t rows) { return product(x, numbers(name, rows * kD), kD, rows); };
+    const Table rows{mapped("attn_qkv.weight", (2 * kK + kH) * kP), 2 * kK + kH},
+        z{mapped("attn_gate.weight", kH * kP), kH};
+    const std::vector<double> beta = mapped("ssm_beta.weight", kH), alpha = mapped("ssm_alpha.weight", kH);
     const auto unit = [](const double* v) {
       double squares = float(kEps);
       for (int64_t p = 0; p < kP; ++p) squares += v[p] * v[p];
@@ -222,7 +200,7 @@ TEST(LayerOptions, NegativeEigenvaluesDoubleTheRates) {
         }
       }
     }
-    expect_output(heads, w, got);
+    expect_output(heads, "ssm_out.weight", output_of(l));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "models/fields.h"
 #include "testing/errors.h"
 #include "testing/family_golden.h"
 #include "testing/files.h"
@@ -40,6 +41,20 @@ std::string refusal(json j, const json& more = json::object()) {
   return testing::error_of([&] { spec_from_json(j, "x.json"); });
 }
 
+TEST(Mixers, KeysAreDimensionsOfLayersAndHaveOnePlace) {
+  std::vector<std::string> keys;
+  const LayerSpec any;
+  visit_fields_of_layer(any, [&](const char* key, const auto&) { keys.push_back(key); });
+  for (const MixerDef& mixer : mixers()) {
+    EXPECT_EQ(&mixer, &mixer_of(mixer.kind));
+    std::vector<std::string_view> read = mixer.also;
+    for (const MixerField& f : mixer.fields) read.push_back(f.key);
+    for (const std::string_view key : read)
+      EXPECT_EQ(std::count(keys.begin(), keys.end(), key), 1) << name_of(mixer.kind) << " " << key;
+    EXPECT_EQ(mixer.usual_conv > 0, mixer.has("conv_width")) << name_of(mixer.kind);
+  }
+}
+
 TEST(Mixers, SizesThatAreRefused) {
   const json toy = hybrid("toy", "mamba2,conv", 2);
   const auto refused = [&](const json& more) { return refusal(toy, more); };
@@ -57,7 +72,7 @@ TEST(Mixers, SizesThatAreRefused) {
   EXPECT_EQ(refused({{"experts", 4}, {"experts_used", 2}, {"experts_scale", 0}}),
             "model x.json: layer 0: experts_sum_eps is 0 and experts_scale 0, expected at least 0 and above 0");
   EXPECT_EQ(refused({{"layers", "mamba,conv"}}),
-            "layers 'mamba,conv': expected one of attn, gdn, conv, mamba2, longconv, kda, mla, ffn at character 1");
+            "layers 'mamba,conv': expected one of attn, gdn, mamba2, conv, longconv, kda, mla, ffn at character 1");
   // What only other kinds have is not looked at.
   for (const json& more : {json{{"n_kv", 3}}, json{{"d_head", 5}}, json{{"rope_dims", 99}}, json{{"delta_width", -1}}})
     EXPECT_EQ(refused(more), "no error");
@@ -138,7 +153,7 @@ TEST(Mixers, AListOfAllKindsIsTrainedSavedAndRead) {
   for (const TensorSpec& t : tensors_of(spec)) {
     before[t.name] = model.params->read(t.name);
     const bool vector = t.shape.rank() == 1 || t.shape.back() == 1 || t.name.ends_with("norm.weight");
-    EXPECT_EQ(t.decays(), !vector && t.init != TensorSpec::Init::fading) << t.name;
+    EXPECT_EQ(t.decays(), !vector && t.init != TensorSpec::Init::own) << t.name;
   }
   Windows batch;
   for (int32_t i = 0; i < 64; ++i)
@@ -191,16 +206,18 @@ TEST(Mixers, LongConvIsItsFormula) {
   };
   const std::vector<float> x = numbers(n * d), in = numbers(2 * d * d), filter = numbers(d * width),
                            out = numbers(d * d);
+  ModelSpec spec;
+  spec.d_model = d, spec.layers = {{.mixer = MixerKind::long_conv, .conv = width}};
   Graph g;
-  const auto constant = [&](const std::vector<float>& v, const Shape& shape) {
-    return g.constant({DType::f32, shape, 0}, {v.begin(), v.end()});
-  };
-  const nn::LongConv mixer{{constant(in, {2 * d, d})}, {constant(filter, {d, width})}, {constant(out, {d, d})}};
+  RopeTables ropes(g, spec, 0);
+  const auto mixer = make_mixer(spec, 0, Weights(g, [](const std::string&) { return DType::f32; }), ropes);
   const TensorType rows{DType::i32, {n}, 0};
   const nn::Context ctx{.batch = {.sequence = g.constant(rows, {0, 0, 0, 0, 0, 0, 0}),
                                   .position = g.constant(rows, {0, 1, 2, 3, 4, 5, 6})}};
   nn::LayerState state;
-  const Evaluated y = evaluate(mixer(constant(x, {n, d}), state, ctx));
+  const Evaluated y =
+      evaluate(mixer->call(g.constant({DType::f32, {n, d}, 0}, {x.begin(), x.end()}), state, ctx),
+               {.feeds = {{"ssm_in.weight", in}, {"ssm_conv1d.weight", filter}, {"ssm_out.weight", out}}});
   const auto mapped = [&](int64_t t, int64_t row) {
     double sum = 0;
     for (int64_t i = 0; i < d; ++i) sum += double(in[size_t(row * d + i)]) * double(x[size_t(t * d + i)]);

@@ -78,12 +78,12 @@ enum class NormPlace {
   after,   ///< "post_attention_norm", "post_ffw_norm": OLMo 2
   both,    ///< Gemma 2
 };
-/// How the rows of a layer see earlier ones.
+/// How the rows of a layer see earlier ones. src/models/mixers has a file for each kind.
 enum class MixerKind {
   attention,
   gated_delta,  ///< Gated DeltaNet (Yang et al. 2024)
-  short_conv,   ///< a convolution of a few rows between two gates (LFM2)
   mamba2,       ///< Mamba-2 (Dao and Gu 2024)
+  short_conv,   ///< a convolution of a few rows between two gates (LFM2)
   long_conv,    ///< a convolution as long as the context may be, and a gate (Poli et al. 2023)
   kimi_delta,   ///< Kimi Delta Attention (Kimi Team 2025): heads and width as in gated_delta
   latent,       ///< attention to one latent vector of each position (DeepSeek-AI 2024), without positions

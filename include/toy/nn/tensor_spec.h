@@ -8,28 +8,23 @@
 
 namespace toy {
 
+class Philox;
+
 /// What a tensor belongs to, for reports and for rules that depend on it.
 enum class ModelPart { embedding, positions, attention, recurrent, ffn, norm, output };
 
 /// One tensor: what a model needs of it, and how it begins and is stored.
 struct TensorSpec {
-  enum class Init {
-    matrix,
-    embedding,
-    ones,
-    zeros,
-    constant,
-    log_rate,
-    step_bias,
-    fading
-  } init = Init::matrix;  ///< see random_model()
+  enum class Init { matrix, embedding, ones, zeros, constant, own } init = Init::matrix;  ///< see random_model()
   std::string name;
   Shape shape;
   std::string file_name = {};       ///< the file's tensor that holds it, after those declared before; "": its own name
   bool narrow = shape.rank() >= 2;  ///< a file may hold it in fewer than 32 bits
   ModelPart part = ModelPart::output;
   float value = 0;  ///< of Init::constant
-  int block = -1;   ///< number of the block that it is in, -1: none
+  /// Element i of Init::own. `scale`: of random_model().
+  double (*own)(const Shape& shape, const Philox& random, int64_t i, double scale) = nullptr;
+  int block = -1;  ///< number of the block that it is in, -1: none
   /// Blocks between it and the logits, with its own: 0 of output and final norm, 1 of the last block. Embeddings count
   /// one more than there are blocks.
   int depth = 0;

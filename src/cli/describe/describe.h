@@ -67,27 +67,6 @@ Compiled graph_of(const std::string& which, const Described& model, const GraphO
 /// Bytes of everything that running a plan needs.
 size_t held_bytes(const Plan& plan, const Device& device);
 
-/// A kind of mixer as JSON has it, and as people say.
-struct MixerName {
-  MixerKind kind;
-  const char *key, *title;
-};
-inline constexpr MixerName kMixerNames[] = {
-    {MixerKind::attention, "attention", "attention"},
-    {MixerKind::gated_delta, "gated_delta", "Gated DeltaNet"},
-    {MixerKind::mamba2, "mamba2", "Mamba-2"},
-    {MixerKind::short_conv, "short_conv", "short convolution"},
-    {MixerKind::long_conv, "long_conv", "long convolution"},
-    {MixerKind::kimi_delta, "kimi_delta", "Kimi Delta"},
-    {MixerKind::latent, "latent", "latent attention"},
-    {MixerKind::none, "none", "ffn alone"},
-};
-inline const MixerName& names_of(MixerKind kind) {
-  for (const MixerName& m : kMixerNames)
-    if (m.kind == kind) return m;
-  fail_internal("describe: mixer {} has no name", int(kind));
-}
-
 /// What the recurrent layers of a model keep of one sequence.
 struct SequenceState {
   int layers = 0;

@@ -11,6 +11,7 @@
 
 #include "cli/console.h"
 #include "cli/describe/describe.h"
+#include "models/fields.h"
 #include "toy/base/memory.h"
 #include "toy/decode/state.h"
 #include "toy/graph/print.h"
@@ -102,7 +103,7 @@ std::string windows_of(const Layers& layers) {
 // "4 layers of causal attention and", "12 layers (9 Gated DeltaNet, 3 gated causal attention) with".
 std::string mixers_of(const ModelSpec& spec) {
   std::vector<std::string> kinds, counted;
-  for (const MixerName& m : kMixerNames) {
+  for (const MixerDef& m : mixers()) {
     const Layers layers = layers_with(spec, m.kind);
     if (layers.empty()) continue;
     const bool gated = layers.front().attention_gate;
@@ -121,37 +122,31 @@ std::string ffn_of(const ModelSpec& spec) {
   return first == spec.layers.end() ? "no ffn" : ffn_of(*first);
 }
 
-void print_mamba2(const Layers& layers) {
-  const auto all = [&](int64_t MambaSizes::*size) {
-    return all_of(layers, [&](const LayerSpec& l) { return l.mamba2.*size; });
-  };
-  fmt::print(
-      "  Mamba-2: H={} P={} S={} G={} (heads, head width, columns of a state, groups), convolution of {} positions\n",
-      all(&MambaSizes::heads), all(&MambaSizes::width), all(&MambaSizes::state), all(&MambaSizes::groups),
-      all_of(layers, &LayerSpec::conv));
-}
-
-void print_delta_net(const Layers& deltas) {
-  const auto all = [&](int64_t DeltaNet::*size) {
-    return all_of(deltas, [&](const LayerSpec& l) { return l.delta.*size; });
-  };
-  const std::string conv = all_of(deltas, &LayerSpec::conv);
-  fmt::print("  Gated DeltaNet: K={} H={} P={} (key heads, value heads, head width), {}\n", all(&DeltaNet::key_heads),
-             all(&DeltaNet::value_heads), all(&DeltaNet::width),
-             conv == "0" ? "no convolution" : fmt::format("convolution of {} positions", conv));
+// "K=8 H=8 P=64 (key heads, value heads, head width), convolution of 4 positions"; "" where a mixer has no sizes.
+std::string sizes_of(const MixerDef& mixer, const Layers& layers) {
+  std::vector<std::string> sizes, meanings;
+  std::string conv;
+  for (const MixerField& f : mixer.fields) {
+    const std::string all = all_of(layers, [&](const LayerSpec& l) { return number_of(l, f.key); });
+    if (*f.symbol) sizes.push_back(fmt::format("{}={}", f.symbol, all)), meanings.push_back(f.meaning);
+    if (*f.symbol || f.key != std::string_view("conv_width")) continue;
+    conv = all == "0" ? ", no convolution" : fmt::format(", convolution of {} positions", all);
+  }
+  return sizes.empty() ? "" : fmt::format("{} ({}){}", fmt::join(sizes, " "), fmt::join(meanings, ", "), conv);
 }
 
 void print_dimensions(const ModelSpec& spec, const std::string& pooling) {
-  const Layers attention = layers_with(spec, MixerKind::attention), deltas = layers_with(spec, MixerKind::gated_delta);
+  const Layers attention = layers_with(spec, MixerKind::attention);
   fmt::print("{}: {}, {} {}, {} output\n", spec.name, spec.architecture, mixers_of(spec), ffn_of(spec),
              spec.tied ? "tied" : "untied");
   fmt::print("  D={} (width)  F={} (ffn)  ", spec.d_model, all_of(spec.layers, &LayerSpec::d_ff));
-  if (!attention.empty())
-    fmt::print("H={} K={} P={} (query heads, kv heads, head width)  ", all_of(attention, &LayerSpec::heads),
-               all_of(attention, &LayerSpec::kv_heads), all_of(attention, &LayerSpec::d_head));
+  if (!attention.empty()) fmt::print("{}  ", sizes_of(mixer_of(MixerKind::attention), attention));
   fmt::print("V={}  context {}\n", spec.vocab, spec.context);
-  if (!deltas.empty()) print_delta_net(deltas);
-  if (const Layers mamba = layers_with(spec, MixerKind::mamba2); !mamba.empty()) print_mamba2(mamba);
+  for (const MixerDef& mixer : mixers()) {
+    const Layers layers = layers_with(spec, mixer.kind);
+    if (layers.empty() || mixer.kind == MixerKind::attention) continue;
+    if (const std::string sizes = sizes_of(mixer, layers); !sizes.empty()) fmt::print("  {}: {}\n", mixer.title, sizes);
+  }
   fmt::print("  {}{} norm epsilon {:g}", attention.empty() ? "" : positions_of(spec) + ", ",
              spec.norm == NormKind::rms ? "rms" : "layer", spec.norm_eps);
   if (!attention.empty())
@@ -231,9 +226,9 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
     token_seconds = least_seconds(graph_of("decode", m, one, dev).plan, *ceilings);
   }
   if (json) {
-    ordered_json parts, each, mixers;
-    for (const MixerName& name : kMixerNames)
-      if (const size_t n = layers_with(m.spec, name.kind).size(); n > 0) mixers[name.key] = n;
+    ordered_json parts, each, kinds;
+    for (const MixerDef& mixer : mixers())
+      if (const size_t n = layers_with(m.spec, mixer.kind).size(); n > 0) kinds[std::string(name_of(mixer.kind))] = n;
     for (const Part& p : parts_of(m.spec)) {
       parts[p.name] = p.count;
       if (p.each) each[p.name] = p.each;
@@ -242,7 +237,7 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
                    {"parameters", parameter_count(m.spec)},
                    {"parts", parts},
                    {"parts_of_a_layer", each},
-                   {"layers", mixers},
+                   {"layers", kinds},
                    {"weight_bytes", weight_bytes},
                    {"warnings", m.warnings},
                    {"train",

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cli/describe/describe.h"
+#include "models/mixers/mixer.h"
 #include "toy/base/memory.h"
 #include "toy/graph/print.h"
 #include "toy/runtime/plan_profile.h"
@@ -18,12 +19,9 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int64_t kPositions[] = {1, 512, 8192};
-constexpr int64_t kMostHeads = 4096, kWidest = 1024;  // of a model
 
 // Its state has the same size after any number of tokens.
-bool recurrent(const LayerSpec& l) {
-  return l.mixer != MixerKind::attention && l.mixer != MixerKind::latent && l.mixer != MixerKind::none;
-}
+bool recurrent(const LayerSpec& l) { return mixer_of(l.mixer).part == ModelPart::recurrent; }
 
 // The same model with attention to all positions in the place of its recurrent layers: that of the first attention
 // layer or, where there is none, a plain one with their own heads. It need not be one that files can hold. None: there
@@ -35,7 +33,7 @@ std::optional<ModelSpec> with_attention(ModelSpec m, DType kv) {
   LayerSpec model{.heads = first.heads, .kv_heads = first.kv_heads, .d_head = first.d_head};
   if (found != m.layers.end()) model = *found;
   const auto some = [](int64_t n, int64_t most) { return n >= 1 && n <= most; };
-  if (!some(model.heads, kMostHeads) || !some(model.kv_heads, kMostHeads) || !some(model.d_head, kWidest))
+  if (!some(model.heads, kMaxHeads) || !some(model.kv_heads, kMaxHeads) || !some(model.d_head, kMaxHeadWidth))
     return std::nullopt;
   if (model.heads % model.kv_heads != 0 || model.d_head % 2 != 0 || model.d_head % info_of(kv).block != 0)
     return std::nullopt;
@@ -168,7 +166,7 @@ ordered_json to_json(const TokenCosts& costs) {
       if (costs.timed) at.back()["least_seconds"] = l.at[i].seconds;
     }
     layers.push_back(
-        {{"layer", l.layer}, {"last", l.last}, {"count", l.count}, {"mixer", names_of(l.mixer).key}, {"at", at}});
+        {{"layer", l.layer}, {"last", l.last}, {"count", l.count}, {"mixer", name_of(l.mixer)}, {"at", at}});
   }
   ordered_json j{{"layers", layers}};
   if (costs.state.layers > 0) {
@@ -196,7 +194,7 @@ void print_token_costs(const TokenCosts& costs) {
              "state", "work", costs.timed ? "      at best" : "");
   for (const TokenCosts::Layer& l : costs.layers) {
     std::string title = l.count == 1 ? l.layer : fmt::format("{} to {}, each", l.layer, l.last);
-    std::string mixer = names_of(l.mixer).title;
+    std::string mixer = mixer_of(l.mixer).title;
     const auto same = [&](const TokenCosts::At& at) { return at.like(l.at.front()); };
     const bool any = !costs.timed && std::all_of(l.at.begin(), l.at.end(), same);
     for (size_t i = any ? l.at.size() - 1 : 0; i < l.at.size(); ++i)

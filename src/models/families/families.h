@@ -35,9 +35,5 @@ void require_full_width(const ModelSpec& spec);
 
 /// The widest head that a model may have.
 inline constexpr int64_t kMaxHeadWidth = 1024;
-/// The widest filter in front of a recurrence, or between two gates.
-inline constexpr int64_t kMaxShortConv = 1024;
-/// The widest filter of a long convolution.
-inline constexpr int64_t kMaxLongConv = 65536;
 
 }  // namespace toy
