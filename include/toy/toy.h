@@ -11,7 +11,7 @@
 #include "toy/backend/dynamic_code.h"
 #include "toy/backend/extend.h"
 #include "toy/backend/fused.h"
-#include "toy/backend/kernel.h"
+#include "toy/backend/host_kernel.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/checksum.h"
 #include "toy/base/clock.h"

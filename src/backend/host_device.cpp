@@ -1,7 +1,5 @@
 #include "backend/host_device.h"
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -10,8 +8,8 @@
 #include <xmmintrin.h>
 #endif
 
+#include "toy/backend/host_kernel.h"
 #include "toy/base/clock.h"
-#include "toy/base/error.h"
 
 namespace toy {
 namespace {
@@ -37,13 +35,14 @@ class FlushDenormals {
 #endif
 };
 
-void execute(const ExecContext& ctx, std::span<const KernelCall> calls, std::span<double> seconds) {
+void execute(ExecContext ctx, std::span<const KernelCall> calls, std::span<double> seconds) {
   const FlushDenormals flush;
   const bool timed = !seconds.empty() && ctx.thread == 0;
   double before = timed ? steady_seconds() : 0;
   for (size_t i = 0; i < calls.size(); ++i) {
     const KernelCall& c = calls[i];
-    c.kernel->run(ctx, {c.in, c.out, *c.attrs, static_cast<std::byte*>(c.workspace)});
+    ctx.op = c.kernel->op;
+    c.kernel->code.as<HostKernel>()(ctx, {c.in, c.out, *c.attrs, static_cast<std::byte*>(c.workspace)});
     ctx.barrier();
     if (timed) {
       const double after = steady_seconds();
@@ -84,13 +83,10 @@ void HostDevice::fill(Place to, std::byte value, size_t bytes) const {
 void HostDevice::run(std::span<const KernelCall> calls, std::span<double> seconds) {
   KernelError error;
   const auto one = [&](int thread) {
-    execute({{thread, pool_.size(), pool_.size() > 1 ? &pool_ : nullptr}, &error}, calls, seconds);
+    execute({{thread, pool_.size(), pool_.size() > 1 ? &pool_ : nullptr}, &error, {}}, calls, seconds);
   };
   pool_.run(std::ref(one));  // a copy of it would be allocated
-  if (const char* what = error.what.load()) {
-    const std::string text = fmt::format(fmt::runtime(what), error.index.load(), error.value.load());
-    throw Error(error.input ? ErrorCode::bad_input : ErrorCode::failure, text);
-  }
+  if (error.fault != KernelFault::none) throw KernelFailure(error.fault, error.op, error.index, error.value);
 }
 
 }  // namespace toy

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "toy/backend/device.h"
+#include "toy/base/threads.h"
 
 namespace toy {
 

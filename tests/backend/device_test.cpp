@@ -10,6 +10,7 @@
 #include "testing/test_device.h"
 #include "toy/backend/extend.h"
 #include "toy/backend/fused.h"
+#include "toy/backend/host_kernel.h"
 #include "toy/base/error.h"
 
 namespace toy {
@@ -19,7 +20,7 @@ namespace {
 std::set<std::string> ops_of(const Device& device) {
   std::map<std::string_view, bool> takes_all;
   for (const KernelRecord& record : device.kernels()) {
-    EXPECT_TRUE(record.run) << record.op;
+    EXPECT_TRUE(record.code.as<HostKernel>()) << record.op;
     EXPECT_FALSE(takes_all[record.op]) << record.op << " is listed twice";
     takes_all[record.op] = !record.accepts;
   }
@@ -106,7 +107,7 @@ void nothing(const ExecContext&, const KernelArgs&) noexcept {}
 TEST(Device, KernelsOfOnesOwnComeFirst) {
   const auto base = make_cpu_device(2);
   const auto device =
-      extend_device(make_cpu_device(2), {{.op = "mine", .run = nothing}, {.op = "add", .run = nothing}});
+      extend_device(make_cpu_device(2), {{.op = "mine", .code = nothing}, {.op = "add", .code = nothing}});
   ASSERT_EQ(device->kernels().size(), base->kernels().size() + 2);
   EXPECT_EQ(device->kernels()[0].op, "mine");
   EXPECT_EQ(device->kernels()[1].op, "add");
@@ -115,7 +116,7 @@ TEST(Device, KernelsOfOnesOwnComeFirst) {
   EXPECT_EQ(device->threads(), 2);
   EXPECT_EQ(device->has_products(DType::bf16), base->has_products(DType::bf16));
   EXPECT_THROW(extend_device(make_cpu_device(1), {{.op = "mine"}}), Error);
-  EXPECT_THROW(extend_device(make_cpu_device(1), {{.run = nothing}}), Error);
+  EXPECT_THROW(extend_device(make_cpu_device(1), {{.code = nothing}}), Error);
   EXPECT_THROW(extend_device(nullptr, {}), Error);
 }
 
