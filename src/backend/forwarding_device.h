@@ -27,7 +27,8 @@ class ForwardingDevice : public Device {
   bool host_visible() const override { return to_.host_visible(); }
   std::byte* host(Place at) const override { return to_.host(at); }
   void* address(Place at) const override { return to_.address(at); }
-  void run(std::span<const KernelCall> calls, std::span<double> seconds = {}) override { to_.run(calls, seconds); }
+  std::unique_ptr<Program> prepare(std::span<const KernelCall> calls) override { return to_.prepare(calls); }
+  void run(Program& program, std::span<double> seconds = {}) override { to_.run(program, seconds); }
   void synchronize() const override { to_.synchronize(); }
 
  private:

@@ -26,7 +26,8 @@ class HostDevice : public Device {
   bool host_visible() const override { return true; }
   std::byte* host(Place at) const override { return static_cast<std::byte*>(at.memory) + at.offset; }
   void* address(Place at) const override { return host(at); }
-  void run(std::span<const KernelCall> calls, std::span<double> seconds) override;
+  std::unique_ptr<Program> prepare(std::span<const KernelCall> calls) override;
+  void run(Program& program, std::span<double> seconds) override;
 
  private:
   mutable ThreadPool pool_;

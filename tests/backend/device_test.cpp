@@ -104,6 +104,55 @@ TEST(DeviceDeathTest, ProtectedMemoryIsOutOfReach) {
 
 void nothing(const ExecContext&, const KernelArgs&) noexcept {}
 
+void elsewhere(int) noexcept {}
+
+TEST(Device, ProgramsTakeOnlyTheDevicesOwnCode) {
+  const KernelRecord own{.op = "mine", .code = nothing}, foreign{.op = "theirs", .code = elsewhere};
+  EXPECT_FALSE(foreign.code.as<HostKernel>());
+  const Attrs none;
+  const KernelCall call{&own, &none, {}, {}, nullptr}, wrong{&foreign, &none, {}, {}, nullptr};
+  std::vector<std::unique_ptr<Device>> devices;
+  devices.push_back(make_cpu_device(1));
+  devices.push_back(make_reference_device());
+  devices.push_back(extend_device(make_cpu_device(1), {}));
+  devices.push_back(std::make_unique<ProtectedDevice>(make_cpu_device(1)));
+  for (const auto& device : devices) {
+    device->run(*device->prepare({&call, 1}));
+    try {
+      device->prepare({&wrong, 1});
+      ADD_FAILURE() << device->name() << " took it";
+    } catch (const Error& e) {
+      EXPECT_EQ(std::string(e.what()),
+                "device '" + std::string(device->name()) +
+                    "': the kernel for 'theirs' is of another device; compile for the device that runs the plan");
+    }
+  }
+}
+
+// A program holds what it needs, and several of them live side by side.
+TEST(Device, ProgramsOutliveTheirCalls) {
+  const auto count = [](const ExecContext&, const KernelArgs& args) noexcept { args.out[0].as<float>()[0] += 1; };
+  const KernelRecord record{.op = "count", .code = +count};
+  const Attrs none;
+  for (const bool is_protected : {false, true}) {
+    std::unique_ptr<Device> device = make_cpu_device(1);
+    if (is_protected) device = std::make_unique<ProtectedDevice>(std::move(device));
+    const DeviceBuffer memory(*device, 2 * sizeof(float));
+    std::vector<std::unique_ptr<Program>> programs;
+    for (const size_t at : {0, 4}) {
+      const View out(device->address(memory.at(at)), DType::f32, {1});
+      const KernelCall call{&record, &none, {}, {&out, 1}, nullptr};
+      programs.push_back(device->prepare({&call, 1}));
+    }
+    for (const size_t i : {0, 1, 1, 0, 1}) device->run(*programs[i]);
+    device->synchronize();
+    float counted[2];
+    device->download(counted, memory.at(), sizeof(counted));
+    EXPECT_EQ(counted[0], 2);
+    EXPECT_EQ(counted[1], 3);
+  }
+}
+
 TEST(Device, KernelsOfOnesOwnComeFirst) {
   const auto base = make_cpu_device(2);
   const auto device =

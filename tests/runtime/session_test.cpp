@@ -106,6 +106,22 @@ TEST_F(SessionTest, RowsAreChosenAtRunTime) {
   }
 }
 
+// A session keeps a program for each of the last few row counts, and has to tell them apart.
+TEST_F(SessionTest, ManyRowCountsAlternate) {
+  Graph g;
+  const Value x = g.input("x", g.rows_type(g.declare_rows("N", 40), DType::f32));
+  const auto plan = std::make_shared<const Plan>(compile(g, std::vector<Value>{x * g.scalar(2)}, {}, *cpu));
+  Session s(*cpu, plan, {});
+  for (int round = 0; round < 2; ++round)
+    for (int64_t n = 0; n <= 40; ++n) {
+      const int64_t rows = n % 2 ? 41 - n : n;
+      s.set_rows("N", rows);
+      s.set("x", std::vector<float>(size_t(rows), float(n)));
+      s.run();
+      EXPECT_EQ(s.values(0), std::vector<float>(size_t(rows), float(2 * n)));
+    }
+}
+
 TEST_F(SessionTest, ErrorsOfTheCallerAreExplained) {
   Model m(*cpu);
   Session s(*cpu, m.plan, {&m.store});

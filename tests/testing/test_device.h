@@ -60,13 +60,22 @@ class ProtectedDevice final : public ForwardingDevice {
   bool host_visible() const override { return false; }
   std::byte* host(Place) const override { return nullptr; }
   void* address(Place at) const override { return static_cast<std::byte*>(at.memory) + at.offset; }
-  void run(std::span<const KernelCall> calls, std::span<double> seconds = {}) override {
+  // Only this device can look into its programs.
+  struct OwnProgram final : Program {
+    std::unique_ptr<Program> inside;
+  };
+  std::unique_ptr<Program> prepare(std::span<const KernelCall> calls) override {
+    auto own = std::make_unique<OwnProgram>();
+    own->inside = cpu_->prepare(calls);
+    return own;
+  }
+  void run(Program& program, std::span<double> seconds = {}) override {
     for (const auto& [memory, bytes] : memory_) protect(memory, PROT_READ | PROT_WRITE);
     const auto close_again = [this] {
       for (const auto& [memory, bytes] : memory_) protect(memory, PROT_NONE);
     };
     try {
-      cpu_->run(calls, seconds);
+      cpu_->run(*dynamic_cast<OwnProgram&>(program).inside, seconds);
     } catch (...) {
       close_again();
       throw;

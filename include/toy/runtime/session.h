@@ -123,11 +123,13 @@ class Session {
   size_t arena_bytes() const { return plan_->arena_bytes; }
 
  private:
-  struct Operands {
-    std::vector<View> in, out;
+  struct Bound {
+    std::vector<int64_t> rows;
+    std::unique_ptr<Program> program;
   };
   View resolve(const Operand& o) const;
-  void bind_views();
+  std::unique_ptr<Program> prepare(size_t first, size_t steps) const;
+  Program& program();
   const PlanLeaf* input_of(std::string_view name, DType dtype, size_t values) const;
   Place place_of(const PlanLeaf& input) const { return inputs_[size_t(&input - plan_->inputs.data())].at(); }
   Place place_of(const Operand& o) const;
@@ -141,11 +143,10 @@ class Session {
   std::vector<DeviceBuffer> inputs_, constants_;
   DeviceBuffer repacked_;
   std::vector<int64_t> rows_;
-  std::vector<Operands> operands_;
-  std::vector<KernelCall> calls_;
+  std::vector<Bound> bound_;  // the one of the last run first
   std::vector<StepTime> times_;
   std::unique_ptr<FiniteWatch> finite_;  // nullptr: off
-  bool stale_ = true, profile_ = false;
+  bool profile_ = false;
 };
 
 }  // namespace toy
