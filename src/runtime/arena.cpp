@@ -7,9 +7,7 @@
 namespace toy {
 namespace {
 
-constexpr size_t kAlign = 64;
-
-size_t aligned(size_t at) { return (at + kAlign - 1) / kAlign * kAlign; }
+size_t aligned(size_t at) { return round_up(at, kAlign); }
 
 bool live_together(const Block& a, const Block& b) { return a.first <= b.last && b.first <= a.last; }
 

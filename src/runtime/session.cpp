@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "runtime/finite.h"
 #include "toy/tensor/convert.h"
@@ -34,8 +35,8 @@ Session::Session(Device& device, std::shared_ptr<const Plan> plan, std::initiali
           p.name);
     params_.push_back((*store)->place(p.name));
   }
-  for (const PlanLeaf& p : plan_->inputs)
-    inputs_.emplace_back(device, bytes_of(device.storage(p.type.dtype), p.type.shape));
+  inputs_ = DeviceBuffer(device, plan_->fed_bytes);
+  if (!device.host_visible()) mirror_ = Buffer(plan_->fed_bytes);
   for (const PlanLeaf& p : plan_->constants) {
     const DType stored = device.storage(p.type.dtype);
     constants_.emplace_back(device, bytes_of(stored, p.type.shape));
@@ -105,14 +106,25 @@ void Session::set(std::string_view input, std::span<const int32_t> values) {
     for (size_t k = 0; k < values.size(); ++k)
       check(values[k] >= 0 && values[k] < p->index_bound, "{}: value {} at index {} is outside 0 to {}", input,
             values[k], k, p->index_bound - 1);
-  device_.upload(place_of(*p), values.data(), values.size_bytes());
+  if (!values.empty()) std::memcpy(staged(*p, values.size_bytes()), values.data(), values.size_bytes());
 }
 
 void Session::set(std::string_view input, std::span<const float> values) {
   const PlanLeaf* p = input_of(input, DType::f32, values.size());
   if (!p) return;
-  store_values(device_, place_of(*p), device_.storage(DType::f32),
-               View(const_cast<float*>(values.data()), DType::f32, {int64_t(values.size())}));
+  const DType stored = device_.storage(DType::f32);
+  const Shape shape{int64_t(values.size())};
+  convert(View(const_cast<float*>(values.data()), DType::f32, shape),
+          View(staged(*p, bytes_of(stored, shape)), stored, shape));
+}
+
+// Where the host writes the first bytes of an input, so that the next run sees them.
+void* Session::staged(const PlanLeaf& input, size_t bytes) {
+  if (device_.host_visible()) return device_.host(inputs_.at(input.offset));
+  if (changed_begin_ == changed_end_) changed_begin_ = changed_end_ = input.offset;
+  changed_begin_ = std::min(changed_begin_, input.offset);
+  changed_end_ = std::max(changed_end_, input.offset + bytes);
+  return mirror_.data() + input.offset;
 }
 
 Place Session::place_of(const Operand& o) const {
@@ -122,7 +134,7 @@ Place Session::place_of(const Operand& o) const {
     case Operand::param:
       return params_[size_t(o.index)] + o.offset;
     case Operand::input:
-      return inputs_[size_t(o.index)].at(o.offset);
+      return inputs_.at(plan_->inputs[size_t(o.index)].offset + o.offset);
     case Operand::constant:
       return constants_[size_t(o.index)].at(o.offset);
     case Operand::repacked:
@@ -174,6 +186,9 @@ Program& Session::program() {
 }
 
 void Session::run() {
+  if (changed_begin_ < changed_end_)
+    device_.upload(inputs_.at(changed_begin_), mirror_.data() + changed_begin_, changed_end_ - changed_begin_);
+  changed_begin_ = changed_end_ = 0;
   std::vector<double> seconds(profile_ ? plan_->steps.size() : 0);
   if (finite_) {
     run_watched(seconds);
