@@ -10,6 +10,7 @@
 #include "cli/console.h"
 #include "toy/base/error.h"
 #include "toy/base/gguf_name.h"
+#include "toy/base/host_threads.h"
 #include "toy/base/memory.h"
 #include "toy/base/utf8.h"
 #include "toy/models/spec.h"
@@ -24,6 +25,7 @@ void DeviceOptions::add(CLI::App& app) {
 }
 
 std::unique_ptr<Device> DeviceOptions::make() const {
+  set_host_threads(threads);
   return device == "cpu" ? make_cpu_device(threads) : make_reference_device();
 }
 

@@ -15,6 +15,7 @@
 #include "backend/forwarding_device.h"
 #include "toy/backend/devices.h"
 #include "toy/base/error.h"
+#include "toy/base/host_threads.h"
 
 namespace toy {
 
@@ -113,3 +114,4 @@ inline std::unique_ptr<Device> make_test_device(int threads = 0) {
 }
 
 }  // namespace toy
+  set_host_threads(threads);
