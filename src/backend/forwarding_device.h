@@ -18,6 +18,8 @@ class ForwardingDevice : public Device {
   std::string arithmetic(DType products) const override { return to_.arithmetic(products); }
   std::span<const KernelRecord> kernels() const override { return to_.kernels(); }
   int threads() const override { return to_.threads(); }
+  Memory memory() const override { return to_.memory(); }
+  size_t alignment() const override { return to_.alignment(); }
   void* allocate(size_t bytes) const override { return to_.allocate(bytes); }
   void release(void* memory) const noexcept override { to_.release(memory); }
   void upload(Place to, const void* from, size_t bytes) const override { to_.upload(to, from, bytes); }

@@ -12,6 +12,7 @@
 #include "toy/backend/host_kernel.h"
 #include "toy/base/clock.h"
 #include "toy/base/error.h"
+#include "toy/base/memory.h"
 
 namespace toy {
 namespace {
@@ -86,6 +87,8 @@ class HostProgram final : public Program {
 };
 
 }  // namespace
+
+Device::Memory HostDevice::memory() const { return {total_memory(), available_memory()}; }
 
 void* HostDevice::allocate(size_t bytes) const {
   Buffer b(bytes);

@@ -84,12 +84,14 @@ void require_memory_for(const gguf::File& f, const ModelSpec& spec, const Device
     bytes += size_t(t.shape.count()) * size_of(device.storage(DType::f32));
     quantized = quantized || (is_quantized(*info.dtype) && trained);
   }
-  const size_t total = total_memory();
-  check(total == 0 || mapped <= total,
+  const Device::Memory memory = device.memory();
+  check(memory.total == 0 || mapped <= memory.total,
         "memory: every token reads {} of weights from {}, and this machine has {}; use a smaller model or fewer bits",
-        format_bytes(mapped), f.path(), format_bytes(total));
-  require_memory(bytes, fmt::format("holding the weights of {}{}", f.path(),
-                                    quantized ? ", which are quantized there, as f32" : ""));
+        format_bytes(mapped), f.path(), format_bytes(memory.total));
+  require_memory(
+      bytes,
+      fmt::format("holding the weights of {}{}", f.path(), quantized ? ", which are quantized there, as f32" : ""),
+      memory.free);
 }
 
 // Each thread takes its share of the blocks. The first broken one is named, whichever thread finds it.

@@ -6,8 +6,6 @@
 
 namespace toy {
 
-/// What offsets are multiples of.
-inline constexpr size_t kAlign = 64;
 constexpr size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 struct Block {
@@ -16,8 +14,8 @@ struct Block {
   size_t offset = 0;        ///< result
 };
 
-/// Gives every block an offset (multiples of kAlign) such that blocks alive at the same step do not overlap. Largest
+/// Gives every block an offset (multiples of `align`) such that blocks alive at the same step do not overlap. Largest
 /// first, each at the lowest free offset. Returns the arena's size.
-size_t pack_blocks(std::vector<Block>& blocks);
+size_t pack_blocks(std::vector<Block>& blocks, size_t align = 64);
 
 }  // namespace toy

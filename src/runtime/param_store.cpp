@@ -19,7 +19,7 @@ void ParamStore::add(const std::string& name, const TensorType& type) {
 // a page of 2 MiB would. Buffers grow with the store; of large ones, what is not touched yet costs nothing.
 Place ParamStore::allocate(size_t bytes) {
   constexpr size_t kSmallest = size_t(1) << 16, kLargest = size_t(1) << 28;
-  const size_t size = std::clamp(this->bytes(), kSmallest, kLargest), wanted = round_up(bytes, kAlign);
+  const size_t size = std::clamp(this->bytes(), kSmallest, kLargest), wanted = round_up(bytes, device_->alignment());
   if (wanted > size / 2) return full_.emplace_back(*device_, wanted).at();
   if (used_ + wanted > shared_.bytes()) {
     full_.push_back(std::exchange(shared_, DeviceBuffer(*device_, size)));

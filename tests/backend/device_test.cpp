@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "testing/errors.h"
 #include "testing/test_device.h"
 #include "toy/backend/extend.h"
 #include "toy/backend/fused.h"
@@ -67,9 +68,9 @@ TEST(Device, MemoryIsReturnedOrTaken) {
     kept = std::move(moved);
   }
   EXPECT_EQ(device->held().buffers, 1u);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   device.reset();  // `kept` must not touch it afterwards
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("1 buffers of it (100 bytes)"), std::string::npos);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("1 buffers of it (100 bytes)"), std::string::npos);
 }
 
 // On the memory of any device; the protected one has no other way.
@@ -103,6 +104,24 @@ TEST(DeviceDeathTest, ProtectedMemoryIsOutOfReach) {
 }
 
 void nothing(const ExecContext&, const KernelArgs&) noexcept {}
+
+TEST(Device, TheListMakesThem) {
+  std::set<std::string> names;
+  for (const DeviceKind& kind : devices()) {
+    names.insert(std::string(kind.name));
+    EXPECT_FALSE(kind.title.empty());
+    if (!kind.missing().empty()) continue;
+    const auto device = make_device(kind.name, {.threads = 1});
+    EXPECT_EQ(device->name(), kind.name);
+    EXPECT_EQ(device->threads(), 1);
+    const Device::Memory memory = device->memory();
+    EXPECT_GT(memory.free, 0u);
+    EXPECT_GE(memory.total, memory.free);
+    EXPECT_EQ(device->alignment() % 64, 0u);
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"cpu", "reference"}));
+  EXPECT_EQ(testing::error_of([] { make_device("tpu"); }), "device 'tpu' is unknown; this build has cpu, reference");
+}
 
 void elsewhere(int) noexcept {}
 

@@ -143,7 +143,7 @@ TEST_F(SessionTest, InputsAreUploadedTogether) {
     const auto plan = std::make_shared<const Plan>(compile(g, std::vector<Value>{x * f, one_hot(ids, 5)}, {}, device));
     std::set<size_t> offsets;
     for (const PlanLeaf& p : plan->inputs) {
-      EXPECT_EQ(p.offset % 64, 0u);
+      EXPECT_EQ(p.offset % device.alignment(), 0u);
       EXPECT_LE(p.offset + bytes_of(p.type.dtype, p.type.shape), plan->fed_bytes);
       offsets.insert(p.offset);
     }

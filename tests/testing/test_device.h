@@ -31,6 +31,8 @@ class ProtectedDevice final : public ForwardingDevice {
   }
   ~ProtectedDevice() override { close(); }
 
+  size_t alignment() const override { return 256; }
+
   void* allocate(size_t bytes) const override {
     const size_t mapped = (bytes + page() - 1) / page() * page();
     void* const memory = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -66,6 +68,9 @@ class ProtectedDevice final : public ForwardingDevice {
     std::unique_ptr<Program> inside;
   };
   std::unique_ptr<Program> prepare(std::span<const KernelCall> calls) override {
+    for (const KernelCall& c : calls)
+      check(reinterpret_cast<uintptr_t>(c.workspace) % alignment() == 0, "protected device: a workspace at {}",
+            c.workspace);
     auto own = std::make_unique<OwnProgram>();
     own->inside = cpu_->prepare(calls);
     return own;
@@ -106,12 +111,13 @@ class ProtectedDevice final : public ForwardingDevice {
   mutable std::map<void*, size_t> memory_;
 };
 
-/// The cpu device; with TOY_TEST_DEVICE=protected its kernels on protected memory.
+/// The cpu device; with TOY_TEST_DEVICE=protected its kernels on protected memory. `threads` are also the host's, for
+/// what it does beside a device.
 inline std::unique_ptr<Device> make_test_device(int threads = 0) {
+  set_host_threads(threads);
   const char* wanted = std::getenv("TOY_TEST_DEVICE");
   if (!wanted || std::string_view(wanted) != "protected") return make_cpu_device(threads);
   return std::make_unique<ProtectedDevice>(make_cpu_device(threads));
 }
 
 }  // namespace toy
-  set_host_threads(threads);

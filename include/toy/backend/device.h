@@ -54,7 +54,15 @@ class Device {
   /// Threads of the host that work on one kernel together.
   virtual int threads() const { return 1; }
 
-  /// Zeroed memory, aligned to 64 bytes; DeviceBuffer returns it. Throws Error{failure} with the size when there is
+  /// Bytes of memory; 0 where that is unknown.
+  struct Memory {
+    size_t total = 0, free = 0;
+  };
+  /// The memory that allocate() draws from.
+  virtual Memory memory() const = 0;
+  /// What places of values are multiples of: a power of two, at least 64.
+  virtual size_t alignment() const { return 64; }
+  /// Zeroed memory, aligned to alignment(); DeviceBuffer returns it. Throws Error{failure} with the size when there is
   /// none.
   virtual void* allocate(size_t bytes) const = 0;
   /// Returns what allocate() gave.
