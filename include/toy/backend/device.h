@@ -28,7 +28,8 @@ struct KernelCall {
 };
 
 /// Calls that a device has made ready to run, in an order and a form that only this device knows. It does not need the
-/// calls or their views any more; their kernels, attributes and memory must outlive it.
+/// calls or their views any more; their kernels, attributes and memory must outlive it. Destroying it waits for its
+/// runs.
 class Program {
  public:
   virtual ~Program();
