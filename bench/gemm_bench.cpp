@@ -16,7 +16,7 @@
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/peak/peak.h"
-#include "toy/backend/kernel.h"
+#include "toy/backend/host_kernel.h"
 #include "toy/tensor/buffer.h"
 
 #if TOY_HAVE_DNNL
@@ -226,7 +226,9 @@ class Bench {
   void call_ours(Job& job, const Attrs& attrs) {
     if (job.weight >= 0) job.in[size_t(job.weight)].data = weights_.next(job.in[size_t(job.weight)].bytes());
     const KernelArgs args{job.in, job.out, attrs, workspace_.data()};
-    pool_.run([&](int t) { job.record.run(ExecContext{t, pool_.size(), &pool_, &error_}, args); });
+    pool_.run([&](int t) {
+      job.record.code.as<HostKernel>()(ExecContext{t, pool_.size(), &pool_, &error_, {}}, args);
+    });
   }
 
 #if TOY_HAVE_DNNL

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "toy/backend/extend.h"
+#include "toy/backend/host_kernel.h"
 #include "toy/ops/ops.h"
 
 namespace own {
@@ -57,7 +58,7 @@ toy::Value swish(toy::Value x, toy::Value beta) { return toy::apply(swish_def(),
 std::unique_ptr<toy::Device> with_swish(std::unique_ptr<toy::Device> device) {
   const bool f64 = device->compute() == DType::f64;
   return extend_device(std::move(device),
-                       {{.op = "swish", .in_place = {{0, 0}}, .run = f64 ? run<double> : run<float>}});
+                       {{.op = "swish", .in_place = {{0, 0}}, .code = f64 ? run<double> : run<float>}});
 }
 
 }  // namespace own

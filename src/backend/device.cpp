@@ -17,6 +17,8 @@ struct Device::Ledger {
   std::map<void*, size_t> held;
 };
 
+Program::~Program() = default;
+
 Device::Device() : ledger_(std::make_shared<Ledger>()) { ledger_->device = this; }
 
 Device::~Device() = default;

@@ -19,8 +19,8 @@ class ExtendedDevice final : private Owner, public ForwardingDevice {
   ExtendedDevice(std::unique_ptr<Device> base, std::vector<KernelRecord> more)
       : Owner{std::move(base)}, ForwardingDevice(*owned), kernels_(std::move(more)) {
     for (const KernelRecord& k : kernels_)
-      check(!k.op.empty() && k.run, "device '{}': a kernel for '{}' has no {}", name(), k.op,
-            k.run ? "name" : "function");
+      check(!k.op.empty() && k.code, "device '{}': a kernel for '{}' has no {}", name(), k.op,
+            k.code ? "name" : "function");
     const auto own = [&](std::string_view op) {
       return std::any_of(kernels_.begin(), kernels_.end(), [&](const KernelRecord& k) { return k.op == op; });
     };

@@ -18,6 +18,8 @@ class ForwardingDevice : public Device {
   std::string arithmetic(DType products) const override { return to_.arithmetic(products); }
   std::span<const KernelRecord> kernels() const override { return to_.kernels(); }
   int threads() const override { return to_.threads(); }
+  Memory memory() const override { return to_.memory(); }
+  size_t alignment() const override { return to_.alignment(); }
   void* allocate(size_t bytes) const override { return to_.allocate(bytes); }
   void release(void* memory) const noexcept override { to_.release(memory); }
   void upload(Place to, const void* from, size_t bytes) const override { to_.upload(to, from, bytes); }
@@ -27,7 +29,8 @@ class ForwardingDevice : public Device {
   bool host_visible() const override { return to_.host_visible(); }
   std::byte* host(Place at) const override { return to_.host(at); }
   void* address(Place at) const override { return to_.address(at); }
-  void run(std::span<const KernelCall> calls, std::span<double> seconds = {}) override { to_.run(calls, seconds); }
+  std::unique_ptr<Program> prepare(std::span<const KernelCall> calls) override { return to_.prepare(calls); }
+  void run(Program& program, std::span<double> seconds = {}) override { to_.run(program, seconds); }
   void synchronize() const override { to_.synchronize(); }
 
  private:

@@ -1,17 +1,18 @@
 #include "backend/host_device.h"
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <vector>
 
 #if defined(__SSE__)
 #include <xmmintrin.h>
 #endif
 
+#include "toy/backend/host_kernel.h"
 #include "toy/base/clock.h"
 #include "toy/base/error.h"
+#include "toy/base/memory.h"
 
 namespace toy {
 namespace {
@@ -37,23 +38,57 @@ class FlushDenormals {
 #endif
 };
 
-void execute(const ExecContext& ctx, std::span<const KernelCall> calls, std::span<double> seconds) {
-  const FlushDenormals flush;
-  const bool timed = !seconds.empty() && ctx.thread == 0;
-  double before = timed ? steady_seconds() : 0;
-  for (size_t i = 0; i < calls.size(); ++i) {
-    const KernelCall& c = calls[i];
-    c.kernel->run(ctx, {c.in, c.out, *c.attrs, static_cast<std::byte*>(c.workspace)});
-    ctx.barrier();
-    if (timed) {
-      const double after = steady_seconds();
-      seconds[i] += after - before;
-      before = after;
+// The calls, with views of its own.
+class HostProgram final : public Program {
+ public:
+  HostProgram(std::string_view device, std::span<const KernelCall> calls) {
+    size_t views = 0;
+    for (const KernelCall& c : calls) views += c.in.size() + c.out.size();
+    views_.reserve(views);
+    steps_.reserve(calls.size());
+    for (const KernelCall& c : calls) {
+      HostKernel* const kernel = c.kernel->code.as<HostKernel>();
+      check(kernel, "device '{}': the kernel for '{}' is of another device; compile for the device that runs the plan",
+            device, c.kernel->op);
+      const auto in = own(c.in), out = own(c.out);
+      steps_.push_back({c.kernel->op, kernel, {in, out, *c.attrs, static_cast<std::byte*>(c.workspace)}});
     }
   }
-}
+
+  void run(ExecContext ctx, std::span<double> seconds) const {
+    const FlushDenormals flush;
+    const bool timed = !seconds.empty() && ctx.thread == 0;
+    double before = timed ? steady_seconds() : 0;
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      ctx.op = steps_[i].op;
+      steps_[i].kernel(ctx, steps_[i].args);
+      ctx.barrier();
+      if (timed) {
+        const double after = steady_seconds();
+        seconds[i] += after - before;
+        before = after;
+      }
+    }
+  }
+
+ private:
+  struct Step {
+    std::string_view op;
+    HostKernel* kernel;
+    KernelArgs args;
+  };
+  std::span<const View> own(std::span<const View> views) {
+    const size_t first = views_.size();
+    views_.insert(views_.end(), views.begin(), views.end());
+    return std::span(views_).subspan(first);
+  }
+  std::vector<View> views_;
+  std::vector<Step> steps_;
+};
 
 }  // namespace
+
+Device::Memory HostDevice::memory() const { return {total_memory(), available_memory()}; }
 
 void* HostDevice::allocate(size_t bytes) const {
   Buffer b(bytes);
@@ -81,16 +116,18 @@ void HostDevice::fill(Place to, std::byte value, size_t bytes) const {
   });
 }
 
-void HostDevice::run(std::span<const KernelCall> calls, std::span<double> seconds) {
+std::unique_ptr<Program> HostDevice::prepare(std::span<const KernelCall> calls) {
+  return std::make_unique<HostProgram>(name(), calls);
+}
+
+void HostDevice::run(Program& program, std::span<double> seconds) {
+  const HostProgram& ready = dynamic_cast<HostProgram&>(program);
   KernelError error;
   const auto one = [&](int thread) {
-    execute({{thread, pool_.size(), pool_.size() > 1 ? &pool_ : nullptr}, &error}, calls, seconds);
+    ready.run({{thread, pool_.size(), pool_.size() > 1 ? &pool_ : nullptr}, &error, {}}, seconds);
   };
   pool_.run(std::ref(one));  // a copy of it would be allocated
-  if (const char* what = error.what.load()) {
-    const std::string text = fmt::format(fmt::runtime(what), error.index.load(), error.value.load());
-    throw Error(error.input ? ErrorCode::bad_input : ErrorCode::failure, text);
-  }
+  if (error.fault != KernelFault::none) throw KernelFailure(error.fault, error.op, error.index, error.value);
 }
 
 }  // namespace toy

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "toy/backend/device.h"
+#include "toy/base/threads.h"
 
 namespace toy {
 
@@ -16,6 +17,7 @@ class HostDevice : public Device {
   /// What measures the machine beside a run uses the same threads: others would let these fall asleep.
   ThreadPool& team() { return pool_; }
   int threads() const override { return pool_.size(); }
+  Memory memory() const override;
   void* allocate(size_t bytes) const override;
   void release(void* memory) const noexcept override;
   void upload(Place to, const void* from, size_t bytes) const override;
@@ -25,7 +27,8 @@ class HostDevice : public Device {
   bool host_visible() const override { return true; }
   std::byte* host(Place at) const override { return static_cast<std::byte*>(at.memory) + at.offset; }
   void* address(Place at) const override { return host(at); }
-  void run(std::span<const KernelCall> calls, std::span<double> seconds) override;
+  std::unique_ptr<Program> prepare(std::span<const KernelCall> calls) override;
+  void run(Program& program, std::span<double> seconds) override;
 
  private:
   mutable ThreadPool pool_;

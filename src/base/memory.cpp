@@ -68,10 +68,9 @@ size_t available_memory() {
   return available;
 }
 
-void require_memory(size_t bytes, std::string_view what) {
-  const size_t have = available_memory();
-  check(have == 0 || bytes <= have, "memory: {} needs {}, and {} are free; use a smaller model, batch or context", what,
-        format_bytes(bytes), format_bytes(have));
+void require_memory(size_t bytes, std::string_view what, size_t free) {
+  check(free == 0 || bytes <= free, "memory: {} needs {}, and {} are free; use a smaller model, batch or context", what,
+        format_bytes(bytes), format_bytes(free));
 }
 
 size_t peak_resident_memory() {

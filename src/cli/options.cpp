@@ -10,6 +10,7 @@
 #include "cli/console.h"
 #include "toy/base/error.h"
 #include "toy/base/gguf_name.h"
+#include "toy/base/host_threads.h"
 #include "toy/base/memory.h"
 #include "toy/base/utf8.h"
 #include "toy/models/spec.h"
@@ -18,13 +19,19 @@ namespace toy::cli {
 
 void DeviceOptions::add(CLI::App& app) {
   begin_group(app, "Machine");
-  add_option(app, "--device", device, "Device; reference runs slow f64 loops to compare with",
-             one_of({"cpu", "reference"}));
+  std::vector<std::string> names;
+  std::string titles;
+  for (const DeviceKind& kind : devices()) {
+    names.emplace_back(kind.name);
+    titles += fmt::format("; {}: {}", kind.name, kind.title);
+  }
+  add_option(app, "--device", device, "Device" + titles, one_of(names));
   add_option(app, "--threads", threads, "Number of threads; 0 uses every core", from_to(0, 1024));
 }
 
 std::unique_ptr<Device> DeviceOptions::make() const {
-  return device == "cpu" ? make_cpu_device(threads) : make_reference_device();
+  set_host_threads(threads);
+  return make_device(device, {.threads = threads});
 }
 
 CLI::Option* add_kv_option(CLI::App& app, std::string& kv) {
@@ -54,7 +61,7 @@ bool DecodingOptions::repacks(const Model& model, int64_t generated, int64_t sco
   size_t bytes = 0;
   for (const TensorSpec& t : tensors_of(model.spec))
     if (const DType stored = model.params->stored(t.name); is_quantized(stored)) bytes += bytes_of(stored, t.shape);
-  return bytes <= available_memory() / 2;
+  return bytes <= model.params->device().memory().free / 2;
 }
 
 size_t likely_cache(const Model& model, const DecoderOptions& options) {
@@ -63,7 +70,7 @@ size_t likely_cache(const Model& model, const DecoderOptions& options) {
                snapshots = 8.0 * double(shape.sequences) * double(kept_state_bytes(model.spec, shape));
   const double more = snapshots > 0 ? 2 * std::max(pages, snapshots) - pages : 0,
                all = double(state_bytes(model.spec, shape)) + more;
-  const size_t half = available_memory() / 2;
+  const size_t half = model.params->device().memory().free / 2;
   return half > 0 && all > double(half) ? half : size_t(all);
 }
 

@@ -119,7 +119,7 @@ Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& optio
       rounds_(rounds_activations(model, options)),
       gives_hidden_(options.hidden) {
   const DecodeShape shape = decode_shape(model, options);
-  require_memory(state_bytes(model.spec, shape, &device), "the state of all sequences");
+  require_memory(state_bytes(model.spec, shape, &device), "the state of all sequences", device.memory().free);
   max_rows_ = shape.rows;
   state_ = std::make_unique<DecodeState>(model.spec, device, shape);
   if (options.adapters_by_sequence)
@@ -131,8 +131,8 @@ Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& optio
   const DecodeGraph d =
       build_decode_graph(model.spec, dtypes_of(model), shape, max_rows_, options.hidden, options.adapters_by_sequence);
   auto plan = std::make_shared<const Plan>(compile(*d.graph, d.outputs, d.updates, device, plan_options(options)));
-  require_memory(plan->arena_bytes + plan->input_bytes(device), "decoding with this context");
-  require_memory(plan->repacked_bytes(), "the repacked weights");
+  require_memory(plan->arena_bytes + plan->input_bytes(device), "decoding with this context", device.memory().free);
+  require_memory(plan->repacked_bytes(), "the repacked weights", device.memory().free);
   session_ = std::make_unique<Session>(device, plan,
                                        std::initializer_list<const ParamStore*>{model.params.get(), &state_->slots()});
   session_->check_finite(options.check_finite);

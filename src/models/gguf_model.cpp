@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "models/families/families.h"
+#include "toy/base/host_threads.h"
 #include "toy/base/memory.h"
 #include "toy/base/threads.h"
 #include "toy/base/utf8.h"
@@ -83,12 +84,14 @@ void require_memory_for(const gguf::File& f, const ModelSpec& spec, const Device
     bytes += size_t(t.shape.count()) * size_of(device.storage(DType::f32));
     quantized = quantized || (is_quantized(*info.dtype) && trained);
   }
-  const size_t total = total_memory();
-  check(total == 0 || mapped <= total,
+  const Device::Memory memory = device.memory();
+  check(memory.total == 0 || mapped <= memory.total,
         "memory: every token reads {} of weights from {}, and this machine has {}; use a smaller model or fewer bits",
-        format_bytes(mapped), f.path(), format_bytes(total));
-  require_memory(bytes, fmt::format("holding the weights of {}{}", f.path(),
-                                    quantized ? ", which are quantized there, as f32" : ""));
+        format_bytes(mapped), f.path(), format_bytes(memory.total));
+  require_memory(
+      bytes,
+      fmt::format("holding the weights of {}{}", f.path(), quantized ? ", which are quantized there, as f32" : ""),
+      memory.free);
 }
 
 // Each thread takes its share of the blocks. The first broken one is named, whichever thread finds it.
@@ -289,7 +292,7 @@ Model load(const gguf::File& f, ModelSpec spec, const Device& device) {
   for (const auto& [key, value] : f.metadata())
     if (is_for_others(key)) m.metadata.emplace(key, value);
   require_memory_for(f, m.spec, device);
-  ThreadPool threads(device.threads());
+  ThreadPool threads(host_threads());
   for (const FileTensor& t : file_tensors(m.spec)) load_parts(f, t, threads, *m.params);
   return m;
 }
@@ -339,7 +342,7 @@ namespace {
 
 // The embedding of a model with a lens, which exists nowhere but in the file, piece by piece.
 void write_folded(const Model& m, DType stored, const gguf::Writer::Sink& sink) {
-  ThreadPool threads(m.params->device().threads());
+  ThreadPool threads(host_threads());
   const std::vector<float> lens = m.params->read(kLens);
   const int64_t rows = m.spec.vocab, width = m.spec.d_model;
   std::vector<float> values(size_t(std::min(rows, kFoldedRows) * width));

@@ -7,10 +7,6 @@
 namespace toy {
 namespace {
 
-constexpr size_t kAlign = 64;
-
-size_t aligned(size_t at) { return (at + kAlign - 1) / kAlign * kAlign; }
-
 bool live_together(const Block& a, const Block& b) { return a.first <= b.last && b.first <= a.last; }
 
 // Placed blocks in the order of their offsets, and what can be said of all of them: deep models have tens of thousands.
@@ -18,6 +14,7 @@ class Chunk {
  public:
   static constexpr size_t kMost = 128;
 
+  explicit Chunk(size_t align) : align_(align) {}
   size_t begin() const { return blocks_.front().offset; }
   // Below it, `b` does not fit among these blocks, whose offsets are `at` or more; `fits`: it lies in front of one.
   size_t behind(const Block& b, size_t at, bool& fits) const {
@@ -30,7 +27,7 @@ class Chunk {
       if (!live_together(p, b)) continue;
       fits = at + b.bytes <= p.offset;
       if (fits) break;
-      at = std::max(at, aligned(p.offset + p.bytes));
+      at = std::max(at, round_up(p.offset + p.bytes, align_));
     }
     return at;
   }
@@ -43,7 +40,7 @@ class Chunk {
   }
   bool full() const { return blocks_.size() == kMost; }
   Chunk upper_half() {
-    Chunk upper;
+    Chunk upper(align_);
     upper.blocks_.assign(blocks_.begin() + kMost / 2, blocks_.end());
     blocks_.resize(kMost / 2);
     upper.look(), look();
@@ -60,10 +57,11 @@ class Chunk {
       first_ = std::min(first_, b.first), last_first_ = std::max(last_first_, b.first);
       last_ = std::max(last_, b.last), first_last_ = std::min(first_last_, b.last);
       gap_ = std::max(gap_, b.offset - std::min(b.offset, end_));
-      end_ = std::max(end_, aligned(b.offset + b.bytes));
+      end_ = std::max(end_, round_up(b.offset + b.bytes, align_));
     }
   }
 
+  size_t align_;
   std::vector<Block> blocks_;
   int first_, last_;             // steps in which one of them lives
   int last_first_, first_last_;  // the last to begin, the first to end: between them all live
@@ -73,7 +71,7 @@ class Chunk {
 
 }  // namespace
 
-size_t pack_blocks(std::vector<Block>& blocks) {
+size_t pack_blocks(std::vector<Block>& blocks, size_t align) {
   std::vector<size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), size_t(0));
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return blocks[a].bytes > blocks[b].bytes; });
@@ -87,11 +85,11 @@ size_t pack_blocks(std::vector<Block>& blocks) {
     total = std::max(total, b.offset + b.bytes);
     size_t c = 0;
     while (c + 1 < placed.size() && !placed[c].holds(b.offset)) ++c;
-    if (placed.empty()) placed.emplace_back();
+    if (placed.empty()) placed.emplace_back(align);
     placed[c].insert(b);
     if (placed[c].full()) placed.insert(placed.begin() + ptrdiff_t(c) + 1, placed[c].upper_half());
   }
-  return aligned(total);
+  return round_up(total, align);
 }
 
 }  // namespace toy

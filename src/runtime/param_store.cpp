@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/arena.h"
 #include "toy/base/memory.h"
 #include "toy/runtime/session.h"
 #include "toy/tensor/convert.h"
@@ -17,8 +18,8 @@ void ParamStore::add(const std::string& name, const TensorType& type) {
 // Tensors lie together in few large buffers, which huge pages can hold: of each tensor alone, only what happens to fill
 // a page of 2 MiB would. Buffers grow with the store; of large ones, what is not touched yet costs nothing.
 Place ParamStore::allocate(size_t bytes) {
-  constexpr size_t kSmallest = size_t(1) << 16, kLargest = size_t(1) << 28, kAlign = 64;
-  const size_t size = std::clamp(this->bytes(), kSmallest, kLargest), wanted = (bytes + kAlign - 1) / kAlign * kAlign;
+  constexpr size_t kSmallest = size_t(1) << 16, kLargest = size_t(1) << 28;
+  const size_t size = std::clamp(this->bytes(), kSmallest, kLargest), wanted = round_up(bytes, device_->alignment());
   if (wanted > size / 2) return full_.emplace_back(*device_, wanted).at();
   if (used_ + wanted > shared_.bytes()) {
     full_.push_back(std::exchange(shared_, DeviceBuffer(*device_, size)));

@@ -250,7 +250,7 @@ class Planner {
     size_t i = 0;
     while (i < plan_.repacked.size() && (plan_.repacked[i].param != o.index || plan_.repacked[i].how != &how)) ++i;
     if (i == plan_.repacked.size())
-      plan_.repacked.push_back({o.index, &how, (plan_.repacked_bytes() + 63) / 64 * 64, bytes});
+      plan_.repacked.push_back({o.index, &how, round_up(plan_.repacked_bytes(), device_.alignment()), bytes});
     o.base = Operand::repacked, o.index = int(i);
     s.kernel = how.kernel;
   }
@@ -309,7 +309,7 @@ class Planner {
       touch(read[i].storage, int(plan_.steps.size()));
       plan_.outputs.push_back(operand(read[i], graph_->type(outputs_[i]).rows));
     }
-    plan_.arena_bytes = pack_blocks(blocks_);
+    plan_.arena_bytes = pack_blocks(blocks_, device_.alignment());
     const auto settle = [&](Operand& o) {
       if (o.base == Operand::arena) o.offset += blocks_[size_t(o.index)].offset;
     };
@@ -321,6 +321,10 @@ class Planner {
     for (const auto& [step, storage] : workspaces_)
       plan_.steps[size_t(step)].workspace_offset = blocks_[size_t(storages_[size_t(storage)].index)].offset;
     plan_.rows = graph_->rows();
+    for (PlanLeaf& p : plan_.inputs) {
+      p.offset = round_up(plan_.fed_bytes, device_.alignment());
+      plan_.fed_bytes = p.offset + bytes_of(device_.storage(p.type.dtype), p.type.shape);
+    }
   }
 
   const std::vector<Value> roots_;
@@ -365,9 +369,8 @@ size_t Plan::param_bytes(const Device& device) const {
 }
 
 size_t Plan::input_bytes(const Device& device) const {
-  size_t n = 0;
-  for (const auto* list : {&inputs, &constants})
-    for (const PlanLeaf& p : *list) n += bytes_of(device.storage(p.type.dtype), p.type.shape);
+  size_t n = fed_bytes;
+  for (const PlanLeaf& p : constants) n += bytes_of(device.storage(p.type.dtype), p.type.shape);
   return n;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "runtime/finite.h"
 #include "toy/tensor/convert.h"
@@ -34,8 +35,8 @@ Session::Session(Device& device, std::shared_ptr<const Plan> plan, std::initiali
           p.name);
     params_.push_back((*store)->place(p.name));
   }
-  for (const PlanLeaf& p : plan_->inputs)
-    inputs_.emplace_back(device, bytes_of(device.storage(p.type.dtype), p.type.shape));
+  inputs_ = DeviceBuffer(device, plan_->fed_bytes);
+  if (!device.host_visible()) mirror_ = Buffer(plan_->fed_bytes);
   for (const PlanLeaf& p : plan_->constants) {
     const DType stored = device.storage(p.type.dtype);
     constants_.emplace_back(device, bytes_of(stored, p.type.shape));
@@ -57,7 +58,7 @@ void Session::repack(std::initializer_list<const ParamStore*> stores) {
     to.data = device_.address(repacked_.at(r.offset));
     const Attrs none;
     const KernelCall call{r.how->write, &none, {&from, 1}, {&to, 1}, nullptr};
-    device_.run({&call, 1}, {});
+    device_.run(*device_.prepare({&call, 1}));
     device_.synchronize();
     for (const ParamStore* s : stores)
       if (s->has(p.name)) {
@@ -76,7 +77,6 @@ void Session::set_rows(std::string_view name, int64_t n) {
     if (plan_->rows[i].name == name) {
       check(n >= 0 && n <= plan_->rows[i].max, "session: {} {}, the plan was made for at most {}", n, name,
             plan_->rows[i].max);
-      stale_ = stale_ || rows_[i] != n;
       rows_[i] = n;
       return;
     }
@@ -106,14 +106,25 @@ void Session::set(std::string_view input, std::span<const int32_t> values) {
     for (size_t k = 0; k < values.size(); ++k)
       check(values[k] >= 0 && values[k] < p->index_bound, "{}: value {} at index {} is outside 0 to {}", input,
             values[k], k, p->index_bound - 1);
-  device_.upload(place_of(*p), values.data(), values.size_bytes());
+  if (!values.empty()) std::memcpy(staged(*p, values.size_bytes()), values.data(), values.size_bytes());
 }
 
 void Session::set(std::string_view input, std::span<const float> values) {
   const PlanLeaf* p = input_of(input, DType::f32, values.size());
   if (!p) return;
-  store_values(device_, place_of(*p), device_.storage(DType::f32),
-               View(const_cast<float*>(values.data()), DType::f32, {int64_t(values.size())}));
+  const DType stored = device_.storage(DType::f32);
+  const Shape shape{int64_t(values.size())};
+  convert(View(const_cast<float*>(values.data()), DType::f32, shape),
+          View(staged(*p, bytes_of(stored, shape)), stored, shape));
+}
+
+// Where the host writes the first bytes of an input, so that the next run sees them.
+void* Session::staged(const PlanLeaf& input, size_t bytes) {
+  if (device_.host_visible()) return device_.host(inputs_.at(input.offset));
+  if (changed_begin_ == changed_end_) changed_begin_ = changed_end_ = input.offset;
+  changed_begin_ = std::min(changed_begin_, input.offset);
+  changed_end_ = std::max(changed_end_, input.offset + bytes);
+  return mirror_.data() + input.offset;
 }
 
 Place Session::place_of(const Operand& o) const {
@@ -123,7 +134,7 @@ Place Session::place_of(const Operand& o) const {
     case Operand::param:
       return params_[size_t(o.index)] + o.offset;
     case Operand::input:
-      return inputs_[size_t(o.index)].at(o.offset);
+      return inputs_.at(plan_->inputs[size_t(o.index)].offset + o.offset);
     case Operand::constant:
       return constants_[size_t(o.index)].at(o.offset);
     case Operand::repacked:
@@ -142,24 +153,47 @@ View Session::resolve(const Operand& o) const {
   return v;
 }
 
-void Session::bind_views() {
-  operands_.clear(), calls_.clear();
-  for (const PlanStep& s : plan_->steps) {
-    Operands& all = operands_.emplace_back();
-    for (const Operand& o : s.in) all.in.push_back(resolve(o));
-    for (const Operand& o : s.out) all.out.push_back(resolve(o));
-    calls_.push_back({s.kernel, &s.attrs, all.in, all.out, device_.address(arena_->at(s.workspace_offset))});
+// Steps with the actual rows.
+std::unique_ptr<Program> Session::prepare(size_t first, size_t steps) const {
+  const std::span all = std::span(plan_->steps).subspan(first, steps);
+  size_t count = 0;
+  for (const PlanStep& s : all) count += s.in.size() + s.out.size();
+  std::vector<View> views;
+  views.reserve(count);
+  std::vector<KernelCall> calls;
+  const auto resolved = [&](const std::vector<Operand>& operands) {
+    for (const Operand& o : operands) views.push_back(resolve(o));
+    return std::span<const View>(views).last(operands.size());
+  };
+  for (const PlanStep& s : all) {
+    const auto in = resolved(s.in), out = resolved(s.out);
+    calls.push_back({s.kernel, &s.attrs, in, out, device_.address(arena_->at(s.workspace_offset))});
   }
-  stale_ = false;
+  return device_.prepare(calls);
+}
+
+// Decoding alternates between few numbers of rows, and a device may take long to prepare a program.
+Program& Session::program() {
+  constexpr size_t kMost = 16;
+  const auto found = std::find_if(bound_.begin(), bound_.end(), [&](const Bound& b) { return b.rows == rows_; });
+  if (found != bound_.end()) {
+    std::rotate(bound_.begin(), found, found + 1);
+  } else {
+    if (bound_.size() == kMost) bound_.pop_back();
+    bound_.insert(bound_.begin(), Bound{rows_, prepare(0, plan_->steps.size())});
+  }
+  return *bound_.front().program;
 }
 
 void Session::run() {
-  if (stale_) bind_views();
-  std::vector<double> seconds(profile_ ? calls_.size() : 0);
+  if (changed_begin_ < changed_end_)
+    device_.upload(inputs_.at(changed_begin_), mirror_.data() + changed_begin_, changed_end_ - changed_begin_);
+  changed_begin_ = changed_end_ = 0;
+  std::vector<double> seconds(profile_ ? plan_->steps.size() : 0);
   if (finite_) {
     run_watched(seconds);
   } else {
-    device_.run(calls_, seconds);
+    device_.run(program(), seconds);
     device_.synchronize();
   }
   for (size_t i = 0; i < seconds.size(); ++i) times_[i].seconds += seconds[i], ++times_[i].runs;
@@ -167,18 +201,17 @@ void Session::run() {
 
 // Step by step, for the host looks at what lies between.
 void Session::run_watched(std::span<double> seconds) {
-  for (size_t i = 0; i < calls_.size(); ++i) {
+  const auto seen = [&](const std::vector<Operand>& operands) {
+    std::vector<HostTensor> all;
+    for (const Operand& o : operands) all.emplace_back(device_, place_of(o), resolve(o));
+    return all;
+  };
+  for (size_t i = 0; i < plan_->steps.size(); ++i) {
     const PlanStep& s = plan_->steps[i];
-    const auto seen = [&](const std::vector<Operand>& operands, const std::vector<View>& views) {
-      std::vector<HostTensor> all;
-      for (size_t k = 0; k < operands.size(); ++k) all.emplace_back(device_, place_of(operands[k]), views[k]);
-      return all;
-    };
-    finite_->before(s, seen(s.in, operands_[i].in));
-    device_.run(std::span(calls_).subspan(i, 1), seconds.empty() ? seconds : seconds.subspan(i, 1));
+    finite_->before(s, seen(s.in));
+    device_.run(*prepare(i, 1), seconds.empty() ? seconds : seconds.subspan(i, 1));
     device_.synchronize();
-    const std::vector<HostTensor> out = seen(s.out, operands_[i].out);
-    if (const std::string wrong = finite_->after(s, out); !wrong.empty()) fail_internal("{}", wrong);
+    if (const std::string wrong = finite_->after(s, seen(s.out)); !wrong.empty()) fail_internal("{}", wrong);
   }
 }
 

@@ -158,7 +158,7 @@ std::string MemoryFit::text() const {
 
 void require_room(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
                   const TrainerOptions& options, size_t planned, size_t there) {
-  const size_t more = planned - std::min(planned, there), have = available_memory();
+  const size_t more = planned - std::min(planned, there), have = device.memory().free;
   if (have == 0 || more <= have) return;
   const Fitting fitting(device, spec, dtype_of, options, bytes_beside(there));
   const size_t limit = have + anonymous_memory(),

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "toy/backend/kernel_fault.h"
 #include "toy/train/memory.h"
 #include "train/answers.h"
 #include "train/feed.h"
@@ -64,6 +65,11 @@ void add_updates(TrainGraph& t, const ModelSpec& spec, std::span<const Value> we
 void run_session(Session& session, const char* what, int64_t step) {
   try {
     session.run();
+  } catch (const KernelFailure& e) {
+    if (e.fault() != KernelFault::not_finite) fail("{} {}: {}", what, step, e.what());
+    fail_internal(
+        "{} {}: training diverged: {}. Try a smaller learning rate, or gathered updates, which skip such steps", what,
+        step, e.what());
   } catch (const Error& e) {
     throw Error(e.code(), fmt::format("{} {}: {}", what, step, e.what()));
   }

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "toy/base/glob.h"
+#include "toy/base/host_threads.h"
 #include "toy/base/memory.h"
 #include "toy/graph/op_def.h"
 #include "toy/models/grow.h"
@@ -93,7 +94,7 @@ class RowDrifts {
 
 // The embedding that a lens makes of the donor's: of every token, although only the lens changes.
 runs::Drift folded_drift(const Model& model, std::span<const float> lens, std::span<const float> initial) {
-  ThreadPool threads(model.params->device().threads());
+  ThreadPool threads(host_threads());
   const int64_t width = model.spec.d_model;
   std::vector<float> now(size_t(std::min(kFoldedRows, model.spec.vocab) * width)), init(now.size());
   RowDrifts rows;
@@ -281,7 +282,7 @@ Watcher::Watcher(const WatchOptions& watch, Device& device, const Model& model, 
   const ParamStore* store = model.params.get();
   Probes all = probes(
       watch, device, model.spec, [store](const std::string& name) { return store->type(name).dtype; }, options);
-  require_memory(all.bytes(device), "looking at these values");
+  require_memory(all.bytes(device), "looking at these values", device.memory().free);
   for (Probe* p : {all.taps.get(), all.grads.get()})
     if (p) p->session = std::make_unique<Session>(device, p->plan, std::initializer_list<const ParamStore*>{store});
   taps_ = std::move(all.taps), grads_ = std::move(all.grads);

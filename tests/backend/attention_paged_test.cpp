@@ -224,23 +224,16 @@ TEST(AttentionPaged, names_bad_rows) {
                    {x.q.view(), cache.k_view(), cache.v_view(), x.seq.view(), x.pos.view(), cache.table.view()},
                    {x.o.view()}, x.attrs, 2);
     EXPECT_TRUE(x.o.intact() && cache.kc.intact() && cache.vc.intact());
-    const auto text = [](const auto& r) {
-      return r ? r->what + "|" + std::to_string(r->index) + "|" + std::to_string(r->value) : "";
-    };
-    return std::vector{text(a), text(b)};
+    return std::vector{a.value_or(""), b.value_or("")};
   };
   using Texts = std::vector<std::string>;
   EXPECT_EQ(errors(0, 0, 0, 1), (Texts{"", ""}));
-  EXPECT_EQ(errors(1, 2, 1, 1),
-            (Texts{"kv_append: row {} has sequence {}|1|2", "attention_paged: row {} has sequence {}|1|2"}));
-  EXPECT_EQ(errors(1, -1, 1, 1),
-            (Texts{"kv_append: row {} has sequence {}|1|-1", "attention_paged: row {} has sequence {}|1|-1"}));
-  EXPECT_EQ(errors(2, 0, 64, 1),
-            (Texts{"kv_append: row {} has position {}|2|64", "attention_paged: row {} has position {}|2|64"}));
-  EXPECT_EQ(errors(2, 0, -5, 1),
-            (Texts{"kv_append: row {} has position {}|2|-5", "attention_paged: row {} has position {}|2|-5"}));
-  EXPECT_EQ(errors(0, 0, 0, 3)[1], "attention_paged: row {} reads page {}|0|3");
-  EXPECT_EQ(errors(0, 0, 0, -1)[1], "attention_paged: row {} reads page {}|0|-1");
+  EXPECT_EQ(errors(1, 2, 1, 1), (Texts{"kv_append: row 1 has sequence 2", "attention_paged: row 1 has sequence 2"}));
+  EXPECT_EQ(errors(1, -1, 1, 1), (Texts{"kv_append: row 1 has sequence -1", "attention_paged: row 1 has sequence -1"}));
+  EXPECT_EQ(errors(2, 0, 64, 1), (Texts{"kv_append: row 2 has position 64", "attention_paged: row 2 has position 64"}));
+  EXPECT_EQ(errors(2, 0, -5, 1), (Texts{"kv_append: row 2 has position -5", "attention_paged: row 2 has position -5"}));
+  EXPECT_EQ(errors(0, 0, 0, 3)[1], "attention_paged: row 0 has page 3");
+  EXPECT_EQ(errors(0, 0, 0, -1)[1], "attention_paged: row 0 has page -1");
 }
 
 }  // namespace

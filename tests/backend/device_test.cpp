@@ -7,9 +7,11 @@
 #include <set>
 #include <string>
 
+#include "testing/errors.h"
 #include "testing/test_device.h"
 #include "toy/backend/extend.h"
 #include "toy/backend/fused.h"
+#include "toy/backend/host_kernel.h"
 #include "toy/base/error.h"
 
 namespace toy {
@@ -19,7 +21,7 @@ namespace {
 std::set<std::string> ops_of(const Device& device) {
   std::map<std::string_view, bool> takes_all;
   for (const KernelRecord& record : device.kernels()) {
-    EXPECT_TRUE(record.run) << record.op;
+    EXPECT_TRUE(record.code.as<HostKernel>()) << record.op;
     EXPECT_FALSE(takes_all[record.op]) << record.op << " is listed twice";
     takes_all[record.op] = !record.accepts;
   }
@@ -66,9 +68,9 @@ TEST(Device, MemoryIsReturnedOrTaken) {
     kept = std::move(moved);
   }
   EXPECT_EQ(device->held().buffers, 1u);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   device.reset();  // `kept` must not touch it afterwards
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("1 buffers of it (100 bytes)"), std::string::npos);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("1 buffers of it (100 bytes)"), std::string::npos);
 }
 
 // On the memory of any device; the protected one has no other way.
@@ -103,10 +105,77 @@ TEST(DeviceDeathTest, ProtectedMemoryIsOutOfReach) {
 
 void nothing(const ExecContext&, const KernelArgs&) noexcept {}
 
+TEST(Device, TheListMakesThem) {
+  std::set<std::string> names;
+  for (const DeviceKind& kind : devices()) {
+    names.insert(std::string(kind.name));
+    EXPECT_FALSE(kind.title.empty());
+    if (!kind.missing().empty()) continue;
+    const auto device = make_device(kind.name, {.threads = 1});
+    EXPECT_EQ(device->name(), kind.name);
+    EXPECT_EQ(device->threads(), 1);
+    const Device::Memory memory = device->memory();
+    EXPECT_GT(memory.free, 0u);
+    EXPECT_GE(memory.total, memory.free);
+    EXPECT_EQ(device->alignment() % 64, 0u);
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"cpu", "reference"}));
+  EXPECT_EQ(testing::error_of([] { make_device("tpu"); }), "device 'tpu' is unknown; this build has cpu, reference");
+}
+
+void elsewhere(int) noexcept {}
+
+TEST(Device, ProgramsTakeOnlyTheDevicesOwnCode) {
+  const KernelRecord own{.op = "mine", .code = nothing}, foreign{.op = "theirs", .code = elsewhere};
+  EXPECT_FALSE(foreign.code.as<HostKernel>());
+  const Attrs none;
+  const KernelCall call{&own, &none, {}, {}, nullptr}, wrong{&foreign, &none, {}, {}, nullptr};
+  std::vector<std::unique_ptr<Device>> devices;
+  devices.push_back(make_cpu_device(1));
+  devices.push_back(make_reference_device());
+  devices.push_back(extend_device(make_cpu_device(1), {}));
+  devices.push_back(std::make_unique<ProtectedDevice>(make_cpu_device(1)));
+  for (const auto& device : devices) {
+    device->run(*device->prepare({&call, 1}));
+    try {
+      device->prepare({&wrong, 1});
+      ADD_FAILURE() << device->name() << " took it";
+    } catch (const Error& e) {
+      EXPECT_EQ(std::string(e.what()),
+                "device '" + std::string(device->name()) +
+                    "': the kernel for 'theirs' is of another device; compile for the device that runs the plan");
+    }
+  }
+}
+
+// A program holds what it needs, and several of them live side by side.
+TEST(Device, ProgramsOutliveTheirCalls) {
+  const auto count = [](const ExecContext&, const KernelArgs& args) noexcept { args.out[0].as<float>()[0] += 1; };
+  const KernelRecord record{.op = "count", .code = +count};
+  const Attrs none;
+  for (const bool is_protected : {false, true}) {
+    std::unique_ptr<Device> device = make_cpu_device(1);
+    if (is_protected) device = std::make_unique<ProtectedDevice>(std::move(device));
+    const DeviceBuffer memory(*device, 2 * sizeof(float));
+    std::vector<std::unique_ptr<Program>> programs;
+    for (const size_t at : {0, 4}) {
+      const View out(device->address(memory.at(at)), DType::f32, {1});
+      const KernelCall call{&record, &none, {}, {&out, 1}, nullptr};
+      programs.push_back(device->prepare({&call, 1}));
+    }
+    for (const size_t i : {0, 1, 1, 0, 1}) device->run(*programs[i]);
+    device->synchronize();
+    float counted[2];
+    device->download(counted, memory.at(), sizeof(counted));
+    EXPECT_EQ(counted[0], 2);
+    EXPECT_EQ(counted[1], 3);
+  }
+}
+
 TEST(Device, KernelsOfOnesOwnComeFirst) {
   const auto base = make_cpu_device(2);
   const auto device =
-      extend_device(make_cpu_device(2), {{.op = "mine", .run = nothing}, {.op = "add", .run = nothing}});
+      extend_device(make_cpu_device(2), {{.op = "mine", .code = nothing}, {.op = "add", .code = nothing}});
   ASSERT_EQ(device->kernels().size(), base->kernels().size() + 2);
   EXPECT_EQ(device->kernels()[0].op, "mine");
   EXPECT_EQ(device->kernels()[1].op, "add");
@@ -115,7 +184,7 @@ TEST(Device, KernelsOfOnesOwnComeFirst) {
   EXPECT_EQ(device->threads(), 2);
   EXPECT_EQ(device->has_products(DType::bf16), base->has_products(DType::bf16));
   EXPECT_THROW(extend_device(make_cpu_device(1), {{.op = "mine"}}), Error);
-  EXPECT_THROW(extend_device(make_cpu_device(1), {{.run = nothing}}), Error);
+  EXPECT_THROW(extend_device(make_cpu_device(1), {{.code = nothing}}), Error);
   EXPECT_THROW(extend_device(nullptr, {}), Error);
 }
 

@@ -397,10 +397,7 @@ TEST(LinearXent, ReportsTargetsOutOfRangeAndTakesNoRows) {
   const std::vector<View> in{x.view(), w.view(), targets.view(), weight.view(), View(), View()};
   const std::vector<View> out{loss.view(), View(), View(), dw.view(), View(), View()};
   const auto report = run_kernel(cpu::linear_xent_kernel(), in, out, LinearXentAttrs{}, 2);
-  ASSERT_TRUE(report);
-  EXPECT_EQ(report->what, "linear_xent: row {} has target {}");
-  EXPECT_EQ(report->index, 1);
-  EXPECT_EQ(report->value, 5);
+  EXPECT_EQ(report, "linear_xent: row 1 has target 5");
   EXPECT_TRUE(std::isfinite(loss[0]));
   for (size_t i = 0; i < dw.size(); ++i) dw[i] = 7;
   loss[0] = 7;

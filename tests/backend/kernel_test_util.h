@@ -18,7 +18,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "toy/backend/kernel.h"
+#include "toy/backend/host_kernel.h"
 #include "toy/base/threads.h"
 #include "toy/tensor/buffer.h"
 #include "toy/tensor/dtype.h"
@@ -108,22 +108,17 @@ inline std::vector<OperandDesc> describe(const std::vector<View>& views) {
   return out;
 }
 
-/// What a kernel reported through ExecContext::error.
-struct Report {
-  std::string what;
-  int64_t index = 0, value = 0;
-};
-
 /// Shapes a plan was made for, where they differ from the call's.
 struct Planned {
   std::vector<View> in, out;
 };
 
-/// Calls a record on `threads` threads. An absent operand is a default View. The workspace has exactly the
-/// size that the record asked for and is full of NaN; writing past its ends fails the test.
-inline std::optional<Report> run_kernel(const KernelRecord& record, const std::vector<View>& in,
-                                        const std::vector<View>& out, const Attrs& attrs = {}, int threads = 1,
-                                        const std::optional<Planned>& planned = {}, DType products = DType::f32) {
+/// Calls a record on `threads` threads, and says what it found wrong in its data. An absent operand is a default View.
+/// The workspace has exactly the size that the record asked for and is full of NaN; writing past its ends fails the
+/// test.
+inline std::optional<std::string> run_kernel(const KernelRecord& record, const std::vector<View>& in,
+                                             const std::vector<View>& out, const Attrs& attrs = {}, int threads = 1,
+                                             const std::optional<Planned>& planned = {}, DType products = DType::f32) {
   const auto in_desc = describe(planned ? planned->in : in), out_desc = describe(planned ? planned->out : out);
   const KernelQuery query{in_desc, out_desc, attrs, threads, products};
   EXPECT_TRUE(!record.accepts || record.accepts(query)) << record.op;
@@ -135,15 +130,15 @@ inline std::optional<Report> run_kernel(const KernelRecord& record, const std::v
   KernelError error;
   ThreadPool& pool = pool_of(threads);
   const KernelArgs args{in, out, attrs, bytes ? memory.data() + kGuard : nullptr};
-  pool.run([&](int t) { record.run(ExecContext{t, threads, &pool, &error}, args); });
+  pool.run([&](int t) { record.code.as<HostKernel>()(ExecContext{t, threads, &pool, &error, record.op}, args); });
 
   for (size_t i = 0; i < kGuard; ++i)
     if (memory.data()[i] != std::byte{0xFF} || memory.data()[kGuard + bytes + i] != std::byte{0xFF}) {
       ADD_FAILURE() << record.op << " wrote past the ends of its workspace of " << bytes << " bytes";
       break;
     }
-  if (!error.what) return {};
-  return Report{error.what.load(), error.index, error.value};
+  if (error.fault == KernelFault::none) return {};
+  return KernelFailure(error.fault, error.op, error.index, error.value).what();
 }
 
 /// Calls f() once for each instruction set that this machine supports and toy was compiled for, best first.

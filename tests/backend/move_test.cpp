@@ -125,10 +125,7 @@ TEST(Embedding, ReportsUnknownIds) {
     compare(c);  // a row of zeros on both
     Tensor out(DType::f32, {3, 9});
     const auto report = run_kernel(c.cpu, {c.in[0].view, c.in[1].view}, {out.view});
-    ASSERT_TRUE(report);
-    EXPECT_EQ(report->what, "embedding: row {} has id {}");
-    EXPECT_EQ(report->index, 2);
-    EXPECT_EQ(report->value, int64_t(bad));
+    EXPECT_EQ(report, fmt::format("embedding: row 2 has id {}", bad));
   }
 }
 

@@ -146,15 +146,12 @@ TEST(Rope, AgreesWithReference) {
 TEST(Rope, ReportsPositionOutsideTheTable) {
   for (const auto& record : {cpu::rope_kernel(), reference::rope_kernel()})
     for (const double bad : {-1.0, 4.0}) {
-      const bool is_reference = record.run == reference::rope_kernel().run;
+      const bool is_reference = record.code == reference::rope_kernel().code;
       const Tensor x(random_tensor({3, 1, 4}, 1), is_reference ? DType::f64 : DType::f32);
       const Tensor pos = tensor_of({3}, {0, bad, 3}, DType::i32), table(random_tensor({4, 2, 2}, 2), x.view.dtype);
       Tensor y(x.view.dtype, {3, 1, 4});
       const auto report = run_kernel(record, {x.view, pos.view, table.view}, {y.view}, RopeAttrs{});
-      ASSERT_TRUE(report);
-      EXPECT_EQ(report->what, "rope: row {} has position {}");
-      EXPECT_EQ(report->index, 1);
-      EXPECT_EQ(report->value, int64_t(bad));
+      EXPECT_EQ(report, fmt::format("rope: row 1 has position {}", bad));
     }
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "ops/harness.h"
+#include "toy/backend/host_kernel.h"
 #include "toy/ops/ops.h"
 #include "toy/tensor/convert.h"
 
@@ -70,9 +71,10 @@ class Call {
     for (const auto& m : memory_) before.push_back(m ? m->content() : std::vector<std::byte>{});
     KernelError error;
     pool.run([&](int thread) {
-      record_.run({thread, pool.size(), &pool, &error}, {in_, out_, attrs_, bytes ? workspace.data() : nullptr});
+      record_.code.as<HostKernel>()({thread, pool.size(), &pool, &error, {}},
+                                    {in_, out_, attrs_, bytes ? workspace.data() : nullptr});
     });
-    EXPECT_EQ(error.what.load(), nullptr) << what;
+    EXPECT_EQ(error.fault.load(), KernelFault::none) << what;
     EXPECT_TRUE(workspace.intact()) << what << ": written outside of the workspace of " << bytes << " bytes";
     for (size_t m = 0; m < memory_.size(); ++m) {
       if (!memory_[m]) continue;

@@ -216,7 +216,7 @@ TEST(KvCache, PlacesThatDoNotExistAreNamed) {
     EXPECT_EQ(message_of("1", "0", "0,1", *device), "kv_append: row 0 has sequence 1");
     EXPECT_EQ(message_of("-1", "0", "0,1", *device), "kv_append: row 0 has sequence -1");
     EXPECT_EQ(message_of("0", "128", "0,1", *device), "kv_append: row 0 has position 128");
-    EXPECT_EQ(message_of("0", "64", "0,3", *device), "kv_append: row 0 goes to page 3");
+    EXPECT_EQ(message_of("0", "64", "0,3", *device), "kv_append: row 0 has page 3");
     EXPECT_EQ(message_of("0", "63", "2,-1", *device), "no error");
   }
 }

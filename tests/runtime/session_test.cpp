@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <new>
+#include <set>
 
 #include "testing/errors.h"
 #include "testing/test_device.h"
@@ -103,6 +104,67 @@ TEST_F(SessionTest, RowsAreChosenAtRunTime) {
     s.run();
     EXPECT_EQ(s.output(0).view().shape, (Shape{n, 5}));
     EXPECT_EQ(s.values(0), std::vector<float>(all.begin(), all.begin() + n * 5));
+  }
+}
+
+// A session keeps a program for each of the last few row counts, and has to tell them apart.
+TEST_F(SessionTest, ManyRowCountsAlternate) {
+  Graph g;
+  const Value x = g.input("x", g.rows_type(g.declare_rows("N", 40), DType::f32));
+  const auto plan = std::make_shared<const Plan>(compile(g, std::vector<Value>{x * g.scalar(2)}, {}, *cpu));
+  Session s(*cpu, plan, {});
+  for (int round = 0; round < 2; ++round)
+    for (int64_t n = 0; n <= 40; ++n) {
+      const int64_t rows = n % 2 ? 41 - n : n;
+      s.set_rows("N", rows);
+      s.set("x", std::vector<float>(size_t(rows), float(n)));
+      s.run();
+      EXPECT_EQ(s.values(0), std::vector<float>(size_t(rows), float(2 * n)));
+    }
+}
+
+// Inputs lie in one piece of memory; where the host cannot write to it, a run uploads once what was set.
+TEST_F(SessionTest, InputsAreUploadedTogether) {
+  struct Counting final : ForwardingDevice {
+    using ForwardingDevice::ForwardingDevice;
+    void upload(toy::Place to, const void* from, size_t bytes) const override {
+      sizes.push_back(bytes);
+      ForwardingDevice::upload(to, from, bytes);
+    }
+    mutable std::vector<size_t> sizes;
+  };
+  for (const bool visible : {true, false}) {
+    const auto own = visible ? make_cpu_device(1) : std::make_unique<ProtectedDevice>(make_cpu_device(1));
+    Counting device(*own);
+    Graph g;
+    const int n = g.declare_rows("N", 6);
+    const Value ids = g.input("ids", g.rows_type(n, DType::i32), 5), x = g.input("x", g.rows_type(n, DType::f32)),
+                f = g.input("f", {DType::f32, {}, 0});
+    const auto plan = std::make_shared<const Plan>(compile(g, std::vector<Value>{x * f, one_hot(ids, 5)}, {}, device));
+    std::set<size_t> offsets;
+    for (const PlanLeaf& p : plan->inputs) {
+      EXPECT_EQ(p.offset % device.alignment(), 0u);
+      EXPECT_LE(p.offset + bytes_of(p.type.dtype, p.type.shape), plan->fed_bytes);
+      offsets.insert(p.offset);
+    }
+    EXPECT_EQ(offsets.size(), 3u);
+    Session s(device, plan, {});
+    device.sizes.clear();
+    s.set("f", 2);
+    s.set("x", std::vector<float>{1, 2, 3, 4, 5, 6});
+    s.set("ids", std::vector<int32_t>{0, 1, 2, 3, 4, 0});
+    s.run();
+    EXPECT_EQ(s.values(0), (std::vector<float>{2, 4, 6, 8, 10, 12}));
+    s.set_rows("N", 2);
+    s.set("x", std::vector<float>{7, 8});
+    s.run();
+    s.run();  // what was set stays
+    EXPECT_EQ(s.values(0), (std::vector<float>{14, 16}));
+    EXPECT_EQ(s.values(1), (std::vector<float>{1, 0, 0, 0, 0, 0, 1, 0, 0, 0}));
+    if (visible)
+      EXPECT_TRUE(device.sizes.empty());
+    else
+      EXPECT_TRUE(device.sizes.size() == 2 && device.sizes[1] == 8) << device.sizes.size();
   }
 }
 

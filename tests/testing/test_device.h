@@ -15,6 +15,7 @@
 #include "backend/forwarding_device.h"
 #include "toy/backend/devices.h"
 #include "toy/base/error.h"
+#include "toy/base/host_threads.h"
 
 namespace toy {
 
@@ -29,6 +30,8 @@ class ProtectedDevice final : public ForwardingDevice {
     sigaction(SIGSEGV, &action, nullptr);
   }
   ~ProtectedDevice() override { close(); }
+
+  size_t alignment() const override { return 256; }
 
   void* allocate(size_t bytes) const override {
     const size_t mapped = (bytes + page() - 1) / page() * page();
@@ -60,13 +63,25 @@ class ProtectedDevice final : public ForwardingDevice {
   bool host_visible() const override { return false; }
   std::byte* host(Place) const override { return nullptr; }
   void* address(Place at) const override { return static_cast<std::byte*>(at.memory) + at.offset; }
-  void run(std::span<const KernelCall> calls, std::span<double> seconds = {}) override {
+  // Only this device can look into its programs.
+  struct OwnProgram final : Program {
+    std::unique_ptr<Program> inside;
+  };
+  std::unique_ptr<Program> prepare(std::span<const KernelCall> calls) override {
+    for (const KernelCall& c : calls)
+      check(reinterpret_cast<uintptr_t>(c.workspace) % alignment() == 0, "protected device: a workspace at {}",
+            c.workspace);
+    auto own = std::make_unique<OwnProgram>();
+    own->inside = cpu_->prepare(calls);
+    return own;
+  }
+  void run(Program& program, std::span<double> seconds = {}) override {
     for (const auto& [memory, bytes] : memory_) protect(memory, PROT_READ | PROT_WRITE);
     const auto close_again = [this] {
       for (const auto& [memory, bytes] : memory_) protect(memory, PROT_NONE);
     };
     try {
-      cpu_->run(calls, seconds);
+      cpu_->run(*dynamic_cast<OwnProgram&>(program).inside, seconds);
     } catch (...) {
       close_again();
       throw;
@@ -96,8 +111,10 @@ class ProtectedDevice final : public ForwardingDevice {
   mutable std::map<void*, size_t> memory_;
 };
 
-/// The cpu device; with TOY_TEST_DEVICE=protected its kernels on protected memory.
+/// The cpu device; with TOY_TEST_DEVICE=protected its kernels on protected memory. `threads` are also the host's, for
+/// what it does beside a device.
 inline std::unique_ptr<Device> make_test_device(int threads = 0) {
+  set_host_threads(threads);
   const char* wanted = std::getenv("TOY_TEST_DEVICE");
   if (!wanted || std::string_view(wanted) != "protected") return make_cpu_device(threads);
   return std::make_unique<ProtectedDevice>(make_cpu_device(threads));

@@ -27,6 +27,14 @@ struct KernelCall {
   void* workspace = nullptr;
 };
 
+/// Calls that a device has made ready to run, in an order and a form that only this device knows. It does not need the
+/// calls or their views any more; their kernels, attributes and memory must outlive it. Destroying it waits for its
+/// runs.
+class Program {
+ public:
+  virtual ~Program();
+};
+
 /// A device owns its memory. The host writes and reads it by upload and download, never while run() works; where the
 /// device says that its memory is host_visible(), also through host(). Memory functions are const: they change what a
 /// device holds, not what it is. Not for use by several threads at once.
@@ -47,7 +55,15 @@ class Device {
   /// Threads of the host that work on one kernel together.
   virtual int threads() const { return 1; }
 
-  /// Zeroed memory, aligned to 64 bytes; DeviceBuffer returns it. Throws Error{failure} with the size when there is
+  /// Bytes of memory; 0 where that is unknown.
+  struct Memory {
+    size_t total = 0, free = 0;
+  };
+  /// The memory that allocate() draws from.
+  virtual Memory memory() const = 0;
+  /// What places of values are multiples of: a power of two, at least 64.
+  virtual size_t alignment() const { return 64; }
+  /// Zeroed memory, aligned to alignment(); DeviceBuffer returns it. Throws Error{failure} with the size when there is
   /// none.
   virtual void* allocate(size_t bytes) const = 0;
   /// Returns what allocate() gave.
@@ -68,10 +84,13 @@ class Device {
   /// What kernels get as View::data.
   virtual void* address(Place at) const = 0;
 
-  /// Runs calls one after another. May return before they are done, unless `seconds` is given: a number for each call,
-  /// to which its time is added.
-  virtual void run(std::span<const KernelCall> calls, std::span<double> seconds = {}) = 0;
-  /// Waits for the calls. run() or this throws what a kernel found in its data.
+  /// Makes calls ready to run one after another, any number of times. Throws Error{bad_input} for a kernel of another
+  /// device.
+  virtual std::unique_ptr<Program> prepare(std::span<const KernelCall> calls) = 0;
+  /// Runs a program that this device prepared. May return before it is done, unless `seconds` is given: a number for
+  /// each call, to which its time is added.
+  virtual void run(Program& program, std::span<double> seconds = {}) = 0;
+  /// Waits for the programs. run() or this throws KernelFailure for what a kernel found in its data.
   virtual void synchronize() const {}
 
   /// Memory that was not returned.

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "toy/backend/device.h"
 
@@ -12,8 +12,28 @@ namespace toy {
 
 /// f64 plain loops on one thread: the executable specification.
 std::unique_ptr<Device> make_reference_device();
-/// f32 with SIMD. threads 0: every core. Throws Error{bad_input} where the processor lacks the baseline (SSSE3, NEON).
+/// f32 with SIMD. threads 0: every core. Throws Error{bad_input} where cpu_device_missing() says why.
 std::unique_ptr<Device> make_cpu_device(int threads = 0);
+/// Why this machine cannot run the cpu device, which needs SSSE3 or NEON; "": it can.
+std::string cpu_device_missing();
+
+/// What a device is made with.
+struct DeviceChoice {
+  int threads = 0;  ///< of the host, where they run its kernels; 0: every core
+};
+
+/// A kind of device that this build has.
+struct DeviceKind {
+  std::string_view name;   ///< Device::name(), and the word of --device
+  std::string_view title;  ///< what it computes with
+  std::unique_ptr<Device> (*make)(const DeviceChoice&);
+  std::string (*missing)();  ///< why this machine cannot use it; "": it can
+};
+
+/// All of them, the default first.
+std::span<const DeviceKind> devices();
+/// The device of that name. Throws Error{bad_input} for a name that devices() does not have, and for what is missing.
+std::unique_ptr<Device> make_device(std::string_view name, const DeviceChoice& choice = {});
 
 /// How many times faster the device's dense products are with bf16 operands than with f32, measured on products of a
 /// training step for some milliseconds. 0: it has none.

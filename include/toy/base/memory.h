@@ -13,8 +13,9 @@ namespace toy {
 size_t available_memory();
 /// Bytes of memory that the machine has, at most the cgroup's limit. 0 if unknown.
 size_t total_memory();
-/// Throws Error{bad_input} naming what needs the memory, how much, and how much there is.
-void require_memory(size_t bytes, std::string_view what);
+/// Throws Error{bad_input} naming what needs the memory, how much, and how much there is where more than `free` are
+/// needed. 0: unknown, which is enough.
+void require_memory(size_t bytes, std::string_view what, size_t free = available_memory());
 /// Largest resident memory of this process so far, in bytes.
 size_t peak_resident_memory();
 /// Current resident memory of this process without pages of files: what limits count. 0 if unknown.

@@ -43,6 +43,7 @@ struct PlanLeaf {
   int64_t index_bound = 0;
   std::shared_ptr<const std::vector<double>> constant;
   bool updated = false;  ///< a parameter that the plan writes
+  size_t offset = 0;     ///< of an input, in the memory of all inputs
 };
 
 /// A parameter of which a session keeps a copy in a kernel's order, made when the session is created.
@@ -74,6 +75,7 @@ class Plan {
   std::vector<Operand> outputs;            ///< in the order asked for
   std::vector<Graph::Rows> rows;
   size_t arena_bytes = 0;
+  size_t fed_bytes = 0;  ///< memory of all inputs, which a session uploads in one piece
   std::vector<RepackedParam> repacked;
   std::vector<std::string> notes;  ///< what was decomposed, which copies were inserted
 

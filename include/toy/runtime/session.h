@@ -93,8 +93,9 @@ class Session {
 
   /// The actual number of rows (0 <= n <= the maximum), until it is set again.
   void set_rows(std::string_view name, int64_t n);
-  /// Feeds an input: all of it, or with run-time rows its first values. i32 values are checked against the input's
-  /// bound. An input that no step needs is ignored; a name that the graph does not have throws Error{bad_input}.
+  /// Feeds an input of the next runs: all of it, or with run-time rows its first values. i32 values are checked against
+  /// the input's bound. An input that no step needs is ignored; a name that the graph does not have throws
+  /// Error{bad_input}.
   void set(std::string_view input, std::span<const int32_t> values);
   /// @copydoc set
   void set(std::string_view input, std::span<const float> values);
@@ -123,13 +124,15 @@ class Session {
   size_t arena_bytes() const { return plan_->arena_bytes; }
 
  private:
-  struct Operands {
-    std::vector<View> in, out;
+  struct Bound {
+    std::vector<int64_t> rows;
+    std::unique_ptr<Program> program;
   };
   View resolve(const Operand& o) const;
-  void bind_views();
+  std::unique_ptr<Program> prepare(size_t first, size_t steps) const;
+  Program& program();
   const PlanLeaf* input_of(std::string_view name, DType dtype, size_t values) const;
-  Place place_of(const PlanLeaf& input) const { return inputs_[size_t(&input - plan_->inputs.data())].at(); }
+  void* staged(const PlanLeaf& input, size_t bytes);
   Place place_of(const Operand& o) const;
   void run_watched(std::span<double> seconds);
   void repack(std::initializer_list<const ParamStore*> stores);
@@ -138,14 +141,16 @@ class Session {
   std::shared_ptr<const Plan> plan_;
   std::shared_ptr<const DeviceBuffer> arena_;
   std::vector<Place> params_;
-  std::vector<DeviceBuffer> inputs_, constants_;
+  DeviceBuffer inputs_;
+  Buffer mirror_;                               // of the inputs, where the host cannot write to them
+  size_t changed_begin_ = 0, changed_end_ = 0;  // of the mirror: what was set since the last run
+  std::vector<DeviceBuffer> constants_;
   DeviceBuffer repacked_;
   std::vector<int64_t> rows_;
-  std::vector<Operands> operands_;
-  std::vector<KernelCall> calls_;
+  std::vector<Bound> bound_;  // the one of the last run first
   std::vector<StepTime> times_;
   std::unique_ptr<FiniteWatch> finite_;  // nullptr: off
-  bool stale_ = true, profile_ = false;
+  bool profile_ = false;
 };
 
 }  // namespace toy

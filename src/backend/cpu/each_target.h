@@ -44,12 +44,12 @@
 #define HWY_ONCE 1
 #define TOY_EACH_TARGET_DONE
 
-#include "toy/backend/kernel.h"
+#include "toy/backend/host_kernel.h"
 
 namespace toy::cpu {
 namespace {
 
-// KernelRecord::run for HWY_EXPORT(f): best_of<HWY_DISPATCH_TABLE(f)> calls f for the best instruction set.
+// KernelRecord::code for HWY_EXPORT(f): best_of<HWY_DISPATCH_TABLE(f)> calls f for the best instruction set.
 template <const auto& table>
 void best_of(const ExecContext& ctx, const KernelArgs& args) noexcept {
   table[std::size(table) == 1 ? 0 : hwy::GetChosenTarget().GetIndex()](ctx, args);

@@ -1,7 +1,7 @@
 // The kernel records of the cpu device. A new kernel is one file and one line in toy/backend/kernels.def.
 #pragma once
 
-#include "toy/backend/kernel.h"
+#include "toy/backend/host_kernel.h"
 
 namespace toy::cpu {
 

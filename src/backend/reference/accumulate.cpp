@@ -10,6 +10,6 @@ void accumulate(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 }  // namespace
 
-KernelRecord accumulate_kernel() { return {.op = "accumulate", .in_place = {{0, 0}}, .run = accumulate}; }
+KernelRecord accumulate_kernel() { return {.op = "accumulate", .in_place = {{0, 0}}, .code = accumulate}; }
 
 }  // namespace toy::reference

@@ -25,7 +25,7 @@ void step(const KernelArgs& args, double lr, double scale, const Second& second)
 
 void report_gradient(const ExecContext& ctx, const KernelArgs& args) {
   for (int64_t i = 0, n = args.in[1].count(); i < n; ++i)
-    if (!std::isfinite(input(args, 1)[i])) return report_not_finite(ctx);
+    if (!std::isfinite(input(args, 1)[i])) return ctx.report(KernelFault::not_finite);
 }
 
 // row' = row + mix (mean of the row of g^2 - row), col' likewise; v_ij = row'_i col'_j / max(mean(row'), eps).
@@ -64,9 +64,9 @@ void adafactor_vector(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 }  // namespace
 
-KernelRecord adafactor_kernel() { return {.op = "adafactor", .in_place = {{0, 0}, {1, 2}, {2, 3}}, .run = adafactor}; }
+KernelRecord adafactor_kernel() { return {.op = "adafactor", .in_place = {{0, 0}, {1, 2}, {2, 3}}, .code = adafactor}; }
 KernelRecord adafactor_vector_kernel() {
-  return {.op = "adafactor_vector", .in_place = {{0, 0}, {1, 2}}, .run = adafactor_vector};
+  return {.op = "adafactor_vector", .in_place = {{0, 0}, {1, 2}}, .code = adafactor_vector};
 }
 
 }  // namespace toy::reference

@@ -45,7 +45,7 @@ void adamw8(const ExecContext& ctx, const KernelArgs& args) noexcept {
       v_new[k] = a.beta2 * v.at(k) + (1 - a.beta2) * g * g;
       output(args, 0)[begin + k] =
           w * (1 - lr * a.weight_decay) - lr * (m_new[k] / bias1) / (std::sqrt(v_new[k] / bias2) + a.eps);
-      if (!std::isfinite(g)) report_not_finite(ctx);
+      if (!std::isfinite(g)) ctx.report(KernelFault::not_finite);
     }
     m.store(m_new, count);
     v.store(v_new, count);
@@ -55,7 +55,7 @@ void adamw8(const ExecContext& ctx, const KernelArgs& args) noexcept {
 }  // namespace
 
 KernelRecord adamw8_kernel() {
-  return {.op = "adamw8", .in_place = {{0, 0}, {1, 2}, {2, 3}, {3, 4}, {4, 5}}, .run = adamw8};
+  return {.op = "adamw8", .in_place = {{0, 0}, {1, 2}, {2, 3}, {3, 4}, {4, 5}}, .code = adamw8};
 }
 
 }  // namespace toy::reference

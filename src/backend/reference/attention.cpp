@@ -98,7 +98,7 @@ size_t one_row_of_scores(const KernelQuery& query) noexcept { return size_t(quer
 
 }  // namespace
 
-KernelRecord attention_kernel() { return {.op = "attention", .workspace = one_row_of_scores, .run = attention}; }
-KernelRecord attention_grad_kernel() { return {.op = "attention_grad", .run = attention_grad}; }
+KernelRecord attention_kernel() { return {.op = "attention", .workspace = one_row_of_scores, .code = attention}; }
+KernelRecord attention_grad_kernel() { return {.op = "attention_grad", .code = attention_grad}; }
 
 }  // namespace toy::reference

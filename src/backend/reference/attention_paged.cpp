@@ -57,16 +57,16 @@ void kv_append(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const int64_t N = args.in[2].shape[0];
   for (int64_t i = 0; i < N; ++i) {
     if (seq[i] < 0 || seq[i] >= cache.S) {
-      report(ctx, "kv_append: row {} has sequence {}", i, seq[i]);
+      ctx.report(KernelFault::sequence, i, seq[i]);
       continue;
     }
     if (pos[i] < 0 || pos[i] >= kPagePositions * cache.G) {
-      report(ctx, "kv_append: row {} has position {}", i, pos[i]);
+      ctx.report(KernelFault::position, i, pos[i]);
       continue;
     }
     const int64_t page = cache.page(seq[i], pos[i]);
     if (page < 0 || page >= cache.pages) {
-      report(ctx, "kv_append: row {} goes to page {}", i, page);
+      ctx.report(KernelFault::page, i, page);
       continue;
     }
     for (int64_t head = 0; head < cache.K; ++head) {
@@ -83,12 +83,11 @@ void kv_append(const ExecContext& ctx, const KernelArgs& args) noexcept {
 // The keys of row i lie at positions [first, pos_i] of its sequence. False, with a report, if one has no
 // page.
 bool visible(const ExecContext& ctx, const Cache& cache, int64_t row, int64_t seq, int64_t first, int64_t last) {
-  if (seq < 0 || seq >= cache.S) return report(ctx, "attention_paged: row {} has sequence {}", row, seq), false;
-  if (last < 0 || last >= kPagePositions * cache.G)
-    return report(ctx, "attention_paged: row {} has position {}", row, last), false;
+  if (seq < 0 || seq >= cache.S) return ctx.report(KernelFault::sequence, row, seq), false;
+  if (last < 0 || last >= kPagePositions * cache.G) return ctx.report(KernelFault::position, row, last), false;
   for (int64_t j = first; j <= last; ++j)
     if (cache.page(seq, j) < 0 || cache.page(seq, j) >= cache.pages)
-      return report(ctx, "attention_paged: row {} has page {}", row, cache.page(seq, j)), false;
+      return ctx.report(KernelFault::page, row, cache.page(seq, j)), false;
   return true;
 }
 
@@ -134,10 +133,10 @@ size_t one_key_and_value(const KernelQuery& query) noexcept {
 }  // namespace
 
 KernelRecord kv_append_kernel() {
-  return {.op = "kv_append", .in_place = {{0, 0}, {1, 1}}, .workspace = one_key_and_value, .run = kv_append};
+  return {.op = "kv_append", .in_place = {{0, 0}, {1, 1}}, .workspace = one_key_and_value, .code = kv_append};
 }
 KernelRecord attention_paged_kernel() {
-  return {.op = "attention_paged", .workspace = one_row_of_scores, .run = attention_paged};
+  return {.op = "attention_paged", .workspace = one_row_of_scores, .code = attention_paged};
 }
 
 }  // namespace toy::reference

@@ -29,9 +29,9 @@ const double* before(const Rows& rows, int64_t n, int64_t back, const double* x,
   return tail.as<const double>() + (rows.seq[n] * M + M - (first - at)) * C;
 }
 
-bool has_tail(const ExecContext& ctx, const char* text, const Rows& rows, int64_t n, const View& tail) {
+bool has_tail(const ExecContext& ctx, const Rows& rows, int64_t n, const View& tail) {
   if (!tail.data || (rows.seq[n] >= 0 && rows.seq[n] < tail.shape[0])) return true;
-  report(ctx, text, n, rows.seq[n]);
+  ctx.report(KernelFault::sequence, n, rows.seq[n]);
   return false;
 }
 
@@ -42,7 +42,7 @@ void causal_conv(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const int64_t C = args.in[0].shape[1], W = args.in[1].shape[1];
   double* y = output(args, 0);
   for (int64_t n = 0; n < rows.N; ++n) {
-    const bool known = has_tail(ctx, "causal_conv: row {} has sequence {}", rows, n, args.in[3]);
+    const bool known = has_tail(ctx, rows, n, args.in[3]);
     for (int64_t c = 0; c < C; ++c) y[n * C + c] = b && known ? b[c] : 0;
     for (int64_t i = 0; known && i < W; ++i)
       if (const double* from = before(rows, n, W - 1 - i, x, args.in[3], C))
@@ -60,7 +60,7 @@ void causal_conv_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
   if (dw) std::fill_n(dw, C * W, 0.0);
   if (db) std::fill_n(db, C, 0.0);
   for (int64_t n = 0; n < rows.N; ++n) {
-    if (!has_tail(ctx, "causal_conv_grad: row {} has sequence {}", rows, n, args.in[3])) continue;
+    if (!has_tail(ctx, rows, n, args.in[3])) continue;
     const int64_t first = rows.first(n);
     for (int64_t i = 0; i < W; ++i) {
       const int64_t back = W - 1 - i;
@@ -83,7 +83,7 @@ void conv_append(const ExecContext& ctx, const KernelArgs& args) noexcept {
   tail.data = args.out[0].data;
   for (int64_t n = 0; n < rows.N; ++n) {
     if (n + 1 < rows.N && rows.continues(n + 1)) continue;  // not the last row of its run
-    if (!has_tail(ctx, "conv_append: row {} has sequence {}", rows, n, tail)) continue;
+    if (!has_tail(ctx, rows, n, tail)) continue;
     std::vector<double> next(size_t(M * C), 0.0);
     for (int64_t j = 0; j < M; ++j)
       if (const double* from = before(rows, n, M - 1 - j, x, tail, C)) std::copy_n(from, C, next.data() + j * C);
@@ -93,8 +93,8 @@ void conv_append(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 }  // namespace
 
-KernelRecord causal_conv_kernel() { return {.op = "causal_conv", .run = causal_conv}; }
-KernelRecord causal_conv_grad_kernel() { return {.op = "causal_conv_grad", .run = causal_conv_grad}; }
-KernelRecord conv_append_kernel() { return {.op = "conv_append", .in_place = {{0, 0}}, .run = conv_append}; }
+KernelRecord causal_conv_kernel() { return {.op = "causal_conv", .code = causal_conv}; }
+KernelRecord causal_conv_grad_kernel() { return {.op = "causal_conv_grad", .code = causal_conv_grad}; }
+KernelRecord conv_append_kernel() { return {.op = "conv_append", .in_place = {{0, 0}}, .code = conv_append}; }
 
 }  // namespace toy::reference

@@ -24,6 +24,6 @@ void cumsum(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 }  // namespace
 
-KernelRecord cumsum_kernel() { return {.op = "cumsum", .layout = Layout::any, .in_place = {{0, 0}}, .run = cumsum}; }
+KernelRecord cumsum_kernel() { return {.op = "cumsum", .layout = Layout::any, .in_place = {{0, 0}}, .code = cumsum}; }
 
 }  // namespace toy::reference

@@ -19,6 +19,6 @@ void dropout(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 }  // namespace
 
-KernelRecord dropout_kernel() { return {.op = "dropout", .in_place = {{0, 0}}, .run = dropout}; }
+KernelRecord dropout_kernel() { return {.op = "dropout", .in_place = {{0, 0}}, .code = dropout}; }
 
 }  // namespace toy::reference

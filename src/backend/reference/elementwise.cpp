@@ -82,15 +82,15 @@ void clamp(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 template <double (*f)(double, double)>
 KernelRecord binary_record(std::string_view op) {
-  return {.op = op, .layout = Layout::any, .in_place = {{0, 0}, {0, 1}}, .run = binary<f>};
+  return {.op = op, .layout = Layout::any, .in_place = {{0, 0}, {0, 1}}, .code = binary<f>};
 }
 template <bool (*f)(double, double)>
 KernelRecord comparison_record(std::string_view op) {
-  return {.op = op, .layout = Layout::any, .run = binary<f, int32_t>};
+  return {.op = op, .layout = Layout::any, .code = binary<f, int32_t>};
 }
 template <double (*f)(double)>
 KernelRecord unary_record(std::string_view op) {
-  return {.op = op, .layout = Layout::any, .in_place = {{0, 0}}, .run = unary<f>};
+  return {.op = op, .layout = Layout::any, .in_place = {{0, 0}}, .code = unary<f>};
 }
 
 }  // namespace
@@ -104,7 +104,7 @@ KernelRecord minimum_kernel() { return binary_record<minimum>("minimum"); }
 KernelRecord greater_kernel() { return comparison_record<greater>("greater"); }
 KernelRecord equal_kernel() { return comparison_record<equal>("equal"); }
 KernelRecord where_kernel() {
-  return {.op = "where", .layout = Layout::any, .in_place = {{0, 1}, {0, 2}}, .run = where};
+  return {.op = "where", .layout = Layout::any, .in_place = {{0, 1}, {0, 2}}, .code = where};
 }
 KernelRecord neg_kernel() { return unary_record<neg>("neg"); }
 KernelRecord abs_kernel() { return unary_record<abs>("abs"); }
@@ -124,7 +124,7 @@ KernelRecord relu_kernel() { return unary_record<relu>("relu"); }
 KernelRecord silu_kernel() { return unary_record<silu>("silu"); }
 KernelRecord gelu_tanh_kernel() { return unary_record<gelu_tanh>("gelu_tanh"); }
 KernelRecord gelu_erf_kernel() { return unary_record<gelu_erf>("gelu_erf"); }
-KernelRecord scale_kernel() { return {.op = "scale", .layout = Layout::any, .in_place = {{0, 0}}, .run = scale}; }
-KernelRecord clamp_kernel() { return {.op = "clamp", .layout = Layout::any, .in_place = {{0, 0}}, .run = clamp}; }
+KernelRecord scale_kernel() { return {.op = "scale", .layout = Layout::any, .in_place = {{0, 0}}, .code = scale}; }
+KernelRecord clamp_kernel() { return {.op = "clamp", .layout = Layout::any, .in_place = {{0, 0}}, .code = clamp}; }
 
 }  // namespace toy::reference

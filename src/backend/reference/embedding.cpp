@@ -12,7 +12,7 @@ void embedding(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const int64_t V = args.in[0].shape[0], D = args.in[0].shape[1], N = args.in[1].count();
   for (int64_t n = 0; n < N; ++n) {
     const bool known = id[n] >= 0 && id[n] < V;
-    if (!known) report(ctx, "embedding: row {} has id {}", n, id[n]);
+    if (!known) ctx.report(KernelFault::id, n, id[n]);
     for (int64_t d = 0; d < D; ++d) out[n * D + d] = known ? table[id[n] * D + d] : 0;
   }
 }
@@ -25,7 +25,7 @@ void embedding_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const int64_t N = args.in[1].count(), D = args.in[2].shape[1], V = args.in[2].shape[0];
   for (int64_t n = 0; n < N; ++n) {
     if (id[n] < 0 || id[n] >= V) {
-      report(ctx, "embedding_grad: row {} has id {}", n, id[n]);
+      ctx.report(KernelFault::id, n, id[n]);
       continue;
     }
     for (int64_t d = 0; d < D; ++d) acc[id[n] * D + d] += dy[n * D + d];
@@ -34,7 +34,7 @@ void embedding_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 }  // namespace
 
-KernelRecord embedding_kernel() { return {.op = "embedding", .run = embedding}; }
-KernelRecord embedding_grad_kernel() { return {.op = "embedding_grad", .in_place = {{0, 2}}, .run = embedding_grad}; }
+KernelRecord embedding_kernel() { return {.op = "embedding", .code = embedding}; }
+KernelRecord embedding_grad_kernel() { return {.op = "embedding_grad", .in_place = {{0, 2}}, .code = embedding_grad}; }
 
 }  // namespace toy::reference

@@ -27,12 +27,12 @@ void top_k(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 // Calls f(pair, row of x, expert) for every row and each of its experts; reports those that there are not.
 template <class F>
-void for_each_pair(const ExecContext& ctx, const View& ids, int64_t S, int64_t E, const char* text, const F& f) {
+void for_each_pair(const ExecContext& ctx, const View& ids, int64_t S, int64_t E, const F& f) {
   const int64_t N = ids.shape[0], U = ids.shape[1];
   const auto* id = ids.as<const int32_t>();
   for (int64_t p = 0; p < N * U; ++p) {
     if (id[p] < 0 || id[p] >= E)
-      report(ctx, text, p / U, id[p]);
+      ctx.report(KernelFault::expert, p / U, id[p]);
     else
       f(p, S == 1 ? p / U : p, int64_t(id[p]));
   }
@@ -44,7 +44,7 @@ void expert_linear(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const Shape& w = args.in[1].shape;
   const int64_t E = w[0], O = w[1], I = w[2], S = args.in[0].shape[1];
   std::fill_n(output(args, 0), args.out[0].count(), 0.0);
-  for_each_pair(ctx, args.in[2], S, E, "expert_linear: row {} has expert {}", [&](int64_t p, int64_t row, int64_t e) {
+  for_each_pair(ctx, args.in[2], S, E, [&](int64_t p, int64_t row, int64_t e) {
     for (int64_t o = 0; o < O; ++o) {
       double sum = 0;
       for (int64_t i = 0; i < I; ++i) sum += input(args, 1)[(e * O + o) * I + i] * input(args, 0)[row * I + i];
@@ -59,15 +59,13 @@ void expert_linear_grad_x(const ExecContext& ctx, const KernelArgs& args) noexce
   const Shape& w = args.in[1].shape;
   const int64_t E = w[0], O = w[1], I = w[2], U = args.in[0].shape[1];
   std::fill_n(output(args, 0), args.out[0].count(), 0.0);
-  for_each_pair(ctx, args.in[2], U, E, "expert_linear_grad_x: row {} has expert {}",
-                [&](int64_t p, int64_t, int64_t e) {
-                  for (int64_t i = 0; i < I; ++i) {
-                    double sum = 0;
-                    for (int64_t o = 0; o < O; ++o)
-                      sum += input(args, 0)[p * O + o] * input(args, 1)[(e * O + o) * I + i];
-                    output(args, 0)[p * I + i] = sum;
-                  }
-                });
+  for_each_pair(ctx, args.in[2], U, E, [&](int64_t p, int64_t, int64_t e) {
+    for (int64_t i = 0; i < I; ++i) {
+      double sum = 0;
+      for (int64_t o = 0; o < O; ++o) sum += input(args, 0)[p * O + o] * input(args, 1)[(e * O + o) * I + i];
+      output(args, 0)[p * I + i] = sum;
+    }
+  });
 }
 
 // dw_eoi = sum over rows n with ids_nu = e of dy_nuo x_ni
@@ -76,19 +74,18 @@ void expert_linear_grad_w(const ExecContext& ctx, const KernelArgs& args) noexce
   const Shape& dw = args.out[0].shape;
   const int64_t E = dw[0], O = dw[1], I = dw[2], S = args.in[1].shape[1];
   std::fill_n(output(args, 0), args.out[0].count(), 0.0);
-  for_each_pair(ctx, args.in[2], S, E, "expert_linear_grad_w: row {} has expert {}",
-                [&](int64_t p, int64_t row, int64_t e) {
-                  for (int64_t o = 0; o < O; ++o)
-                    for (int64_t i = 0; i < I; ++i)
-                      output(args, 0)[(e * O + o) * I + i] += input(args, 0)[p * O + o] * input(args, 1)[row * I + i];
-                });
+  for_each_pair(ctx, args.in[2], S, E, [&](int64_t p, int64_t row, int64_t e) {
+    for (int64_t o = 0; o < O; ++o)
+      for (int64_t i = 0; i < I; ++i)
+        output(args, 0)[(e * O + o) * I + i] += input(args, 0)[p * O + o] * input(args, 1)[row * I + i];
+  });
 }
 
 }  // namespace
 
-KernelRecord top_k_kernel() { return {.op = "top_k", .run = top_k}; }
-KernelRecord expert_linear_kernel() { return {.op = "expert_linear", .run = expert_linear}; }
-KernelRecord expert_linear_grad_x_kernel() { return {.op = "expert_linear_grad_x", .run = expert_linear_grad_x}; }
-KernelRecord expert_linear_grad_w_kernel() { return {.op = "expert_linear_grad_w", .run = expert_linear_grad_w}; }
+KernelRecord top_k_kernel() { return {.op = "top_k", .code = top_k}; }
+KernelRecord expert_linear_kernel() { return {.op = "expert_linear", .code = expert_linear}; }
+KernelRecord expert_linear_grad_x_kernel() { return {.op = "expert_linear_grad_x", .code = expert_linear_grad_x}; }
+KernelRecord expert_linear_grad_w_kernel() { return {.op = "expert_linear_grad_w", .code = expert_linear_grad_w}; }
 
 }  // namespace toy::reference

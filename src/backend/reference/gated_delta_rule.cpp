@@ -49,14 +49,14 @@ struct Problem {
   }
   /// The run that begins at row n. One whose sequence has no state, or that goes on with a sequence after
   /// other rows of it, is reported and starts from zeros.
-  DeltaRun run(const ExecContext& ctx, int64_t n, const char* no_state, const char* again) const {
+  DeltaRun run(const ExecContext& ctx, int64_t n) const {
     DeltaRun r{n, n + 1, false, false, false};
     while (r.end < N && seq[r.end - 1] == seq[r.end] && pos[r.end - 1] + 1 == pos[r.end]) ++r.end;
     if (slots < 0) return r;
     const bool known = seq[n] >= 0 && seq[n] < slots;
     r.first = known && !meets(n, 0, n);
-    if (!known) report(ctx, no_state, n, seq[n]);
-    if (known && !r.first && pos[n] != 0) report(ctx, again, n, seq[n]);
+    if (!known) ctx.report(KernelFault::sequence, n, seq[n]);
+    if (known && !r.first && pos[n] != 0) ctx.report(KernelFault::gap, n, seq[n]);
     r.loads = r.first && pos[n] != 0;
     r.stores = known && !meets(n, r.end, N);
     return r;
@@ -81,11 +81,11 @@ void step(const Problem& x, int64_t n, int64_t h, double* s, double* decayed, do
 }
 
 void forward(const ExecContext& ctx, const KernelArgs& args, const Problem& x, const View& s0, double* o,
-             double* states, const char* no_state, const char* again) {
+             double* states) {
   const int64_t size = x.P * x.V;
   double *s = reinterpret_cast<double*>(args.workspace), *decayed = s + size, *e = decayed + size;
   for (DeltaRun r{0, 0, false, false, false}; r.end < x.N;) {
-    r = x.run(ctx, r.end, no_state, again);
+    r = x.run(ctx, r.end);
     for (int64_t h = 0; h < x.H; ++h) {
       const int64_t at = (x.seq[r.begin] * x.H + h) * size;
       if (r.loads)
@@ -103,15 +103,12 @@ void gated_delta_rule(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const Problem x(args, 0, 6, s0);
   double* states = s0.data ? output(args, 1) : nullptr;
   if (states && states != s0.as<const double>()) std::copy_n(s0.as<const double>(), s0.count(), states);
-  forward(ctx, args, x, s0, output(args, 0), states, "gated_delta_rule: row {} has sequence {}",
-          "gated_delta_rule: row {} resumes sequence {} after a gap; give the rows of a sequence together");
+  forward(ctx, args, x, s0, output(args, 0), states);
 }
 
 void gated_delta_rule_update(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const Problem x(args, 1, 6, args.in[0]);
-  forward(ctx, args, x, args.out[0], output(args, 1), output(args, 0),
-          "gated_delta_rule_update: row {} has sequence {}",
-          "gated_delta_rule_update: row {} resumes sequence {} after a gap; give the rows of a sequence together");
+  forward(ctx, args, x, args.out[0], output(args, 1), output(args, 0));
 }
 
 size_t forward_workspace(const KernelQuery& q) noexcept {
@@ -137,8 +134,7 @@ void gated_delta_rule_grad(const ExecContext& ctx, const KernelArgs& args) noexc
   if (ds0)
     for (int64_t i = 0; i < s0.count(); ++i) ds0[i] = ds.data ? ds.as<const double>()[i] : 0;
   for (DeltaRun r{0, 0, false, false, false}; r.end < x.N;) {
-    r = x.run(ctx, r.end, "gated_delta_rule_grad: row {} has sequence {}",
-              "gated_delta_rule_grad: row {} resumes sequence {} after a gap; give the rows of a sequence together");
+    r = x.run(ctx, r.end);
     for (int64_t h = 0; h < x.H; ++h) {
       const int64_t at = (x.seq[r.begin] * x.H + h) * size;
       for (int64_t i = 0; i < size; ++i) s[i] = r.loads ? s0.as<const double>()[at + i] : 0;
@@ -193,16 +189,16 @@ size_t grad_workspace(const KernelQuery& q) noexcept {
 }  // namespace
 
 KernelRecord gated_delta_rule_kernel() {
-  return {.op = "gated_delta_rule", .in_place = {{1, 5}}, .workspace = forward_workspace, .run = gated_delta_rule};
+  return {.op = "gated_delta_rule", .in_place = {{1, 5}}, .workspace = forward_workspace, .code = gated_delta_rule};
 }
 KernelRecord gated_delta_rule_grad_kernel() {
-  return {.op = "gated_delta_rule_grad", .workspace = grad_workspace, .run = gated_delta_rule_grad};
+  return {.op = "gated_delta_rule_grad", .workspace = grad_workspace, .code = gated_delta_rule_grad};
 }
 KernelRecord gated_delta_rule_update_kernel() {
   return {.op = "gated_delta_rule_update",
           .in_place = {{0, 0}},
           .workspace = forward_workspace,
-          .run = gated_delta_rule_update};
+          .code = gated_delta_rule_update};
 }
 
 }  // namespace toy::reference

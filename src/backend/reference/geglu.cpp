@@ -46,7 +46,7 @@ void geglu_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 }  // namespace
 
-KernelRecord geglu_kernel() { return {.op = "geglu", .in_place = {{0, 0}, {0, 1}}, .run = geglu}; }
-KernelRecord geglu_grad_kernel() { return {.op = "geglu_grad", .in_place = {{0, 0}, {1, 1}}, .run = geglu_grad}; }
+KernelRecord geglu_kernel() { return {.op = "geglu", .in_place = {{0, 0}, {0, 1}}, .code = geglu}; }
+KernelRecord geglu_grad_kernel() { return {.op = "geglu_grad", .in_place = {{0, 0}, {1, 1}}, .code = geglu_grad}; }
 
 }  // namespace toy::reference

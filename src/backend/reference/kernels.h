@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "toy/backend/kernel.h"
+#include "toy/backend/host_kernel.h"
 
 namespace toy::reference {
 
@@ -22,10 +22,6 @@ inline double* output(const KernelArgs& args, int i) {
   return i < int(args.out.size()) ? args.out[i].as<double>() : nullptr;
 }
 inline const int32_t* indices(const KernelArgs& args, int i) { return args.in[i].as<const int32_t>(); }
-
-inline void report(const ExecContext& ctx, const char* text, int64_t index, int64_t value) {
-  if (ctx.error) ctx.error->set(text, index, value);
-}
 
 /// What an optimizer multiplies gradients by: operand i, 1 without it. Not finite: the step is skipped.
 inline double scale_of_gradients(const KernelArgs& args, int i) { return input(args, i) ? *input(args, i) : 1; }

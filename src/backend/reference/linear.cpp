@@ -85,10 +85,10 @@ void matmul(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 }  // namespace
 
-KernelRecord linear_kernel() { return {.op = "linear", .in_place = {{0, 3}}, .run = linear}; }
-KernelRecord low_rank_kernel() { return {.op = "low_rank", .in_place = {{0, 3}}, .run = low_rank}; }
-KernelRecord linear_grad_x_kernel() { return {.op = "linear_grad_x", .in_place = {{0, 2}}, .run = linear_grad_x}; }
-KernelRecord linear_grad_w_kernel() { return {.op = "linear_grad_w", .in_place = {{0, 2}}, .run = linear_grad_w}; }
-KernelRecord matmul_kernel() { return {.op = "matmul", .layout = Layout::any, .run = matmul}; }
+KernelRecord linear_kernel() { return {.op = "linear", .in_place = {{0, 3}}, .code = linear}; }
+KernelRecord low_rank_kernel() { return {.op = "low_rank", .in_place = {{0, 3}}, .code = low_rank}; }
+KernelRecord linear_grad_x_kernel() { return {.op = "linear_grad_x", .in_place = {{0, 2}}, .code = linear_grad_x}; }
+KernelRecord linear_grad_w_kernel() { return {.op = "linear_grad_w", .in_place = {{0, 2}}, .code = linear_grad_w}; }
+KernelRecord matmul_kernel() { return {.op = "matmul", .layout = Layout::any, .code = matmul}; }
 
 }  // namespace toy::reference

@@ -64,7 +64,7 @@ void linear_xent(const ExecContext& ctx, const KernelArgs& args) noexcept {
   if (dz) std::fill_n(dz, dim.N * dim.R, 0.0);
   if (db) std::fill_n(db, dim.V * dim.R, 0.0);
   for (int64_t n = 0; n < dim.N; ++n) {
-    if (target[n] >= dim.V) report(ctx, "linear_xent: row {} has target {}", n, target[n]);
+    if (target[n] >= dim.V) ctx.report(KernelFault::target, n, target[n]);
     if (target[n] < 0 || target[n] >= dim.V) continue;
     const double* z_row = z + n * dim.R;
     const double lse = logits_of_row(dim, x + n * dim.D, w, z_row, b, logits);
@@ -83,6 +83,6 @@ size_t one_row_of_logits(const KernelQuery& q) noexcept { return size_t(q.in[1].
 
 }  // namespace
 
-KernelRecord linear_xent_kernel() { return {.op = "linear_xent", .workspace = one_row_of_logits, .run = linear_xent}; }
+KernelRecord linear_xent_kernel() { return {.op = "linear_xent", .workspace = one_row_of_logits, .code = linear_xent}; }
 
 }  // namespace toy::reference

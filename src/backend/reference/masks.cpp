@@ -16,7 +16,7 @@ void one_hot(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const int64_t N = args.in[0].shape.count(), classes = args.attrs.as<OneHotAttrs>().classes;
   std::fill_n(y, N * classes, 0.0);
   for (int64_t n = 0; n < N; ++n) {
-    if (id[n] >= classes) report(ctx, "one_hot: row {} has id {}", n, id[n]);
+    if (id[n] >= classes) ctx.report(KernelFault::id, n, id[n]);
     if (id[n] >= 0 && id[n] < classes) y[n * classes + id[n]] = 1;
   }
 }
@@ -39,7 +39,7 @@ void attention_mask(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 }  // namespace
 
-KernelRecord one_hot_kernel() { return {.op = "one_hot", .run = one_hot}; }
-KernelRecord attention_mask_kernel() { return {.op = "attention_mask", .run = attention_mask}; }
+KernelRecord one_hot_kernel() { return {.op = "one_hot", .code = one_hot}; }
+KernelRecord attention_mask_kernel() { return {.op = "attention_mask", .code = attention_mask}; }
 
 }  // namespace toy::reference

@@ -101,11 +101,11 @@ void max(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 }  // namespace
 
-KernelRecord copy_kernel() { return {.op = "copy", .layout = Layout::any, .run = copy}; }
-KernelRecord concat_kernel() { return {.op = "concat", .run = concat}; }
-KernelRecord cast_kernel() { return {.op = "cast", .run = cast}; }
-KernelRecord fill_kernel() { return {.op = "fill", .run = fill}; }
-KernelRecord sum_kernel() { return {.op = "sum", .layout = Layout::any, .run = sum}; }
-KernelRecord max_kernel() { return {.op = "max", .layout = Layout::any, .run = max}; }
+KernelRecord copy_kernel() { return {.op = "copy", .layout = Layout::any, .code = copy}; }
+KernelRecord concat_kernel() { return {.op = "concat", .code = concat}; }
+KernelRecord cast_kernel() { return {.op = "cast", .code = cast}; }
+KernelRecord fill_kernel() { return {.op = "fill", .code = fill}; }
+KernelRecord sum_kernel() { return {.op = "sum", .layout = Layout::any, .code = sum}; }
+KernelRecord max_kernel() { return {.op = "max", .layout = Layout::any, .code = max}; }
 
 }  // namespace toy::reference

@@ -138,7 +138,7 @@ void rope(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const bool half = at.pairing == RopePairing::half;
   for (int64_t n = 0; n < N; ++n) {
     if (pos[n] < 0 || pos[n] >= C) {
-      report(ctx, "rope: row {} has position {}", n, pos[n]);
+      ctx.report(KernelFault::position, n, pos[n]);
       continue;
     }
     for (int64_t h = 0; h < H; ++h)
@@ -188,15 +188,15 @@ void softmax(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 }  // namespace
 
-KernelRecord rms_norm_kernel() { return {.op = "rms_norm", .in_place = {{0, 0}}, .run = rms_norm}; }
-KernelRecord rms_norm_grad_kernel() { return {.op = "rms_norm_grad", .run = rms_norm_grad}; }
-KernelRecord layer_norm_kernel() { return {.op = "layer_norm", .in_place = {{0, 0}}, .run = layer_norm}; }
-KernelRecord layer_norm_grad_kernel() { return {.op = "layer_norm_grad", .run = layer_norm_grad}; }
-KernelRecord l2_norm_kernel() { return {.op = "l2_norm", .in_place = {{0, 0}}, .run = l2_norm}; }
-KernelRecord l2_norm_grad_kernel() { return {.op = "l2_norm_grad", .run = l2_norm_grad}; }
-KernelRecord rope_kernel() { return {.op = "rope", .in_place = {{0, 0}}, .run = rope}; }
-KernelRecord swiglu_kernel() { return {.op = "swiglu", .in_place = {{0, 0}, {0, 1}}, .run = swiglu}; }
-KernelRecord swiglu_grad_kernel() { return {.op = "swiglu_grad", .in_place = {{0, 0}, {1, 1}}, .run = swiglu_grad}; }
-KernelRecord softmax_kernel() { return {.op = "softmax", .in_place = {{0, 0}}, .run = softmax}; }
+KernelRecord rms_norm_kernel() { return {.op = "rms_norm", .in_place = {{0, 0}}, .code = rms_norm}; }
+KernelRecord rms_norm_grad_kernel() { return {.op = "rms_norm_grad", .code = rms_norm_grad}; }
+KernelRecord layer_norm_kernel() { return {.op = "layer_norm", .in_place = {{0, 0}}, .code = layer_norm}; }
+KernelRecord layer_norm_grad_kernel() { return {.op = "layer_norm_grad", .code = layer_norm_grad}; }
+KernelRecord l2_norm_kernel() { return {.op = "l2_norm", .in_place = {{0, 0}}, .code = l2_norm}; }
+KernelRecord l2_norm_grad_kernel() { return {.op = "l2_norm_grad", .code = l2_norm_grad}; }
+KernelRecord rope_kernel() { return {.op = "rope", .in_place = {{0, 0}}, .code = rope}; }
+KernelRecord swiglu_kernel() { return {.op = "swiglu", .in_place = {{0, 0}, {0, 1}}, .code = swiglu}; }
+KernelRecord swiglu_grad_kernel() { return {.op = "swiglu_grad", .in_place = {{0, 0}, {1, 1}}, .code = swiglu_grad}; }
+KernelRecord softmax_kernel() { return {.op = "softmax", .in_place = {{0, 0}}, .code = softmax}; }
 
 }  // namespace toy::reference

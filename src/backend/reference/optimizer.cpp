@@ -28,7 +28,7 @@ void adamw(const ExecContext& ctx, const KernelArgs& args) noexcept {
     output(args, 0)[i] = w[i] * (1 - lr * wd) - lr * (mi / bias1) / (std::sqrt(vi / bias2) + eps);
     output(args, 1)[i] = mi;
     output(args, 2)[i] = vi;
-    if (!std::isfinite(gi)) report_not_finite(ctx);
+    if (!std::isfinite(gi)) ctx.report(KernelFault::not_finite);
   }
 }
 
@@ -43,7 +43,7 @@ void sgd_momentum(const ExecContext& ctx, const KernelArgs& args) noexcept {
     const double gi = scale * g[i] + at.weight_decay * w[i], vi = at.momentum * v[i] + gi;
     output(args, 0)[i] = w[i] - lr * (at.nesterov ? gi + at.momentum * vi : vi);
     output(args, 1)[i] = vi;
-    if (!std::isfinite(g[i])) report_not_finite(ctx);
+    if (!std::isfinite(g[i])) ctx.report(KernelFault::not_finite);
   }
 }
 
@@ -55,7 +55,7 @@ void sgd(const ExecContext& ctx, const KernelArgs& args) noexcept {
   if (!std::isfinite(scale)) return;
   for (int64_t i = 0, n = args.in[0].count(); i < n; ++i) {
     output(args, 0)[i] = w[i] - lr * (scale * g[i] + decay * w[i]);
-    if (!std::isfinite(g[i])) report_not_finite(ctx);
+    if (!std::isfinite(g[i])) ctx.report(KernelFault::not_finite);
   }
 }
 
@@ -69,7 +69,7 @@ void lion(const ExecContext& ctx, const KernelArgs& args) noexcept {
     const double gi = scale * g[i], mi = m[i], c = at.beta1 * mi + (1 - at.beta1) * gi;
     output(args, 0)[i] = w[i] - lr * (double(c > 0) - double(c < 0) + at.weight_decay * w[i]);
     output(args, 1)[i] = at.beta2 * mi + (1 - at.beta2) * gi;
-    if (!std::isfinite(gi)) report_not_finite(ctx);
+    if (!std::isfinite(gi)) ctx.report(KernelFault::not_finite);
   }
 }
 
@@ -84,7 +84,7 @@ void momentum(const ExecContext& ctx, const KernelArgs& args) noexcept {
     const double gi = scale * g[i], vi = at.momentum * v[i] + gi;
     output(args, 0)[i] = vi;
     step[i] = at.nesterov ? gi + at.momentum * vi : vi;
-    if (!std::isfinite(gi)) report_not_finite(ctx);
+    if (!std::isfinite(gi)) ctx.report(KernelFault::not_finite);
   }
 }
 
@@ -112,13 +112,15 @@ void clip_scale(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 }  // namespace
 
-KernelRecord adamw_kernel() { return {.op = "adamw", .in_place = {{0, 0}, {1, 2}, {2, 3}}, .run = adamw}; }
-KernelRecord sgd_kernel() { return {.op = "sgd", .in_place = {{0, 0}}, .run = sgd}; }
-KernelRecord sgd_momentum_kernel() { return {.op = "sgd_momentum", .in_place = {{0, 0}, {1, 2}}, .run = sgd_momentum}; }
-KernelRecord lion_kernel() { return {.op = "lion", .in_place = {{0, 0}, {1, 2}}, .run = lion}; }
-KernelRecord momentum_kernel() { return {.op = "momentum", .in_place = {{0, 0}, {1, 1}}, .run = momentum}; }
-KernelRecord ema_kernel() { return {.op = "ema", .in_place = {{0, 0}}, .run = ema}; }
-KernelRecord global_norm_kernel() { return {.op = "global_norm", .run = global_norm}; }
-KernelRecord clip_scale_kernel() { return {.op = "clip_scale", .run = clip_scale}; }
+KernelRecord adamw_kernel() { return {.op = "adamw", .in_place = {{0, 0}, {1, 2}, {2, 3}}, .code = adamw}; }
+KernelRecord sgd_kernel() { return {.op = "sgd", .in_place = {{0, 0}}, .code = sgd}; }
+KernelRecord sgd_momentum_kernel() {
+  return {.op = "sgd_momentum", .in_place = {{0, 0}, {1, 2}}, .code = sgd_momentum};
+}
+KernelRecord lion_kernel() { return {.op = "lion", .in_place = {{0, 0}, {1, 2}}, .code = lion}; }
+KernelRecord momentum_kernel() { return {.op = "momentum", .in_place = {{0, 0}, {1, 1}}, .code = momentum}; }
+KernelRecord ema_kernel() { return {.op = "ema", .in_place = {{0, 0}}, .code = ema}; }
+KernelRecord global_norm_kernel() { return {.op = "global_norm", .code = global_norm}; }
+KernelRecord clip_scale_kernel() { return {.op = "clip_scale", .code = clip_scale}; }
 
 }  // namespace toy::reference

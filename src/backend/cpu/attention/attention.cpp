@@ -46,7 +46,7 @@ HWY_EXPORT(attention_run);
 }  // namespace
 
 KernelRecord attention_kernel() {
-  return {.op = "attention", .workspace = attend_workspace, .run = best_of<HWY_DISPATCH_TABLE(attention_run)>};
+  return {.op = "attention", .workspace = attend_workspace, .code = best_of<HWY_DISPATCH_TABLE(attention_run)>};
 }
 
 }  // namespace toy::cpu

@@ -198,7 +198,7 @@ size_t grad_workspace(const KernelQuery& query) noexcept {
 }  // namespace
 
 KernelRecord attention_grad_kernel() {
-  return {.op = "attention_grad", .workspace = grad_workspace, .run = best_of<HWY_DISPATCH_TABLE(attention_grad_run)>};
+  return {.op = "attention_grad", .workspace = grad_workspace, .code = best_of<HWY_DISPATCH_TABLE(attention_grad_run)>};
 }
 
 }  // namespace toy::cpu

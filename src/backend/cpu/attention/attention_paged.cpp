@@ -15,23 +15,23 @@ namespace toy::cpu {
 namespace HWY_NAMESPACE {
 
 // Are the sequence, the positions and all pages that the task reads valid? Else says so.
-bool paged_valid(const Task& task, const QueryRows& q, const KernelArgs& args, KernelError* error) {
+bool paged_valid(const Task& task, const QueryRows& q, const KernelArgs& args, const ExecContext& ctx) {
   const View& table = args.in[5];
   const int64_t pages = args.in[1].shape[0], slots = table.shape[1], last = task.position + task.count - 1;
   if (task.seq < 0 || task.seq >= table.shape[0]) {
-    error->set("attention_paged: row {} has sequence {}", task.row, task.seq);
+    ctx.report(KernelFault::sequence, task.row, task.seq);
     return false;
   }
   if (task.position < 0 || last >= slots * kKeyTile) {
     const int64_t bad =
         task.position < 0 ? task.row : task.row + std::max<int64_t>(0, slots * kKeyTile - task.position);
-    error->set("attention_paged: row {} has position {}", bad, task.position + bad - task.row);
+    ctx.report(KernelFault::position, bad, task.position + bad - task.row);
     return false;
   }
   const int32_t* page = table.as<const int32_t>() + task.seq * slots;
   for (int64_t t = q.first_visible(task.position) / kKeyTile; t <= last / kKeyTile; ++t)
     if (page[t] < 0 || page[t] >= pages) {
-      error->set("attention_paged: row {} reads page {}", task.row, page[t]);
+      ctx.report(KernelFault::page, task.row, page[t]);
       return false;
     }
   return true;
@@ -83,7 +83,7 @@ void run_on(const ExecContext& ctx, const KernelArgs& args) {
   attend_all(ctx, args, split ? parts.positions : 0,
              [&](const Task& task, const QueryRows& q, AttendScratch& ws) HWY_ATTR {
                const int64_t at = (task.row * h.heads + task.head * h.group) * h.p;
-               if (!paged_valid(task, q, args, ctx.error)) return;
+               if (!paged_valid(task, q, args, ctx)) return;
                attend_begin(q, args.in[0].as<const float>() + at, stride, ws);
                attend_task<T>(task, q, args, ws);
                float* lse = lse_of(args);
@@ -127,7 +127,7 @@ KernelRecord attention_paged_kernel() {
   return {.op = "attention_paged",
           .accepts = accepts,
           .workspace = paged_workspace,
-          .run = best_of<HWY_DISPATCH_TABLE(attention_paged_run)>};
+          .code = best_of<HWY_DISPATCH_TABLE(attention_paged_run)>};
 }
 
 }  // namespace toy::cpu

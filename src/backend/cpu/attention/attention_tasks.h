@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "backend/cpu/attention/sequence_rows.h"
-#include "toy/backend/kernel.h"
+#include "toy/backend/host_kernel.h"
 #include "toy/ops/attrs/structs.h"
 
 namespace toy::cpu {

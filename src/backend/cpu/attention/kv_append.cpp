@@ -17,20 +17,20 @@ namespace toy::cpu::HWY_NAMESPACE {
 namespace {
 
 // The page of row i; -1, and the error is set, if there is none.
-int64_t page_of(const KernelArgs& args, int64_t i, KernelError* error) {
+int64_t page_of(const KernelArgs& args, int64_t i, const ExecContext& ctx) {
   const View& table = args.in[6];
   const int64_t seq = args.in[4].as<const int32_t>()[i], pos = args.in[5].as<const int32_t>()[i];
   if (seq < 0 || seq >= table.shape[0]) {
-    error->set("kv_append: row {} has sequence {}", i, seq);
+    ctx.report(KernelFault::sequence, i, seq);
     return -1;
   }
   if (pos < 0 || pos >= table.shape[1] * kKeyTile) {
-    error->set("kv_append: row {} has position {}", i, pos);
+    ctx.report(KernelFault::position, i, pos);
     return -1;
   }
   const int64_t page = table.as<const int32_t>()[seq * table.shape[1] + pos / kKeyTile];
   if (page >= 0 && page < args.in[0].shape[0]) return page;
-  error->set("kv_append: row {} goes to page {}", i, page);
+  ctx.report(KernelFault::page, i, page);
   return -1;
 }
 
@@ -107,7 +107,7 @@ void kv_append_run(const ExecContext& ctx, const KernelArgs& args) {
   const Range rows = ctx.share(args.in[2].shape[0]);
   for (int64_t begin = rows.begin, end; begin < rows.end; begin = end) {
     end = begin + 1;
-    const int64_t page = page_of(args, begin, ctx.error);
+    const int64_t page = page_of(args, begin, ctx);
     if (page < 0) continue;
     while (end < rows.end && all.follows(end) && all.pos[end] % kKeyTile != 0) ++end;
     with_cache_type(args.out[0].dtype, [&](auto type) HWY_ATTR { append<decltype(type)>(args, begin, end, page); });
@@ -134,7 +134,7 @@ KernelRecord kv_append_kernel() {
   return {.op = "kv_append",
           .in_place = {{0, 0}, {1, 1}},
           .accepts = accepts,
-          .run = best_of<HWY_DISPATCH_TABLE(kv_append_run)>};
+          .code = best_of<HWY_DISPATCH_TABLE(kv_append_run)>};
 }
 
 }  // namespace toy::cpu

@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "backend/cpu/attention/attention_tasks.h"
-#include "toy/backend/kernel.h"
+#include "toy/backend/host_kernel.h"
 
 namespace toy::cpu {
 

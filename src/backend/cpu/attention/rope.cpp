@@ -71,7 +71,7 @@ void rope(const ExecContext& ctx, const KernelArgs& args) {
     const float* x = args.in[0].as<const float>() + n * H * P;
     float* y = args.out[0].as<float>() + n * H * P;
     const bool known = pos[n] >= 0 && pos[n] < C;
-    if (!known && ctx.error) ctx.error->set("rope: row {} has position {}", n, pos[n]);
+    if (!known) ctx.report(KernelFault::position, n, pos[n]);
     if (x != y && (!known || 2 * Q < P)) std::memcpy(y, x, size_t(H * P) * sizeof(float));
     if (!known) continue;
     const float* cos_sin = table + int64_t(pos[n]) * Q * 2;
@@ -96,7 +96,7 @@ HWY_EXPORT(rope);
 
 }  // namespace
 
-KernelRecord rope_kernel() { return {.op = "rope", .in_place = {{0, 0}}, .run = best_of<HWY_DISPATCH_TABLE(rope)>}; }
+KernelRecord rope_kernel() { return {.op = "rope", .in_place = {{0, 0}}, .code = best_of<HWY_DISPATCH_TABLE(rope)>}; }
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "toy/backend/kernel.h"
+#include "toy/backend/host_kernel.h"
 
 namespace toy::cpu {
 

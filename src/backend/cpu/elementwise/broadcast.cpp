@@ -110,7 +110,7 @@ void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 template <Index index>
 KernelRecord record(std::string_view op, std::vector<InPlace> in_place) {
-  return {.op = op, .layout = Layout::any, .in_place = std::move(in_place), .accepts = f32_or_i32, .run = run<index>};
+  return {.op = op, .layout = Layout::any, .in_place = std::move(in_place), .accepts = f32_or_i32, .code = run<index>};
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ bool accepts(const KernelQuery& q) noexcept {
 
 }  // namespace
 
-KernelRecord cast_kernel() { return {.op = "cast", .accepts = accepts, .run = best_of<HWY_DISPATCH_TABLE(cast)>}; }
+KernelRecord cast_kernel() { return {.op = "cast", .accepts = accepts, .code = best_of<HWY_DISPATCH_TABLE(cast)>}; }
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

@@ -86,7 +86,7 @@ HWY_EXPORT(dropout);
 }  // namespace
 
 KernelRecord dropout_kernel() {
-  return {.op = "dropout", .in_place = {{0, 0}}, .run = best_of<HWY_DISPATCH_TABLE(dropout)>};
+  return {.op = "dropout", .in_place = {{0, 0}}, .code = best_of<HWY_DISPATCH_TABLE(dropout)>};
 }
 
 }  // namespace toy::cpu

@@ -24,7 +24,7 @@ void gather(const ExecContext& ctx, const KernelArgs& args, const Row& row) {
     if (id[n] >= 0 && id[n] < V) {
       row(id[n], out);
     } else {
-      if (ctx.error) ctx.error->set("embedding: row {} has id {}", n, id[n]);
+      ctx.report(KernelFault::id, n, id[n]);
       std::memset(out, 0, size_t(width) * sizeof(float));
     }
   }
@@ -64,7 +64,7 @@ void embedding_grad(const ExecContext& ctx, const KernelArgs& args) {
   const int64_t begin = tiles.begin * kColumns, end = HWY_MIN(width, tiles.end * kColumns);
   for (int64_t n = 0; n < N; ++n) {
     if (id[n] < 0 || id[n] >= V) {
-      if (ctx.thread == 0 && ctx.error) ctx.error->set("embedding_grad: row {} has id {}", n, id[n]);
+      if (ctx.thread == 0) ctx.report(KernelFault::id, n, id[n]);
       continue;
     }
     const float* from = dy + n * width + begin;
@@ -93,10 +93,10 @@ bool accepts(const KernelQuery& q) noexcept {
 }  // namespace
 
 KernelRecord embedding_kernel() {
-  return {.op = "embedding", .accepts = accepts, .run = best_of<HWY_DISPATCH_TABLE(embedding)>};
+  return {.op = "embedding", .accepts = accepts, .code = best_of<HWY_DISPATCH_TABLE(embedding)>};
 }
 KernelRecord embedding_grad_kernel() {
-  return {.op = "embedding_grad", .in_place = {{0, 2}}, .run = best_of<HWY_DISPATCH_TABLE(embedding_grad)>};
+  return {.op = "embedding_grad", .in_place = {{0, 2}}, .code = best_of<HWY_DISPATCH_TABLE(embedding_grad)>};
 }
 
 }  // namespace toy::cpu

@@ -195,7 +195,7 @@ int fused_function(std::string_view op) {
 
 KernelRecord fused_elementwise_kernel() {
   KernelRecord r{
-      .op = kFusedElementwise, .layout = Layout::any, .accepts = f32_or_i32, .workspace = workspace, .run = run};
+      .op = kFusedElementwise, .layout = Layout::any, .accepts = f32_or_i32, .workspace = workspace, .code = run};
   for (int i = 0; i < int(kFusedInputs); ++i) r.in_place.push_back({0, i});
   return r;
 }

@@ -102,12 +102,11 @@ HWY_EXPORT(swiglu_grad);
 HWY_EXPORT(geglu);
 HWY_EXPORT(geglu_grad);
 
-using Run = decltype(KernelRecord::run);
-KernelRecord gate(std::string_view op, Run run) {
-  return {.op = op, .in_place = {{0, 0}, {0, 1}}, .accepts = only_f32, .run = run};
+KernelRecord gate(std::string_view op, KernelCode code) {
+  return {.op = op, .in_place = {{0, 0}, {0, 1}}, .accepts = only_f32, .code = code};
 }
-KernelRecord gate_grad(std::string_view op, Run run) {
-  return {.op = op, .in_place = {{0, 0}, {0, 2}, {1, 1}, {1, 2}}, .accepts = only_f32, .run = run};
+KernelRecord gate_grad(std::string_view op, KernelCode code) {
+  return {.op = op, .in_place = {{0, 0}, {0, 2}, {1, 1}, {1, 2}}, .accepts = only_f32, .code = code};
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ void one_hot(const ExecContext& ctx, const KernelArgs& args) noexcept {
   for (int64_t n = rows.begin; n < rows.end; ++n) {
     float* y = args.out[0].as<float>() + n * classes;
     std::fill_n(y, classes, 0.0f);
-    if (id[n] >= classes && ctx.error) ctx.error->set("one_hot: row {} has id {}", n, id[n]);
+    if (id[n] >= classes) ctx.report(KernelFault::id, n, id[n]);
     if (id[n] >= 0 && id[n] < classes) y[id[n]] = 1;
   }
 }
@@ -42,7 +42,7 @@ void attention_mask(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 }  // namespace
 
-KernelRecord one_hot_kernel() { return {.op = "one_hot", .run = one_hot}; }
-KernelRecord attention_mask_kernel() { return {.op = "attention_mask", .run = attention_mask}; }
+KernelRecord one_hot_kernel() { return {.op = "one_hot", .code = one_hot}; }
+KernelRecord attention_mask_kernel() { return {.op = "attention_mask", .code = attention_mask}; }
 
 }  // namespace toy::cpu

@@ -73,8 +73,8 @@ bool same_dtype(const KernelQuery& q) noexcept {
 
 }  // namespace
 
-KernelRecord copy_kernel() { return {.op = "copy", .layout = Layout::any, .accepts = same_dtype, .run = copy}; }
-KernelRecord concat_kernel() { return {.op = "concat", .accepts = same_dtype, .run = concat}; }
-KernelRecord fill_kernel() { return {.op = "fill", .accepts = f32_or_i32, .run = fill}; }
+KernelRecord copy_kernel() { return {.op = "copy", .layout = Layout::any, .accepts = same_dtype, .code = copy}; }
+KernelRecord concat_kernel() { return {.op = "concat", .accepts = same_dtype, .code = concat}; }
+KernelRecord fill_kernel() { return {.op = "fill", .accepts = f32_or_i32, .code = fill}; }
 
 }  // namespace toy::cpu

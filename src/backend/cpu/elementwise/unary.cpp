@@ -50,7 +50,7 @@ void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 template <Index index>
 KernelRecord record(std::string_view op) {
-  return {.op = op, .in_place = {{0, 0}}, .accepts = only_f32, .run = run<index>};
+  return {.op = op, .in_place = {{0, 0}}, .accepts = only_f32, .code = run<index>};
 }
 
 }  // namespace

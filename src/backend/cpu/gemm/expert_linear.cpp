@@ -27,7 +27,7 @@ struct Groups {
 
   // By one thread. Pairs whose expert does not exist are reported, and `no_expert(p)` is called.
   template <class F>
-  void sort(const ExecContext& ctx, const View& ids, const char* text, const F& no_expert) const {
+  void sort(const ExecContext& ctx, const View& ids, const F& no_expert) const {
     const auto* id = ids.as<const int32_t>();
     const int64_t n = ids.shape[0] * ids.shape[1];
     const auto exists = [&](int64_t p) { return id[p] >= 0 && size_t(id[p]) < experts; };
@@ -36,7 +36,7 @@ struct Groups {
       if (exists(p)) {
         ++begins[id[p] + 1];
       } else {
-        if (ctx.error) ctx.error->set(text, p / ids.shape[1], id[p]);
+        ctx.report(KernelFault::expert, p / ids.shape[1], id[p]);
         no_expert(p);
       }
     }
@@ -148,9 +148,9 @@ const std::byte* expert_of(const View& w, size_t e) {
 }
 
 // Groups the pairs; rows of y [N U, width] without an expert are zero.
-void sort_pairs(const Call& c, const View& ids, const char* text, float* y, size_t width) {
+void sort_pairs(const Call& c, const View& ids, float* y, size_t width) {
   if (c.ctx.thread == 0)
-    c.groups.sort(c.ctx, ids, text, [&](int64_t p) {
+    c.groups.sort(c.ctx, ids, [&](int64_t p) {
       if (y) std::fill_n(y + size_t(p) * width, width, 0.0f);
     });
   c.ctx.barrier();
@@ -175,7 +175,7 @@ void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const Call c(ctx, args, s, forward_space<kind>(s));
   const float* x = args.in[0].as<const float>();
   float* y = args.out[0].as<float>();
-  sort_pairs(c, args.in[2], "expert_linear: row {} has expert {}", y, s.outs);
+  sort_pairs(c, args.in[2], y, s.outs);
   const auto blocks = [&](size_t e) { return blocks_of(c.groups.rows(e)); };
   for_each_piece(ctx, s.experts, ceil_div(s.outs, kOutputs), blocks, [&](size_t e, size_t b, size_t chunk) {
     size_t n;
@@ -200,7 +200,7 @@ void run_grad_x(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const size_t chunk_size = kind == Weights::exact ? std::max<size_t>(1, s.ins) : kOutputs;
   const float* dy = args.in[0].as<const float>();
   float* dx = args.out[0].as<float>();
-  sort_pairs(c, args.in[2], "expert_linear_grad_x: row {} has expert {}", dx, s.ins);
+  sort_pairs(c, args.in[2], dx, s.ins);
   const auto blocks = [&](size_t e) { return blocks_of(c.groups.rows(e)); };
   for_each_piece(ctx, s.experts, ceil_div(s.ins, chunk_size), blocks, [&](size_t e, size_t b, size_t chunk) {
     size_t n;
@@ -237,7 +237,7 @@ void run_grad_w(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const Call c(ctx, args, s, grad_w_space(s));
   const float *dy = args.in[0].as<const float>(), *x = args.in[1].as<const float>();
   float* dw = args.out[0].as<float>();
-  sort_pairs(c, args.in[2], "expert_linear_grad_w: row {} has expert {}", nullptr, 0);
+  sort_pairs(c, args.in[2], nullptr, 0);
   const auto one = [](size_t) { return size_t(1); };  // all rows of an expert, one block after the other
   for_each_piece(ctx, s.experts, ceil_div(s.outs, kOutputs), one, [&](size_t e, size_t, size_t chunk) {
     const size_t begin = chunk * kOutputs, count = std::min(kOutputs, s.outs - begin);
@@ -283,7 +283,7 @@ KernelRecord forward_kernel() {
   const auto workspace = [](const KernelQuery& q) noexcept {
     return workspace_for<forward_space<kind>>(q, q.in[0].shape, q.in[1].shape);
   };
-  return {.op = "expert_linear", .accepts = accepts, .workspace = workspace, .run = run<kind>};
+  return {.op = "expert_linear", .accepts = accepts, .workspace = workspace, .code = run<kind>};
 }
 
 }  // namespace
@@ -301,7 +301,7 @@ KernelRecord grad_x_kernel() {
   const auto workspace = [](const KernelQuery& q) noexcept {
     return workspace_for<grad_x_space<kind>>(q, q.in[0].shape, q.in[1].shape);
   };
-  return {.op = "expert_linear_grad_x", .accepts = accepts, .workspace = workspace, .run = run_grad_x<kind>};
+  return {.op = "expert_linear_grad_x", .accepts = accepts, .workspace = workspace, .code = run_grad_x<kind>};
 }
 KernelRecord expert_linear_grad_x_kernel() { return grad_x_kernel<Weights::floats>(); }
 KernelRecord expert_linear_grad_x_exact_kernel() { return grad_x_kernel<Weights::exact>(); }
@@ -309,7 +309,7 @@ KernelRecord expert_linear_grad_w_kernel() {
   const auto workspace = [](const KernelQuery& q) noexcept {
     return workspace_for<grad_w_space>(q, q.in[1].shape, q.out[0].shape);
   };
-  return {.op = "expert_linear_grad_w", .workspace = workspace, .run = run_grad_w};
+  return {.op = "expert_linear_grad_w", .workspace = workspace, .code = run_grad_w};
 }
 
 }  // namespace toy::cpu

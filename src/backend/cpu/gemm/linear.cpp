@@ -64,11 +64,11 @@ void run_bf16(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 KernelRecord linear_bf16_kernel() {
   return {
-      .op = "linear", .in_place = {{0, kAcc}}, .accepts = accepts_bf16, .workspace = workspace_bf16, .run = run_bf16};
+      .op = "linear", .in_place = {{0, kAcc}}, .accepts = accepts_bf16, .workspace = workspace_bf16, .code = run_bf16};
 }
 
 KernelRecord linear_kernel() {
-  return {.op = "linear", .in_place = {{0, kAcc}}, .accepts = accepts, .workspace = workspace, .run = run};
+  return {.op = "linear", .in_place = {{0, kAcc}}, .accepts = accepts, .workspace = workspace, .code = run};
 }
 
 }  // namespace toy::cpu

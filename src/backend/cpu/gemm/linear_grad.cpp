@@ -58,11 +58,11 @@ void run_w(const ExecContext& ctx, const KernelArgs& args) noexcept {
   product<kBf16>(p, ctx, args);
 }
 
-KernelRecord grad_x(bool (*accepts)(const KernelQuery&) noexcept, decltype(KernelRecord::run) run) {
-  return {.op = "linear_grad_x", .in_place = {{0, kAcc}}, .accepts = accepts, .workspace = workspace_x, .run = run};
+KernelRecord grad_x(bool (*accepts)(const KernelQuery&) noexcept, KernelCode code) {
+  return {.op = "linear_grad_x", .in_place = {{0, kAcc}}, .accepts = accepts, .workspace = workspace_x, .code = code};
 }
-KernelRecord grad_w(bool (*accepts)(const KernelQuery&) noexcept, decltype(KernelRecord::run) run) {
-  return {.op = "linear_grad_w", .in_place = {{0, kAcc}}, .accepts = accepts, .workspace = workspace_w, .run = run};
+KernelRecord grad_w(bool (*accepts)(const KernelQuery&) noexcept, KernelCode code) {
+  return {.op = "linear_grad_w", .in_place = {{0, kAcc}}, .accepts = accepts, .workspace = workspace_w, .code = code};
 }
 
 }  // namespace

@@ -141,8 +141,7 @@ class Xent {
   // The row's term; its logits become their gradient, which is zero where the row does not count.
   float row(size_t i, float* logits) const {
     const bool gradient = dx_ || dw_ || dz_ || db_;
-    if (targets_[i] >= 0 && size_t(targets_[i]) >= vocab_)
-      ctx_.error->set("linear_xent: row {} has target {}", int64_t(i), targets_[i]);
+    if (targets_[i] >= 0 && size_t(targets_[i]) >= vocab_) ctx_.report(KernelFault::target, int64_t(i), targets_[i]);
     float nll = 0;
     const bool with_gradient = gradient && counts(i);
     if (has_target(i) && softcap_ > 0) softcap_row(logits, vocab_, softcap_, with_gradient ? slopes() : nullptr);
@@ -263,10 +262,10 @@ void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
 }  // namespace
 
 KernelRecord linear_xent_kernel() {
-  return {.op = "linear_xent", .accepts = accepts_f32, .workspace = workspace<false>, .run = run<false>};
+  return {.op = "linear_xent", .accepts = accepts_f32, .workspace = workspace<false>, .code = run<false>};
 }
 KernelRecord linear_xent_bf16_kernel() {
-  return {.op = "linear_xent", .accepts = accepts_bf16, .workspace = workspace<true>, .run = run<true>};
+  return {.op = "linear_xent", .accepts = accepts_bf16, .workspace = workspace<true>, .code = run<true>};
 }
 
 }  // namespace toy::cpu

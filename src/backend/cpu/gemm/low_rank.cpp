@@ -116,7 +116,7 @@ void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
 }  // namespace
 
 KernelRecord low_rank_kernel() {
-  return {.op = "low_rank", .in_place = {{0, kAcc}}, .accepts = accepts, .workspace = workspace, .run = run};
+  return {.op = "low_rank", .in_place = {{0, kAcc}}, .accepts = accepts, .workspace = workspace, .code = run};
 }
 
 }  // namespace toy::cpu

@@ -65,9 +65,9 @@ void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 }  // namespace
 
-KernelRecord matmul_kernel() { return {.op = "matmul", .workspace = workspace, .run = run<false>}; }
+KernelRecord matmul_kernel() { return {.op = "matmul", .workspace = workspace, .code = run<false>}; }
 KernelRecord matmul_bf16_kernel() {
-  return {.op = "matmul", .accepts = accepts_bf16, .workspace = workspace, .run = run<true>};
+  return {.op = "matmul", .accepts = accepts_bf16, .workspace = workspace, .code = run<true>};
 }
 
 }  // namespace toy::cpu

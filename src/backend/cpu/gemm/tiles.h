@@ -7,7 +7,7 @@
 #include <array>
 #include <cstdint>
 
-#include "toy/backend/kernel.h"
+#include "toy/backend/host_kernel.h"
 
 namespace toy::cpu {
 

@@ -32,7 +32,7 @@ HWY_EXPORT(accumulate);
 
 KernelRecord accumulate_kernel() {
   return {
-      .op = "accumulate", .in_place = {{0, 0}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(accumulate)>};
+      .op = "accumulate", .in_place = {{0, 0}}, .accepts = only_f32, .code = best_of<HWY_DISPATCH_TABLE(accumulate)>};
 }
 
 }  // namespace toy::cpu

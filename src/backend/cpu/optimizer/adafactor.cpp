@@ -104,7 +104,7 @@ void adafactor(const ExecContext& ctx, const KernelArgs& args) {
     weights[c] = 0;
     for (int64_t i = cut.begin(c); i < cut.begin(c + 1); ++i) {
       const double sum = sum_f64<true>(g + i * C, C) * square;
-      if (!std::isfinite(sum)) report_not_finite(ctx);
+      if (!std::isfinite(sum)) ctx.report(KernelFault::not_finite);
       row[i] = float(double(row[i]) + s.mix * (sum / double(C) - double(row[i])));
       add_squares(g + i * C, C, sums);
       if (at.relative) weights[c] += sum_f64<true>(w + i * C, C);
@@ -208,14 +208,14 @@ KernelRecord adafactor_kernel() {
           .in_place = {{0, 0}, {1, 2}, {2, 3}},
           .accepts = only_f32,
           .workspace = workspace,
-          .run = best_of<HWY_DISPATCH_TABLE(adafactor)>};
+          .code = best_of<HWY_DISPATCH_TABLE(adafactor)>};
 }
 KernelRecord adafactor_vector_kernel() {
   return {.op = "adafactor_vector",
           .in_place = {{0, 0}, {1, 2}},
           .accepts = only_f32,
           .workspace = vector_workspace,
-          .run = best_of<HWY_DISPATCH_TABLE(adafactor_vector)>};
+          .code = best_of<HWY_DISPATCH_TABLE(adafactor_vector)>};
 }
 
 }  // namespace toy::cpu

@@ -102,11 +102,11 @@ void run_product(const ExecContext& ctx, const KernelArgs& args) noexcept {
 }  // namespace
 
 KernelRecord adamw_kernel() {
-  return {.op = "adamw", .in_place = {{0, 0}, {1, 2}, {2, 3}}, .accepts = only_f32, .run = run};
+  return {.op = "adamw", .in_place = {{0, 0}, {1, 2}, {2, 3}}, .accepts = only_f32, .code = run};
 }
 
 KernelRecord linear_grad_w_adamw_kernel() {
-  return {.op = kLinearGradWAdamW, .accepts = accepts_product, .workspace = product_workspace, .run = run_product};
+  return {.op = kLinearGradWAdamW, .accepts = accepts_product, .workspace = product_workspace, .code = run_product};
 }
 
 }  // namespace toy::cpu

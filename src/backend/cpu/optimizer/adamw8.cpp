@@ -164,7 +164,7 @@ KernelRecord adamw8_kernel() {
   return {.op = "adamw8",
           .in_place = {{0, 0}, {1, 2}, {2, 3}, {3, 4}, {4, 5}},
           .accepts = f32_or_i32,  // the codes lie in i32
-          .run = best_of<HWY_DISPATCH_TABLE(adamw8)>};
+          .code = best_of<HWY_DISPATCH_TABLE(adamw8)>};
 }
 
 }  // namespace toy::cpu

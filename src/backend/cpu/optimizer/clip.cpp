@@ -70,9 +70,9 @@ void clip_scale(const ExecContext& ctx, const KernelArgs& args) noexcept {
 }  // namespace
 
 KernelRecord global_norm_kernel() {
-  return {.op = "global_norm", .accepts = only_f32, .workspace = sums_of_chunks, .run = global_norm};
+  return {.op = "global_norm", .accepts = only_f32, .workspace = sums_of_chunks, .code = global_norm};
 }
-KernelRecord clip_scale_kernel() { return {.op = "clip_scale", .accepts = only_f32, .run = clip_scale}; }
+KernelRecord clip_scale_kernel() { return {.op = "clip_scale", .accepts = only_f32, .code = clip_scale}; }
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

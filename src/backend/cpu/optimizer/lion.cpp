@@ -54,7 +54,7 @@ HWY_EXPORT(lion);
 }  // namespace
 
 KernelRecord lion_kernel() {
-  return {.op = "lion", .in_place = {{0, 0}, {1, 2}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(lion)>};
+  return {.op = "lion", .in_place = {{0, 0}, {1, 2}}, .accepts = only_f32, .code = best_of<HWY_DISPATCH_TABLE(lion)>};
 }
 
 }  // namespace toy::cpu

@@ -67,10 +67,10 @@ KernelRecord momentum_kernel() {
   return {.op = "momentum",
           .in_place = {{0, 0}, {1, 1}},
           .accepts = only_f32,
-          .run = best_of<HWY_DISPATCH_TABLE(momentum)>};
+          .code = best_of<HWY_DISPATCH_TABLE(momentum)>};
 }
 KernelRecord ema_kernel() {
-  return {.op = "ema", .in_place = {{0, 0}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(ema)>};
+  return {.op = "ema", .in_place = {{0, 0}}, .accepts = only_f32, .code = best_of<HWY_DISPATCH_TABLE(ema)>};
 }
 
 }  // namespace toy::cpu

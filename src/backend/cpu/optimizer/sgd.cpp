@@ -64,13 +64,13 @@ HWY_EXPORT(sgd_momentum);
 }  // namespace
 
 KernelRecord sgd_kernel() {
-  return {.op = "sgd", .in_place = {{0, 0}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(sgd)>};
+  return {.op = "sgd", .in_place = {{0, 0}}, .accepts = only_f32, .code = best_of<HWY_DISPATCH_TABLE(sgd)>};
 }
 KernelRecord sgd_momentum_kernel() {
   return {.op = "sgd_momentum",
           .in_place = {{0, 0}, {1, 2}},
           .accepts = only_f32,
-          .run = best_of<HWY_DISPATCH_TABLE(sgd_momentum)>};
+          .code = best_of<HWY_DISPATCH_TABLE(sgd_momentum)>};
 }
 
 }  // namespace toy::cpu

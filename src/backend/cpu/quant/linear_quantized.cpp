@@ -58,11 +58,11 @@ void write_repacked(const ExecContext& ctx, const KernelArgs& args) noexcept {
 }
 
 const Repacking* repacking() {
-  static const KernelRecord write{.op = "repack", .run = write_repacked}, kernel{.op = "linear",
-                                                                                 .in_place = {{0, kAcc}},
-                                                                                 .accepts = accepts_rounded,
-                                                                                 .workspace = workspace_rounded,
-                                                                                 .run = run_repacked};
+  static const KernelRecord write{.op = "repack", .code = write_repacked}, kernel{.op = "linear",
+                                                                                  .in_place = {{0, kAcc}},
+                                                                                  .accepts = accepts_rounded,
+                                                                                  .workspace = workspace_rounded,
+                                                                                  .code = run_repacked};
   static const Repacking how{kW, bytes_of_copy, &write, &kernel};
   return &how;
 }
@@ -112,7 +112,7 @@ KernelRecord linear_grad_x_exact_kernel() {
           .in_place = {{0, kAccX}},
           .accepts = accepts_grad_x,
           .workspace = workspace_grad_x,
-          .run = run_grad_x};
+          .code = run_grad_x};
 }
 
 KernelRecord linear_quantized_kernel() {
@@ -120,12 +120,12 @@ KernelRecord linear_quantized_kernel() {
           .in_place = {{0, kAcc}},
           .accepts = accepts_rounded,
           .workspace = workspace_rounded,
-          .run = run_rounded,
+          .code = run_rounded,
           .repacking = repacking()};
 }
 
 KernelRecord linear_exact_kernel() {
-  return {.op = "linear", .in_place = {{0, kAcc}}, .accepts = accepts, .workspace = workspace_exact, .run = run_exact};
+  return {.op = "linear", .in_place = {{0, kAcc}}, .accepts = accepts, .workspace = workspace_exact, .code = run_exact};
 }
 
 }  // namespace toy::cpu

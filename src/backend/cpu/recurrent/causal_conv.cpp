@@ -185,10 +185,9 @@ void for_each_piece(const ExecContext& ctx, const ConvCall& x, const F& f) {
 }
 
 // Rows whose sequence has no tail are reported and give zeros.
-bool has_tail(const ExecContext& ctx, const ConvCall& x, int64_t n, int64_t end, int64_t at, float* y,
-              const char* text) {
+bool has_tail(const ExecContext& ctx, const ConvCall& x, int64_t n, int64_t end, int64_t at, float* y) {
   if (x.tail.serves(x.rows.seq[n])) return true;
-  if (ctx.error) ctx.error->set(text, n, x.rows.seq[n]);
+  ctx.report(KernelFault::sequence, n, x.rows.seq[n]);
   for (; n < end; ++n) std::memset(y + n * x.C + at, 0, size_t(HWY_MIN(tile_of(x), x.C - at)) * sizeof(float));
   return false;
 }
@@ -201,7 +200,7 @@ void causal_conv(const ExecContext& ctx, const KernelArgs& args) {
   pack_filters(ctx, x, wt);
   ctx.barrier();
   for_each_piece(ctx, x, [&](int64_t n, int64_t end, int64_t at) {
-    if (!has_tail(ctx, x, n, end, at, y, "causal_conv: row {} has sequence {}")) return;
+    if (!has_tail(ctx, x, n, end, at, y)) return;
     const auto input = x.inputs(n);
     filter(
         x, end - n, at, x.W - 1 - input.available(), wt, bias, ws, [&](int64_t r) { return input(r - x.W + 1) + at; },
@@ -213,7 +212,7 @@ void causal_conv(const ExecContext& ctx, const KernelArgs& args) {
 void grad_inputs(const ExecContext& ctx, const ConvCall& x, const float* dy, float* dx, const float* wt,
                  const ConvScratch& ws) {
   for_each_piece(ctx, x, [&](int64_t n, int64_t end, int64_t at) {
-    if (!has_tail(ctx, x, n, end, at, dx, "causal_conv_grad: row {} has sequence {}")) return;
+    if (!has_tail(ctx, x, n, end, at, dx)) return;
     const int64_t last = end - 1, later = x.rows.behind(last, x.W - 1);
     filter(
         x, end - n, at, x.W - 1 - later, wt, nullptr, ws,
@@ -357,7 +356,7 @@ void conv_append(const ExecContext& ctx, const KernelArgs& args) noexcept {
     if (rows.behind(n, 1) > 0) continue;                              // not the last row of its run
     const int64_t seq = rows.seq[n], length = rows.before(n, M) + 1;  // as far as it matters
     if (seq < 0 || seq >= S) {
-      if (ctx.error) ctx.error->set("conv_append: row {} has sequence {}", n, seq);
+      ctx.report(KernelFault::sequence, n, seq);
       continue;
     }
     float* tail = args.out[0].as<float>() + seq * M * C + mine.begin;
@@ -374,12 +373,12 @@ void conv_append(const ExecContext& ctx, const KernelArgs& args) noexcept {
 }  // namespace
 
 KernelRecord causal_conv_kernel() {
-  return {.op = "causal_conv", .workspace = workspace, .run = best_of<HWY_DISPATCH_TABLE(causal_conv)>};
+  return {.op = "causal_conv", .workspace = workspace, .code = best_of<HWY_DISPATCH_TABLE(causal_conv)>};
 }
 KernelRecord causal_conv_grad_kernel() {
-  return {.op = "causal_conv_grad", .workspace = workspace, .run = best_of<HWY_DISPATCH_TABLE(causal_conv_grad)>};
+  return {.op = "causal_conv_grad", .workspace = workspace, .code = best_of<HWY_DISPATCH_TABLE(causal_conv_grad)>};
 }
-KernelRecord conv_append_kernel() { return {.op = "conv_append", .in_place = {{0, 0}}, .run = conv_append}; }
+KernelRecord conv_append_kernel() { return {.op = "conv_append", .in_place = {{0, 0}}, .code = conv_append}; }
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

@@ -32,6 +32,6 @@ void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 }  // namespace
 
-KernelRecord cumsum_kernel() { return {.op = "cumsum", .in_place = {{0, 0}}, .accepts = only_f32, .run = run}; }
+KernelRecord cumsum_kernel() { return {.op = "cumsum", .in_place = {{0, 0}}, .accepts = only_f32, .code = run}; }
 
 }  // namespace toy::cpu

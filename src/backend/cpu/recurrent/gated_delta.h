@@ -100,18 +100,18 @@ class DeltaRuns {
 
   /// By one thread, before a barrier. Reports runs whose sequence has no state, and such as go on with a sequence after
   /// other rows of it: they start from zeros.
-  void find(const DeltaCall& x, KernelError* error, const char* no_state, const char* again) {
+  void find(const DeltaCall& x, const ExecContext& ctx) {
     int32_t runs = 0, chains = 0;
     for (int64_t i = 0; i < x.S; ++i) last_[i] = -1;
     for (int64_t begin = 0, end; begin < x.rows.count; begin = end, ++runs) {
       end = x.rows.run_end(begin);
       const int32_t seq = x.rows.seq[begin], pos = x.rows.pos[begin];
       DeltaRun& r = runs_[runs] = {int32_t(begin), int32_t(end - begin), -1, true, seq >= 0 && seq < x.S, false};
-      if (x.S >= 0 && !r.known && error) error->set(no_state, begin, seq);
+      if (x.S >= 0 && !r.known) ctx.report(KernelFault::sequence, begin, seq);
       if (r.known) {
         r.first = last_[seq] < 0;
         if (!r.first) runs_[last_[seq]].next = runs;
-        if (!r.first && pos != 0 && error) error->set(again, begin, seq);
+        if (!r.first && pos != 0) ctx.report(KernelFault::gap, begin, seq);
         r.loads = r.first && pos != 0;
         last_[seq] = runs;
       }

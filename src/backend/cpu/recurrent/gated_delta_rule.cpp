@@ -38,10 +38,9 @@ void do_run(const DeltaCall& x, const DeltaRun& run, int64_t h, int64_t at, int6
   if (after && !whole) store_panel(ws.panel, x.P, width, after, x.V);
 }
 
-void forward(const ExecContext& ctx, const KernelArgs& args, const DeltaCall& x, const char* no_state,
-             const char* again) {
+void forward(const ExecContext& ctx, const KernelArgs& args, const DeltaCall& x) {
   DeltaRuns runs(args.workspace, x.N, x.S);
-  if (ctx.thread == 0) runs.find(x, ctx.error, no_state, again);
+  if (ctx.thread == 0) runs.find(x, ctx);
   ctx.barrier();
   float* memory = reinterpret_cast<float*>(args.workspace + DeltaRuns::bytes(x.N, x.S));
   const SweepScratch ws(memory + ctx.thread * sweep_floats(x), x.P);
@@ -59,14 +58,12 @@ void forward(const ExecContext& ctx, const KernelArgs& args, const DeltaCall& x,
 
 void gated_delta_rule(const ExecContext& ctx, const KernelArgs& args) {
   const DeltaCall x(args, 0, 6, args.in[5], args.out[1].as<float>(), args.out[0].as<float>());
-  forward(ctx, args, x, "gated_delta_rule: row {} has sequence {}",
-          "gated_delta_rule: row {} resumes sequence {} after a gap; give the rows of a sequence together");
+  forward(ctx, args, x);
 }
 
 void gated_delta_rule_update(const ExecContext& ctx, const KernelArgs& args) {
   const DeltaCall x(args, 1, 6, args.out[0], args.out[0].as<float>(), args.out[1].as<float>());
-  forward(ctx, args, x, "gated_delta_rule_update: row {} has sequence {}",
-          "gated_delta_rule_update: row {} resumes sequence {} after a gap; give the rows of a sequence together");
+  forward(ctx, args, x);
 }
 
 }  // namespace
@@ -96,13 +93,13 @@ KernelRecord gated_delta_rule_kernel() {
   return {.op = "gated_delta_rule",
           .in_place = {{1, 5}},
           .workspace = workspace,
-          .run = best_of<HWY_DISPATCH_TABLE(gated_delta_rule)>};
+          .code = best_of<HWY_DISPATCH_TABLE(gated_delta_rule)>};
 }
 KernelRecord gated_delta_rule_update_kernel() {
   return {.op = "gated_delta_rule_update",
           .in_place = {{0, 0}},
           .workspace = update_workspace,
-          .run = best_of<HWY_DISPATCH_TABLE(gated_delta_rule_update)>};
+          .code = best_of<HWY_DISPATCH_TABLE(gated_delta_rule_update)>};
 }
 
 }  // namespace toy::cpu

@@ -374,9 +374,7 @@ void sum_parts(const DeltaCall& x, Range rows, const float* part, float* to) {
 void gated_delta_rule_grad(const ExecContext& ctx, const KernelArgs& args) {
   const DeltaCall x(args, 0, 8, args.in[5], nullptr, nullptr);
   DeltaRuns runs(args.workspace, x.N, x.S);
-  if (ctx.thread == 0)
-    runs.find(x, ctx.error, "gated_delta_rule_grad: row {} has sequence {}",
-              "gated_delta_rule_grad: row {} resumes sequence {} after a gap; give the rows of a sequence together");
+  if (ctx.thread == 0) runs.find(x, ctx);
   ctx.barrier();
   float* memory = reinterpret_cast<float*>(args.workspace + DeltaRuns::bytes(x.N, x.S));
   const DeltaGrad grad(x, args, memory);
@@ -417,8 +415,9 @@ size_t workspace(const KernelQuery& q) noexcept {
 }  // namespace
 
 KernelRecord gated_delta_rule_grad_kernel() {
-  return {
-      .op = "gated_delta_rule_grad", .workspace = workspace, .run = best_of<HWY_DISPATCH_TABLE(gated_delta_rule_grad)>};
+  return {.op = "gated_delta_rule_grad",
+          .workspace = workspace,
+          .code = best_of<HWY_DISPATCH_TABLE(gated_delta_rule_grad)>};
 }
 
 }  // namespace toy::cpu

@@ -8,7 +8,7 @@
 #endif
 
 #include "backend/cpu/vec-inl.h"
-#include "toy/backend/kernel.h"
+#include "toy/backend/host_kernel.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace toy::cpu::HWY_NAMESPACE {
@@ -31,7 +31,7 @@ struct Gradients {
     return v;
   }
   HWY_INLINE void report(const ExecContext& ctx) const {
-    if (!hn::AllFalse(kF32, hn::IsNaN(sum))) report_not_finite(ctx);
+    if (!hn::AllFalse(kF32, hn::IsNaN(sum))) ctx.report(KernelFault::not_finite);
   }
 };
 

@@ -63,13 +63,13 @@ HWY_EXPORT(l2_norm_grad);
 }  // namespace
 
 KernelRecord l2_norm_kernel() {
-  return {.op = "l2_norm", .in_place = {{0, 0}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(l2_norm)>};
+  return {.op = "l2_norm", .in_place = {{0, 0}}, .accepts = only_f32, .code = best_of<HWY_DISPATCH_TABLE(l2_norm)>};
 }
 KernelRecord l2_norm_grad_kernel() {
   return {.op = "l2_norm_grad",
           .in_place = {{0, 1}, {0, 0}},
           .accepts = only_f32,
-          .run = best_of<HWY_DISPATCH_TABLE(l2_norm_grad)>};
+          .code = best_of<HWY_DISPATCH_TABLE(l2_norm_grad)>};
 }
 
 }  // namespace toy::cpu

@@ -108,14 +108,14 @@ size_t grad_workspace(const KernelQuery& q) noexcept { return column_sums_worksp
 
 KernelRecord layer_norm_kernel() {
   return {
-      .op = "layer_norm", .in_place = {{0, 0}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(layer_norm)>};
+      .op = "layer_norm", .in_place = {{0, 0}}, .accepts = only_f32, .code = best_of<HWY_DISPATCH_TABLE(layer_norm)>};
 }
 KernelRecord layer_norm_grad_kernel() {
   return {.op = "layer_norm_grad",
           .in_place = {{0, 2}, {0, 0}},
           .accepts = only_f32,
           .workspace = grad_workspace,
-          .run = best_of<HWY_DISPATCH_TABLE(layer_norm_grad)>};
+          .code = best_of<HWY_DISPATCH_TABLE(layer_norm_grad)>};
 }
 
 }  // namespace toy::cpu

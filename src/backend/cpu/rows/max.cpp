@@ -59,7 +59,7 @@ HWY_EXPORT(max);
 
 }  // namespace
 
-KernelRecord max_kernel() { return {.op = "max", .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(max)>}; }
+KernelRecord max_kernel() { return {.op = "max", .accepts = only_f32, .code = best_of<HWY_DISPATCH_TABLE(max)>}; }
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

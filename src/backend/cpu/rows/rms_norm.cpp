@@ -87,14 +87,14 @@ size_t grad_workspace(const KernelQuery& q) noexcept { return column_sums_worksp
 }  // namespace
 
 KernelRecord rms_norm_kernel() {
-  return {.op = "rms_norm", .in_place = {{0, 0}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(rms_norm)>};
+  return {.op = "rms_norm", .in_place = {{0, 0}}, .accepts = only_f32, .code = best_of<HWY_DISPATCH_TABLE(rms_norm)>};
 }
 KernelRecord rms_norm_grad_kernel() {
   return {.op = "rms_norm_grad",
           .in_place = {{0, 2}, {0, 0}},
           .accepts = only_f32,
           .workspace = grad_workspace,
-          .run = best_of<HWY_DISPATCH_TABLE(rms_norm_grad)>};
+          .code = best_of<HWY_DISPATCH_TABLE(rms_norm_grad)>};
 }
 
 }  // namespace toy::cpu

@@ -53,7 +53,7 @@ HWY_EXPORT(softmax);
 }  // namespace
 
 KernelRecord softmax_kernel() {
-  return {.op = "softmax", .in_place = {{0, 0}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(softmax)>};
+  return {.op = "softmax", .in_place = {{0, 0}}, .accepts = only_f32, .code = best_of<HWY_DISPATCH_TABLE(softmax)>};
 }
 
 }  // namespace toy::cpu

@@ -45,7 +45,7 @@ HWY_EXPORT(sum);
 
 }  // namespace
 
-KernelRecord sum_kernel() { return {.op = "sum", .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(sum)>}; }
+KernelRecord sum_kernel() { return {.op = "sum", .accepts = only_f32, .code = best_of<HWY_DISPATCH_TABLE(sum)>}; }
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

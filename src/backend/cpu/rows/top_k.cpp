@@ -30,6 +30,6 @@ void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 }  // namespace
 
-KernelRecord top_k_kernel() { return {.op = "top_k", .run = run}; }
+KernelRecord top_k_kernel() { return {.op = "top_k", .code = run}; }
 
 }  // namespace toy::cpu
