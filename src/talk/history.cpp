@@ -19,7 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kKept = 1000, kMost = 2 * kKept;  // entries
+constexpr size_t kKept = 1000;  // entries
+constexpr size_t kMost = 2 * kKept;
 
 std::string as_line(const std::string& entry) { return json_text(nlohmann::json(entry)) + "\n"; }
 
