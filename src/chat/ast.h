@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -97,10 +98,17 @@ struct Statement {
   bool recursive = false;
 };
 
+/// What a template names.
+struct Named {
+  std::set<std::string> variables;  ///< that it reads
+  std::set<std::string> fields;     ///< attributes, and its texts, which may name items
+};
+
 /// A template that was read.
 struct Program {
   std::string name, source;
   Block block;
+  Named named;
   std::map<std::string, const Statement*> parts;  ///< by name, wherever they stand
   bool marks_generation = false;
 };

@@ -53,6 +53,8 @@ ChatTemplate ChatTemplate::one(bool with_tools) const {
 }
 
 bool ChatTemplate::marks_generation() const { return program_->marks_generation; }
+bool ChatTemplate::reads(const std::string& variable) const { return program_->named.variables.contains(variable); }
+bool ChatTemplate::names_field(const std::string& field) const { return program_->named.fields.contains(field); }
 const std::string& ChatTemplate::source() const { return program_->source; }
 
 std::map<std::string, std::string> chat_template_sources(const gguf::File& file) {

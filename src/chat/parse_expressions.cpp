@@ -190,11 +190,13 @@ ExpressionPtr Parser::primary() {
     if (name == "false" || name == "False") return constant(place, false);
     if (name == "none" || name == "None") return constant(place, None{});
     count_name(name, false);
+    named_.variables.insert(name);
     return made(Expression::name, place, {}, name);
   }
   if (t.kind == Token::string) {
     std::string text;
     while (peek().kind == Token::string) text += next().value;
+    named_.fields.insert(text);
     return constant(place, std::move(text));
   }
   if (t.kind == Token::integer) {
@@ -245,6 +247,7 @@ ExpressionPtr Parser::postfix(ExpressionPtr inner) {
         inner = made(Expression::item, place, list_of(std::move(inner), std::move(index)));
       } else {
         std::string name = require_name("a name after '.'");
+        named_.fields.insert(name);
         inner = made(Expression::attribute, place, list_of(std::move(inner)), std::move(name));
       }
     } else if (take_symbol("[")) {

@@ -317,6 +317,7 @@ std::shared_ptr<const Program> parse(const std::string& source, const std::strin
   program->block = parser.run();
   find_parts(program->block, program->parts);
   program->marks_generation = parser.marks_generation();
+  program->named = std::move(parser.named());
   return program;
 }
 

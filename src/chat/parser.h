@@ -19,6 +19,8 @@ class Parser {
   Block run();
   /// Was there a {% generation %}?
   bool marks_generation() const { return marks_generation_; }
+  /// What the template names.
+  Named& named() { return named_; }
 
  private:
   /// Counts what lies in each other, so that nothing recurses too deep.
@@ -97,6 +99,7 @@ class Parser {
   int depth_ = 0, loops_ = 0;
   bool marks_generation_ = false;
   std::set<std::string> parts_;
+  Named named_;
   struct Body {
     Extras used, set;
   };

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "data/row_files.h"
 #include "toy/base/error.h"
@@ -26,17 +25,11 @@ void require_kind(const ExampleRow& row, Preferences wanted) {
         "'rejected'");
 }
 
-// The kind of a note, whichever message it names.
-std::string without_numbers(std::string note) {
-  std::erase_if(note, [](char c) { return c >= '0' && c <= '9'; });
-  return note;
-}
-
 }  // namespace
 
 int64_t read_examples(const TextFile& file, const ExampleMaker& maker, const ExampleReading& reading) {
   int64_t skipped = 0;
-  std::set<std::string> noted;
+  RowNotes notes(reading.warn);
   for_each_row(file, [&](int64_t number, const std::string& where, const GetRow& get) {
     ExampleRow row;
     try {
@@ -50,9 +43,7 @@ int64_t read_examples(const TextFile& file, const ExampleMaker& maker, const Exa
       reading.warn(what + "; the row is skipped");
       return true;
     }
-    for (const std::string& note : row.notes)
-      if (noted.insert(without_numbers(note)).second)
-        reading.warn(fmt::format("{}: {} (said once for this file)", where, note));
+    notes.add(where, row.notes);
     return reading.take(row, number);
   });
   return skipped;

@@ -83,10 +83,7 @@ ExampleRow ExampleMaker::make_row(const ordered_json& row) const {
   check(row.is_object(), "not a JSON object; each row must be one");
   const RowForm form = row_form(row, options_.renamed);
   ExampleRow out = example(form);
-  if (!form.unused.empty())
-    out.notes.insert(out.notes.begin(),
-                     fmt::format("the field{} {} {} no effect", form.unused.size() > 1 ? "s" : "",
-                                 fmt::join(form.unused, ", "), form.unused.size() > 1 ? "have" : "has"));
+  if (!form.unused.empty()) out.notes.insert(out.notes.begin(), unused_note(form.unused));
   for (const Example* e : {&out.example, out.rejected ? &*out.rejected : nullptr})
     if (e) check(e->counted() > 0, "it has nothing to learn: no token counts in the loss");
   return out;
@@ -110,6 +107,9 @@ ExampleRow ExampleMaker::example(const RowForm& form) const {
       out.rejected = messages(form, joined(form.messages, form.rejected_answers), form.messages.size(), out.notes);
     return out;
   }
+  for (const auto& [name, value] :
+       {std::pair("tools", &form.tools), {"documents", &form.documents}, {"chat_template_kwargs", &form.variables}})
+    if (!value->empty()) out.notes.push_back(fmt::format("the field {} has no effect without a chat template", name));
   if (!pairs) {
     out.example = completion(form.prompt, form.answer, out.notes);
     return out;

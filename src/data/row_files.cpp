@@ -186,4 +186,19 @@ void for_each_row(const TextFile& file, const TakeRow& take) {
   for_each_line(file, take);
 }
 
+void RowNotes::add(const std::string& where, const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) {
+    std::string kind;  // without the indices
+    for (const char c : note)
+      if (c < '0' || c > '9' || kind.empty() || kind.back() != '[') kind += c;
+    if (told_.insert(kind).second) warn_(fmt::format("{}: {} (said once for this file)", where, note));
+  }
+}
+
+std::string unused_note(const std::vector<std::string>& fields) {
+  const bool several = fields.size() > 1;
+  return fmt::format("the field{} {} {} no effect", several ? "s" : "", fmt::join(fields, ", "),
+                     several ? "have" : "has");
+}
+
 }  // namespace toy

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "toy/data/text_files.h"
 
@@ -22,5 +24,19 @@ using TakeRow = std::function<bool(int64_t number, const std::string& where, con
 void for_each_row(const TextFile& file, const TakeRow& take);
 /// The JSON of a line. Throws Error{bad_input}.
 nlohmann::ordered_json row_of_line(std::string_view line);
+
+/// What may be wrong with the rows of a file, each kind once.
+class RowNotes {
+ public:
+  explicit RowNotes(std::function<void(const std::string&)> warn) : warn_(std::move(warn)) {}
+  /// Tells those that no other row had, whichever message they name.
+  void add(const std::string& where, const std::vector<std::string>& notes);
+
+ private:
+  std::function<void(const std::string&)> warn_;
+  std::set<std::string> told_;
+};
+/// "the fields score, source have no effect"
+std::string unused_note(const std::vector<std::string>& fields);
 
 }  // namespace toy

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "dialog/normalized.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
@@ -187,9 +188,7 @@ void take_context(Row& row, RowForm& out) {
     check(value.is_array(), "'{}' is not a list", name);
     (std::string_view(name) == "documents" ? out.documents : out.tools) = std::move(value);
   }
-  if (!row.has("chat_template_kwargs")) return;
-  out.variables = row.take("chat_template_kwargs");
-  check(out.variables.is_object(), "'chat_template_kwargs' is not an object");
+  if (row.has("chat_template_kwargs")) out.variables = dialog::template_variables(row.take("chat_template_kwargs"));
 }
 
 // An answer: a list of messages, one message, or its text.

@@ -135,7 +135,7 @@ ordered_json with_tool_responses(const ordered_json& messages) {
     if (!messages[i].value("content", "").empty()) {
       // It would come after the results. As a message of its own it has an end, which the model must not learn there.
       list.back().erase("tool_calls");
-      list.back()[kUnlearned] = true;
+      list.back()[kEndUnlearned] = true;
       list.push_back(messages[i]);
       list.back()["content"] = "";
       list.back().erase("reasoning_content");

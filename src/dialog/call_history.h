@@ -17,9 +17,10 @@ struct TemplateInput {
   std::vector<std::string> roles_with_parts = {};
 };
 
-/// Fields of messages that are not learned, until the template gets them: of a turn; of the answer that
-/// `tool_responses` made a part of it.
-inline constexpr const char *kUnlearned = "toy:unlearned", *kAnswerUnlearned = "toy:answer_unlearned";
+/// Fields of messages of which something is not learned, until the template gets them: the turn; the answer that
+/// `tool_responses` made a part of it; the end of the turn.
+inline constexpr const char *kUnlearned = "toy:unlearned", *kAnswerUnlearned = "toy:answer_unlearned",
+                            *kEndUnlearned = "toy:end_unlearned";
 
 /// Changes what the templates of a form take in another way than others do:
 /// - gpt-oss: the thought in front of a call is `thinking`.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "dialog/call_forms.h"
 #include "dialog/call_history.h"
@@ -52,9 +53,30 @@ bool write_arguments(ordered_json& messages) {
   return any;
 }
 
+// The fields that the template reads nowhere, each once.
+std::vector<std::string> unread_fields(const ordered_json& messages, const DialogInput& input, const ChatTemplate& chat,
+                                       const dialog::Shown& shown) {
+  std::vector<std::string> fields;
+  if (!input.documents.empty() && !chat.reads("documents")) fields.emplace_back("documents");
+  for (const auto& [name, value] : input.variables.items())
+    if (!chat.reads(name)) fields.push_back("chat_template_kwargs." + name);
+  if (shown.any_field) return fields;
+  std::set<std::string> seen = {"role", "content", "tool_calls", "tool_call_id", dialog::kUnlearned};
+  for (const ordered_json& message : messages)
+    for (const auto& [name, value] : message.items()) {
+      if (name == "name" && message["role"] == "tool") continue;  // that of the call
+      if (!seen.insert(name).second || (name == "name" ? shown.names : chat.names_field(name))) continue;
+      if (name == "reasoning_content" && chat.names_field("thinking")) continue;
+      fields.push_back("messages[]." + name);
+    }
+  return fields;
+}
+
 // What a template does not show as it is.
 std::vector<std::string> notes_of(const ordered_json& messages, const dialog::Shown& shown) {
   std::vector<std::string> notes;
+  if (!shown.system && std::ranges::any_of(messages, [](const ordered_json& m) { return m["role"] == "system"; }))
+    notes.emplace_back("the chat template does not show what the system says");
   for (size_t i = 0; i < messages.size(); ++i) {
     const ordered_json& message = messages[i];
     if (!message.contains("tool_calls")) continue;
@@ -151,6 +173,9 @@ Dialog::Prepared Dialog::prepare(const DialogInput& input) const {
   dialog::TemplateInput in{std::move(messages), dialog::normalized_tools(input.tools)};
   const bool with_tools = !in.tools.is_null() && !in.tools.empty();
   std::vector<std::string> notes = notes_of(in.messages, shown_[with_tools]);
+  const ChatTemplate chosen = chat_.one(with_tools && shown_[true].tools);
+  for (const std::string& name : unread_fields(in.messages, input, chosen, shown_[with_tools]))
+    notes.push_back(fmt::format("the field {} has no effect: the chat template does not read it", one_line(name)));
   const dialog::CallForm& form = form_ ? *form_ : dialog::general_form();
   in = input_for(dialog::with_left_out(form, shown_[with_tools], std::move(in)));
   Prepared p{.messages = std::move(in.messages),
@@ -172,9 +197,10 @@ Dialog::Prepared Dialog::prepare(const DialogInput& input) const {
     for (const std::string_view mark : form_->markers()) own.push_back(mark);
   for (ordered_json& message : p.messages) {
     const bool turn = !message.contains(dialog::kUnlearned);
-    p.learned.push_back(
-        {turn, message.contains("tool_responses") ? !message.contains(dialog::kAnswerUnlearned) : turn});
-    message.erase(dialog::kUnlearned), message.erase(dialog::kAnswerUnlearned);
+    p.learned.push_back({turn, message.contains("tool_responses") ? !message.contains(dialog::kAnswerUnlearned) : turn,
+                         !message.contains(dialog::kEndUnlearned)});
+    for (const char* field : {dialog::kUnlearned, dialog::kAnswerUnlearned, dialog::kEndUnlearned})
+      message.erase(field);
     const bool is_answer = message.value("role", "") == "assistant";
     p.marks.mark(message, is_answer ? std::span<const std::string_view>(own) : std::span<const std::string_view>());
   }
@@ -215,7 +241,7 @@ DialogText Dialog::render(const DialogInput& input) const {
     std::erase_if(out.letters, [end](size_t at) { return at >= end; });
   }
   std::vector<int32_t> ids = encode_prompt(tokenizer_, out.text, {.parse_special = true, .letters = out.letters});
-  return {std::move(out.text), std::move(ids)};
+  return {std::move(out.text), std::move(ids), std::move(p.notes)};
 }
 
 LearnedDialog Dialog::learned(const DialogInput& input, const LearnOptions& options) const {
@@ -237,8 +263,8 @@ LearnedDialog Dialog::learned(const DialogInput& input, const LearnOptions& opti
   if (options.everything) {
     spans = {{0, text.text.size()}};
   } else {
+    Prepared other = p;
     const auto render = [&](const ordered_json& messages, bool asks) -> std::optional<std::string> {
-      Prepared other = p;
       other.messages = messages;
       try {
         return rendering(other, asks).unmarked.text;

@@ -13,7 +13,8 @@ using nlohmann::ordered_json;
 
 // Words that no template has.
 constexpr const char *kTool = "toyprobetool", *kCall = "toyprobecall", *kKey = "toyprobekey", *kValue = "toyprobevalue",
-                     *kResult = "toyproberesult", *kSystem = "toyprobesystem", *kContent = "toyprobecontent";
+                     *kResult = "toyproberesult", *kName = "toyprobename", *kSystem = "toyprobesystem",
+                     *kContent = "toyprobecontent";
 
 ordered_json said(const char* role, const std::string& content) { return {{"role", role}, {"content", content}}; }
 
@@ -179,8 +180,12 @@ Shown shown_by(const TryRender& given, bool with_tools) {
     return given(std::move(in));
   };
   const ordered_json tools = with_tools ? probe_tools() : ordered_json();
-  if (const auto text = render({ordered_json::array({said("system", kSystem), said("user", "hi")}), nullptr}); true)
-    shown.system = shows(text, kSystem);
+  const ordered_json ask = said("user", "hi");
+  shown.system = shows(render({ordered_json::array({said("system", kSystem), ask}), nullptr}), kSystem);
+  ordered_json fields = ordered_json::array({ask, said("assistant", "hi"), ask});
+  for (ordered_json& message : fields) message["name"] = kName, message[kKey] = kValue;
+  const auto with_fields = render({fields, nullptr});
+  shown.names = shows(with_fields, kName), shown.any_field = shows(with_fields, kValue);
   if (with_tools)
     if (const auto text = render({ordered_json::array({said("user", "hi")}), tools})) shown.tools = shows(text, kTool);
   // As it is; with results as text; with both as text.
@@ -189,7 +194,7 @@ Shown shown_by(const TryRender& given, bool with_tools) {
     const auto text = render(with_left_out(general_form(), way, {all, tools}));
     if (!text) continue;
     shown.calls = way.calls && (shows(text, kCall) || shows(text, kValue));
-    shown.results = way.results && shows(text, kResult);
+    shown.results = way.results && shown.tools && shows(text, kResult);  // as tools_text() says
     break;
   }
   if (!shown.calls) return shown;

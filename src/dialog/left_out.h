@@ -13,6 +13,8 @@ namespace toy::dialog {
 /// What a template shows.
 struct Shown {
   bool tools = true, calls = true, results = true, system = true;
+  bool names = true;                               ///< of who speaks
+  bool any_field = false;                          ///< all fields of messages, whatever their names
   bool calls_with_content = true;                  ///< calls of a message that says something, too
   bool content_with_calls = true;                  ///< and what it says
   std::vector<std::string> roles_with_parts = {};  ///< whose content it shows as a list of parts only

@@ -210,4 +210,13 @@ ordered_json normalized_tools(const ordered_json& tools) {
   return result.empty() ? ordered_json() : result;
 }
 
+ordered_json template_variables(const ordered_json& given) {
+  const ordered_json variables = parsed(given);
+  if (!variables.is_object()) refuse_at("chat_template_kwargs", "is not an object of variables");
+  for (const char* own : {"messages", "tools", "documents", "add_generation_prompt"})
+    if (variables.contains(own))
+      refuse_at(fmt::format("chat_template_kwargs.{}", own), "is no variable of its own: remove it from there");
+  return variables;
+}
+
 }  // namespace toy::dialog

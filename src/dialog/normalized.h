@@ -31,5 +31,8 @@ nlohmann::ordered_json tool_json(const std::string& name, const std::string& des
 /// A list of such tools, from this form, from functions alone, as Anthropic's API has them, or from a JSON text of the
 /// list. null for an empty list. Throws FieldError.
 nlohmann::ordered_json normalized_tools(const nlohmann::ordered_json& tools);
+/// What chat_template_kwargs hands to the template: an object, perhaps as its text. Throws FieldError for what is none,
+/// and for variables that say what another field says.
+nlohmann::ordered_json template_variables(const nlohmann::ordered_json& variables);
 
 }  // namespace toy::dialog

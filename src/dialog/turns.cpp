@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
-#include "dialog/many_turns.h"
 #include "toy/base/error.h"
 
 namespace toy::dialog {
@@ -14,8 +12,9 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kOther = "\xee\x80\x80?\xee\x80\x80";  // U+E000, which no answer begins or ends with
-constexpr size_t kFew = 32;                                  // turns that are found one by one, however it goes
-constexpr size_t kMost = 1000;                               // the same takes rendering all of it for each
+constexpr const char* kBlanks = " \t\n";
+constexpr size_t kAtOnce = 3;   // turns in a window
+constexpr size_t kMost = 1000;  // turns for each of which all messages are rendered
 
 bool is_result(const ordered_json& message) { return message.value("role", "") == "tool"; }
 
@@ -23,7 +22,10 @@ ordered_json first_messages(const ordered_json& messages, size_t n) {
   return ordered_json(messages.begin(), messages.begin() + int64_t(n));
 }
 
-}  // namespace
+ordered_json with_other_answer(ordered_json messages, size_t i) {
+  messages[i] = {{"role", "assistant"}, {"content", kOther}};
+  return messages;
+}
 
 size_t common_prefix(std::string_view a, std::string_view b) {
   return size_t(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
@@ -32,115 +34,195 @@ size_t common_suffix(std::string_view a, std::string_view b) {
   return size_t(std::mismatch(a.rbegin(), a.rend(), b.rbegin(), b.rend()).first - a.rbegin());
 }
 
-TurnFinder::TurnFinder(const Tokenizer& tokenizer, const RenderedTurns& rendered, Render render)
-    : tokenizer_(tokenizer), r_(rendered), render_(std::move(render)), ends_(tokenizer.end_of_generation()) {}
+// What of the first text the other has not.
+TextSpan difference(std::string_view text, std::string_view other) {
+  const size_t begin = common_prefix(text, other);
+  return {begin, text.size() - std::min(std::min(text.size(), other.size()) - begin, common_suffix(text, other))};
+}
 
-bool TurnFinder::is_answer(size_t i) const { return r_.messages[i].value("role", "") == "assistant"; }
+}  // namespace
 
-std::vector<size_t> TurnFinder::wanted() const {
+TurnFinder::TurnFinder(const Tokenizer& tokenizer, const RenderedTurns& rendered, Render render, size_t few)
+    : tokenizer_(tokenizer), r_(rendered), render_(std::move(render)), few_(few), ends_(tokenizer.end_of_generation()) {
+  for (const json& message : r_.messages) {
+    const std::string role = message.value("role", "");
+    roles_ += role == "user" ? 'u' : role == "assistant" ? 'a' : role == "tool" ? 't' : '-';
+  }
+}
+
+std::vector<size_t> TurnFinder::answers(bool learned) const {
   std::vector<size_t> list;
   for (size_t i = 0; i < r_.messages.size(); ++i)
-    if (is_answer(i) && r_.learned[i].any()) list.push_back(i);
-  check(!list.empty(),
+    if (roles_[i] == 'a' && r_.learned[i].any() == learned) list.push_back(i);
+  check(!list.empty() || !learned,
         "no message is the assistant's, so there is nothing to learn; add one (toy data show prints rows)");
   return list;
 }
 
 std::vector<TextSpan> TurnFinder::turns() {
-  const std::vector<size_t> list = wanted();
-  if (list.size() > kFew)
-    if (auto spans = together(list)) return std::move(*spans);
-  check(list.size() <= kMost,
-        "it has {} turns of the assistant, and the chat template does not show each message by itself; cut it into "
-        "conversations of at most {}, or use a template with {{% generation %}}",
-        list.size(), kMost);
-  return one_by_one(list);
-}
-
-std::vector<TextSpan> TurnFinder::one_by_one(const std::vector<size_t>& turns) {
-  std::vector<TextSpan> spans;
-  for (const size_t i : turns) find(i, spans);
-  return spans;
+  return spans_of(answers(true), [this](const Part& part, size_t at, size_t i, std::vector<TextSpan>& spans) {
+    return find(part, at, r_.learned[i], spans);
+  });
 }
 
 std::vector<TextSpan> TurnFinder::generated(const std::vector<TextSpan>& spans) {
-  wanted();
+  answers(true);
+  const std::vector<TextSpan> unlearned =
+      spans_of(answers(false), [this](const Part& part, size_t at, size_t, std::vector<TextSpan>& all) {
+        const std::optional<TextSpan> its = turn(part, at);
+        if (its) all.push_back(*its);
+        return its;
+      });
   std::vector<TextSpan> out = spans;
-  for (size_t i = 0; i < r_.messages.size(); ++i) {
-    if (!is_answer(i) || r_.learned[i].any()) continue;
-    const std::optional<Change> its = turn(i);
-    check(its.has_value(), "message {}: its place cannot be found in what the template renders", i + 1);
-    std::erase_if(out, [&](const TextSpan& s) { return s.begin < its->end && its->begin < s.end; });
-  }
+  for (const TextSpan& its : unlearned)
+    std::erase_if(out, [&](const TextSpan& s) { return s.begin < its.end && its.begin < s.end; });
   return out;
 }
 
+std::vector<TextSpan> TurnFinder::spans_of(const std::vector<size_t>& turns, const Each& each) {
+  std::vector<TextSpan> spans;
+  if (turns.size() > few_ && in_windows(turns, each, spans)) return spans;
+  check(turns.size() <= kMost,
+        "it has {} turns of the assistant, and the chat template shows a few messages in another way than all; cut it "
+        "into conversations of at most {} turns, or use another template",
+        turns.size(), kMost);
+  spans.clear(), notes_.clear();
+  for (const size_t i : turns)
+    check(each({r_.messages, r_.text}, i, i, spans).has_value(),
+          "message {}: its place cannot be found in what the template renders; use a template with {{% generation %}}, "
+          "or --train-on all",
+          i + 1);
+  return spans;
+}
+
+// Finds turns where a few messages are rendered. From each turn to the next their text must be that of all messages;
+// false: it is not.
+bool TurnFinder::in_windows(const std::vector<size_t>& turns, const Each& each, std::vector<TextSpan>& spans) {
+  size_t known = 0;  // where the last turn that was found begins
+  for (size_t k = 0; k < turns.size();) {
+    const size_t n = std::min(k + kAtOnce, turns.size());
+    const std::vector<size_t> shown = window(k > 0 ? turns[k - 1] : 0, turns[n - 1]);
+    const auto at = [&](size_t i) { return size_t(std::ranges::lower_bound(shown, i) - shown.begin()); };
+    json messages = json::array();
+    for (const size_t i : shown) messages.push_back(r_.messages[i]);
+    const std::optional<std::string> text = render_(messages, false);
+    if (!text) return false;
+    size_t first = 0;  // where that turn begins here
+    if (k > 0) {
+      const Part alone{messages, *text};
+      const std::optional<TextSpan> its = turn(alone, at(turns[k - 1]));
+      const std::optional<size_t> begins = its ? its->begin : rounds(alone, at(turns[k - 1]));
+      if (!begins) return false;
+      first = *begins;
+    }
+    const size_t until =
+        known + common_prefix(std::string_view(*text).substr(first), std::string_view(r_.text).substr(known));
+    const Part part{messages, *text, known - first};
+    for (; k < n; ++k) {
+      const std::optional<TextSpan> its = each(part, at(turns[k]), turns[k], spans);
+      if (!its || (its->end >= until && until < r_.text.size())) return false;
+      known = its->begin;
+    }
+  }
+  return true;
+}
+
+// Messages among which those from one turn to another are shown as among all: what begins the conversation, the
+// question before them, one turn more at either side, the last turn before the next question, and the last question
+// with the last turn.
+std::vector<size_t> TurnFinder::window(size_t first, size_t last) const {
+  const size_t n = roles_.size(), question = roles_.rfind('u', first);
+  size_t from = 0;
+  for (const size_t i : {question, first > 0 ? roles_.rfind('a', first - 1) : 0})
+    if (i != roles_.npos) from = std::max(from, i);
+  const size_t to = std::min(roles_.find_first_not_of('t', std::min(roles_.find('a', last + 1), n - 1) + 1), n),
+               next = std::min(roles_.find('u', to), n), asked = roles_.rfind('u');
+  std::vector<size_t> list;
+  const auto add = [&](size_t begin, size_t end) {
+    for (size_t i = list.empty() ? begin : std::max(begin, list.back() + 1); i < end; ++i) list.push_back(i);
+  };
+  add(0, std::min(roles_.find_first_of("ua"), from));
+  if (question < from) add(question, question + 1);
+  add(from, to);
+  add(roles_.rfind('a', next - 1), next);
+  if (next == n) return list;
+  add(asked, asked + 1);
+  add(std::max(asked, roles_.rfind('a')), n);
+  return list;
+}
+
 // What differs in the text where the messages are these; nullopt: the template refuses them, or nothing does.
-std::optional<TurnFinder::Change> TurnFinder::change(const json& other) const {
+std::optional<TextSpan> TurnFinder::change(const Part& part, const json& other) const {
   const auto changed = render_(other, false);
-  if (!changed || *changed == r_.text) return std::nullopt;
-  const size_t begin = common_prefix(r_.text, *changed);
-  const size_t same = std::min(std::min(r_.text.size(), changed->size()) - begin, common_suffix(r_.text, *changed));
-  return Change{begin, r_.text.size() - same};
+  if (!changed || *changed == part.text) return std::nullopt;
+  const TextSpan its = difference(part.text, *changed);
+  return TextSpan{place(part, its.begin), place(part, its.end)};
 }
 
 // Where another answer makes a difference.
-std::optional<TurnFinder::Change> TurnFinder::turn(size_t i) const {
-  const json other_message{{"role", "assistant"}, {"content", kOther}};
-  json other = r_.messages;
-  other[i] = other_message;
-  if (const auto its = change(other)) return its;
+std::optional<TextSpan> TurnFinder::turn(const Part& part, size_t i) const {
+  json other = with_other_answer(part.messages, i);
+  if (const auto its = change(part, other)) return its;
   // What a tool answers may need its call.
   while (i + 1 < other.size() && is_result(other[i + 1])) other.erase(other.begin() + int64_t(i + 1));
-  if (other.size() < r_.messages.size())
-    if (const auto its = change(other)) return its;
+  if (other.size() < part.messages.size())
+    if (const auto its = change(part, other)) return its;
   // Conversations that stop here.
-  const auto compared = render_(first_messages(r_.messages, i + 1), false);
-  json stopped = first_messages(r_.messages, i + 1);
-  stopped.back() = other_message;
-  const auto changed = render_(stopped, false);
+  const json stopped = first_messages(part.messages, i + 1);
+  const auto compared = render_(stopped, false), changed = render_(with_other_answer(stopped, i), false);
   if (!compared || !changed || *changed == *compared) return std::nullopt;
-  const size_t begin = common_prefix(*compared, *changed);
-  const size_t end = compared->size() -
-                     std::min(std::min(compared->size(), changed->size()) - begin, common_suffix(*compared, *changed));
-  if (!r_.text.starts_with(std::string_view(*compared).substr(0, end))) return std::nullopt;
-  return Change{begin, end};
+  const TextSpan its = difference(*compared, *changed);
+  if (!part.text.starts_with(std::string_view(*compared).substr(0, its.end))) return std::nullopt;
+  return TextSpan{place(part, its.begin), place(part, its.end)};
 }
 
-// As turn(), without all that follows up to the next question: the change begins where the turn does, and ends behind
-// what was left out. For templates in which turns alternate, calls and their results aside.
-std::optional<TurnFinder::Change> TurnFinder::rounds(size_t i) const {
-  json other = r_.messages;
-  other[i] = {{"role", "assistant"}, {"content", kOther}};
+// Where a turn begins, as turn(), without all that follows up to the next question. For templates in which turns
+// alternate, calls and their results aside.
+std::optional<size_t> TurnFinder::rounds(const Part& part, size_t i) const {
+  json other = with_other_answer(part.messages, i);
   while (i + 1 < other.size() && other[i + 1].value("role", "") != "user") other.erase(other.begin() + int64_t(i + 1));
-  return change(other);
+  const auto its = change(part, other);
+  return its ? std::optional(its->begin) : std::nullopt;
 }
 
 // What tools answered to the calls of a message; nullopt: nothing, or it is not found.
-std::optional<TurnFinder::Change> TurnFinder::results(size_t i) const {
-  json other = r_.messages;
+std::optional<TextSpan> TurnFinder::results(const Part& part, size_t i) const {
+  json other = part.messages;
   if (other[i].contains("tool_responses")) {
     other[i].erase("tool_responses");
-    return change(other);
+    return change(part, other);
   }
   while (i + 1 < other.size() && is_result(other[i + 1])) other.erase(other.begin() + int64_t(i + 1));
-  if (other.size() == r_.messages.size()) return std::nullopt;
-  if (const auto its = change(other)) return its;
-  const auto stopped = render_(first_messages(r_.messages, i + 1), false);
+  if (other.size() == part.messages.size()) return std::nullopt;
+  if (const auto its = change(part, other)) return its;
+  const auto stopped = render_(first_messages(part.messages, i + 1), false);
   if (!stopped) return std::nullopt;
-  return Change{common_prefix(*stopped, r_.text), r_.text.size()};
+  return TextSpan{place(part, common_prefix(*stopped, part.text)), place(part, part.text.size())};
+}
+
+// What a message says beside its calls, or behind `tool_responses`; nullopt: nothing, or it is not found.
+std::optional<TextSpan> TurnFinder::said_beside(const Part& part, size_t i, const TextSpan& its,
+                                                const TextSpan& results) const {
+  const json& message = part.messages[i];
+  if (message.contains("content") && message["content"].is_string() && message["content"] != "") {
+    json other = part.messages;
+    other[i]["content"] = kOther;
+    return change(part, other);
+  }
+  if (!message.contains("tool_responses") || results.end >= its.end) return std::nullopt;
+  return TextSpan{results.end, its.end};
 }
 
 // After the prompt that asks for the answer, where the conversation begins with that. Else in front of what answers to
 // a first question begin with.
-size_t TurnFinder::begin(size_t i, size_t differs) {
-  json before = first_messages(r_.messages, i);
+size_t TurnFinder::begin(const Part& part, size_t i, size_t differs) {
+  json before = first_messages(part.messages, i);
   auto asked = render_(before, true);
-  if (asked && !r_.text.starts_with(*asked)) {  // thoughts that the complete conversation does not show any more
+  if (asked && !part.text.starts_with(*asked)) {  // thoughts that the complete conversation does not show any more
     for (json& message : before) message.erase("reasoning_content"), message.erase("thinking");
     asked = render_(before, true);
   }
-  if (asked && r_.text.starts_with(*asked)) return std::min(differs, asked->size());
+  if (asked && part.text.starts_with(*asked)) return std::min(differs, place(part, asked->size()));
   return std::string_view(r_.text).substr(0, differs).ends_with(head()) ? differs - head().size() : differs;
 }
 
@@ -167,8 +249,8 @@ bool TurnFinder::is_mark(int32_t id) const {
 }
 
 // Behind the mark that ends the turn: of several, the first that ends a generation, else the first. Without marks,
-// behind what a conversation that stops there ends with.
-size_t TurnFinder::end(size_t i, size_t last) {
+// behind what a conversation that stops there ends with; blanks are a part of that only where there is nothing else.
+size_t TurnFinder::end(const Part& part, size_t i, size_t last) {
   size_t mark = 0, first = token_at(last);
   if (first > 0 && r_.begins[first] > last && is_mark(r_.ids[first - 1])) --first;  // they differ within a mark
   for (size_t t = first; t < r_.ids.size(); ++t) {
@@ -176,88 +258,63 @@ size_t TurnFinder::end(size_t i, size_t last) {
     if (ends) return r_.begins[t + 1];
     if (is_mark(r_.ids[t])) {
       if (mark == 0) mark = r_.begins[t + 1];
-    } else if (tokenizer_.written(r_.ids[t]).find_first_not_of(" \t\n") != std::string::npos) {
+    } else if (tokenizer_.written(r_.ids[t]).find_first_not_of(kBlanks) != std::string::npos) {
       break;
     }
   }
   note(
       "no token that is learned ends a generation, so the model would not stop by itself; use a chat template whose "
-      "turns end with such a token");
+      "turns end with such a token, or a stop text");
   if (mark > 0) return mark;
-  size_t end = last + common_prefix(std::string_view(r_.text).substr(last), tail(i));
-  while (end > last && std::string_view(" \t\n").find(r_.text[end - 1]) != std::string_view::npos) --end;
-  return end;
+  std::string_view written = std::string_view(r_.text).substr(last);
+  written = written.substr(0, common_prefix(written, tail(part, i)));
+  if (tail(part, i).find_first_not_of(kBlanks) != std::string::npos)
+    written = written.substr(0, written.find_last_not_of(kBlanks) + 1);
+  return last + written.size();
 }
 
 // What a conversation that stops after an answer ends with, found with this one.
-const std::string& TurnFinder::tail(size_t i) {
+const std::string& TurnFinder::tail(const Part& part, size_t i) {
   if (tail_) return *tail_;
-  json stopped = first_messages(r_.messages, i + 1), other = stopped;
-  other.back() = {{"role", "assistant"}, {"content", kOther}};
-  const auto one = render_(stopped, false), two = render_(other, false);
+  const json stopped = first_messages(part.messages, i + 1);
+  const auto one = render_(stopped, false), two = render_(with_other_answer(stopped, i), false);
   return tail_.emplace(one && two ? one->substr(one->size() - common_suffix(*one, *two)) : "");
 }
 
-void TurnFinder::find(size_t i, std::vector<TextSpan>& out) {
-  const std::optional<Change> answers = results(i);
-  std::optional<Change> its = turn(i);
-  if (!its && answers) its = rounds(i);
-  check(
-      its.has_value(),
-      "message {}: its place cannot be found in what the template renders; use a template with {{% generation %}}, or "
-      "--train-on all",
-      i + 1);
-  const size_t from = begin(i, its->begin);
-  if (!answers || answers->begin >= its->end || answers->end <= from) {
-    out.push_back({from, std::max(end(i, its->end), its->end)});
-    return;
+std::optional<TextSpan> TurnFinder::find(const Part& part, size_t i, Learned learned, std::vector<TextSpan>& out) {
+  const std::optional<TextSpan> its = turn(part, i), answers = results(part, i);
+  const std::optional<size_t> differs = its ? its->begin : answers ? rounds(part, i) : std::nullopt;
+  if (!differs) return std::nullopt;
+  const size_t from = begin(part, i, *differs);
+  const auto behind = [&](size_t last, bool with_end) { return with_end ? std::max(end(part, i, last), last) : last; };
+  if (!answers || (its && (answers->begin >= its->end || answers->end <= from))) {
+    out.push_back({from, behind(its->end, learned.end)});
+    return TextSpan{*differs, out.back().end};
   }
-  const TextSpan call = {from, call_end(i, from, answers->begin)};
-  if (r_.learned[i].turn) out.push_back(call);
-  const bool goes_on = r_.messages[i].contains("tool_responses") && answers->end < its->end;
-  if (goes_on && r_.learned[i].answer) out.push_back({answers->end, std::max(end(i, its->end), its->end)});
+  const TextSpan call = {from, call_end(part, i, from, answers->begin)};
+  if (learned.turn) out.push_back(call);
+  const auto said = its ? said_beside(part, i, *its, *answers) : std::nullopt;
+  if (!said || said->begin < call.end) return TextSpan{*differs, call.end};
+  // This is the end of the turn only where a question follows.
+  size_t next = i + 1;
+  while (next < part.messages.size() && is_result(part.messages[next])) ++next;
+  const bool ends = part.messages[i].contains("tool_responses") ||
+                    (next < part.messages.size() && part.messages[next].value("role", "") != "assistant");
+  const TextSpan text = {said->begin, behind(said->end, ends)};
+  if (learned.answer) out.push_back(text);
+  return TextSpan{*differs, text.end};
 }
 
 // Where a call ends that the tools' answers follow. Both texts that were compared have the beginning of what stands
 // there: marks, or a part of one.
-size_t TurnFinder::call_end(size_t i, size_t from, size_t answers) {
+size_t TurnFinder::call_end(const Part& part, size_t i, size_t from, size_t answers) {
   size_t last = answers;
   while (last > from && std::string_view("<[|").find(r_.text[last - 1]) != std::string_view::npos) --last;
   size_t token = token_at(last);
   if (r_.begins[token] > last && token > 0) last = std::max(r_.begins[--token], from);
   for (size_t t = token; t > 0 && r_.begins[t - 1] >= from && is_mark(r_.ids[t - 1]); --t)
     if (std::binary_search(ends_.begin(), ends_.end(), r_.ids[t - 1])) return r_.begins[t];
-  return std::max(end(i, last), last);
-}
-
-// As one_by_one(), with a few renderings for all. What stands in front of a turn and behind it must be the same for
-// all turns after the same role; the first and the last ones show whether it is.
-std::optional<std::vector<TextSpan>> TurnFinder::together(const std::vector<size_t>& turns) {
-  const std::optional<std::vector<TextSpan>> places = places_of_turns(r_, turns, render_);
-  if (!places) return std::nullopt;
-  constexpr size_t kExact = 3;
-  std::vector<TextSpan> spans;
-  std::map<std::string, std::string> heads;  // what a turn begins with, by the role in front of it
-  for (size_t k = 0; k < turns.size(); ++k) {
-    const TextSpan place = (*places)[k];
-    const std::string before = turns[k] > 0 ? r_.messages[turns[k] - 1].value("role", "") : "";
-    const auto head = heads.find(before);
-    const bool has_head =
-        head != heads.end() && std::string_view(r_.text).substr(0, place.begin).ends_with(head->second);
-    const TextSpan its{place.begin - (has_head ? head->second.size() : 0), end(turns[k], place.end)};
-    const bool is_last = k + kExact >= turns.size();  // whose thoughts may stay
-    if (k >= 2 * kExact && head != heads.end() && !is_last) {
-      spans.push_back(its);
-      continue;
-    }
-    const size_t n = spans.size();
-    find(turns[k], spans);
-    if (spans.size() != n + 1 || spans[n].begin > place.begin || spans[n].end < place.end) return std::nullopt;
-    if (k >= kExact && head != heads.end() && !is_last && (spans[n].begin != its.begin || spans[n].end != its.end))
-      return std::nullopt;
-    if (head == heads.end()) heads[before] = r_.text.substr(spans[n].begin, place.begin - spans[n].begin);
-  }
-  return spans;
+  return std::max(end(part, i, last), last);
 }
 
 void TurnFinder::note(const std::string& text) {

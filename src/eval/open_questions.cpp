@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "data/row_files.h"
 #include "data/row_forms.h"
 #include "dialog/normalized.h"
 #include "eval/json_rows.h"
@@ -32,20 +33,18 @@ auto at(const OpenQuestion& q, const F& f) {
 }
 
 std::vector<int32_t> ids_of(const OpenQuestion& q, const Tokenizer& tokenizer, const std::optional<Dialog>& dialog,
-                            EncodeOptions options, std::time_t now) {
+                            EncodeOptions options, std::time_t now, RowNotes& notes) {
   std::vector<int32_t> ids;
   if (q.messages.is_null()) {
     ids = encode_prompt(tokenizer, q.prompt, options);
   } else {
     check(dialog.has_value(), "the model has no chat template; use rows with a prompt, or a model with one");
-    ids = dialog
-              ->render({.messages = q.messages,
-                        .tools = q.tools,
-                        .documents = q.documents,
-                        .variables = q.variables,
-                        .now = now})
-              .ids;
+    DialogText text = dialog->render(
+        {.messages = q.messages, .tools = q.tools, .documents = q.documents, .variables = q.variables, .now = now});
+    ids = std::move(text.ids);
+    notes.add(q.where, text.notes);
   }
+  notes.add(q.where, q.notes);
   check(!ids.empty(), "the prompt is empty, and no beginning-of-sequence token is added");
   return ids;
 }
@@ -58,9 +57,12 @@ OpenQuestion question_of(ordered_json row) {
     return row.contains(a);
   };
   OpenQuestion q;
+  std::vector<std::string> unused;
   if (one_of("prompt", "messages") && !row.at("prompt").is_array()) {
     q.prompt = text_of(row, "prompt");
     check(!row.contains("tools"), "'tools' are for rows with messages");
+    for (const auto& [name, value] : row.items())
+      if (name != "prompt" && name != "answer" && name != "answers") unused.push_back(one_line(name));
   } else {
     // A row to learn from, without the answer.
     ordered_json asked = row;
@@ -70,11 +72,13 @@ OpenQuestion question_of(ordered_json row) {
     q.messages = dialog::normalized_messages(form.messages);
     q.tools = dialog::normalized_tools(form.tools);
     q.documents = std::move(form.documents), q.variables = std::move(form.variables);
+    unused = std::move(form.unused);
   }
   if (one_of("answer", "answers"))
     q.answers = {text_of(row, "answer")};
   else
     q.answers = texts_of(row.at("answers"), "answers");
+  if (!unused.empty()) q.notes = {unused_note(unused)};
   check(!q.answers.empty(), "'answers' is empty");
   for (const std::string& a : q.answers) check(!trimmed(a).empty(), "an answer is empty");
   return q;
@@ -120,6 +124,7 @@ OpenScore score_open_questions(Device& device, const Model& model, const std::op
   std::optional<Dialog> dialog;
   if (chat) dialog.emplace(*model.tokenizer, *chat);
   const std::time_t now = std::time(nullptr);  // one for all that templates tell
+  RowNotes notes(options.warn);
   OpenScore score;
   score.answers.resize(questions.size());
   std::vector<std::vector<int32_t>> prompts;
@@ -128,7 +133,7 @@ OpenScore score_open_questions(Device& device, const Model& model, const std::op
   for (size_t i = 0; i < questions.size(); ++i)
     at(questions[i], [&] {
       std::vector<int32_t>& ids = prompts.emplace_back(
-          ids_of(questions[i], *model.tokenizer, dialog, {.parse_special = options.parse_special}, now));
+          ids_of(questions[i], *model.tokenizer, dialog, {.parse_special = options.parse_special}, now, notes));
       score.answers[i].cut = std::max<int64_t>(0, int64_t(ids.size()) - (room - n));
       score.cut += score.answers[i].cut > 0;
       ids.erase(ids.begin(), ids.begin() + score.answers[i].cut);

@@ -160,7 +160,7 @@ void Server::start(const std::shared_ptr<Exchange>& exchange, const CompletionRe
                    "message of the user, or let the form be free",
                    r.source);
   for (const auto& [variable, field] : r.hints)
-    if (template_.find(variable) == template_.npos)
+    if (!dialog_ || !dialog_->chat().one(!r.tools.empty()).reads(variable))
       ignore(exchange, field, "is not known to the model's chat template");
   for (const auto& [id, bias] : r.sampler.logit_bias) prompts_.require_ids({id}, "logit_bias");
   const auto job = std::make_shared<TextJob>(exchange, std::move(format), r.stream, timings_);
@@ -169,8 +169,9 @@ void Server::start(const std::shared_ptr<Exchange>& exchange, const CompletionRe
   const std::vector<std::vector<int32_t>> prompts = prompts_.of(r);
   const ThoughtState thinks =
       r.chat ? thought_state_after(prompts.front(), tokenizer_, template_) : ThoughtState::ended;
+  const auto wish = r.hints.find("enable_thinking");
   if (r.variables.value("enable_thinking", ordered_json()) == false && thinks == ThoughtState::begun &&
-      !r.hints.contains("enable_thinking"))
+      (wish == r.hints.end() || wish->second.starts_with("chat_template_kwargs")))
     throw ApiError(400, "thinking is switched off, but the model's chat template begins a thought all the same",
                    "chat_template_kwargs");
   const Bound bound = constraints_.of(r, thinks);

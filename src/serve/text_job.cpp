@@ -92,7 +92,9 @@ void TextJob::note_time(size_t i) {
   const double time = std::chrono::duration<double>(now - latest_[i]).count();
   (latest_[i] == exchange_->begun ? timings_.first : timings_.between).observe(time);
   latest_[i] = now;
-  if (tokens_ == 0) exchange_->note([time](RequestNotes& n) { n.first = time; });
+  if (tokens_ > 0) return;
+  reply_.first = now;
+  exchange_->note([time](RequestNotes& n) { n.first = time; });
 }
 
 void TextJob::note_end() {

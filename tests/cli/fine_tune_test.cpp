@@ -83,8 +83,8 @@ TEST_F(Cli, AChatModelLearnsATask) {
                                           "{% if add_generation_prompt %}<assistant>{% endif %}");
   const std::string common = " --batch 16 --tokens 48 --lr 3e-3 --log-every 0 ";
   const Result begun =
-      toy("train from-scratch --size tiny --tokenizer bytes --steps 150 --data " + write("greetings.jsonl", greetings) +
-          " --chat-template " + chat_template + common + "--out " + path("chat"));
+      toy("train from-scratch --size tiny --tokenizer bytes --steps 150 --seed 1 --data " +
+          write("greetings.jsonl", greetings) + " --chat-template " + chat_template + common + "--out " + path("chat"));
   ASSERT_EQ(begun.code, 0) << begun.err;
   const std::string asked = write("questions.jsonl", questions);
   const auto accuracy = [&](const std::string& model) {

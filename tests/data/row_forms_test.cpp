@@ -3,6 +3,7 @@
 
 #include <fstream>
 
+#include "data/row_files.h"
 #include "testing/errors.h"
 #include "toy/data/examples.h"
 
@@ -190,6 +191,78 @@ TEST_F(RowForms, WhatChangesTheMeaningIsUsedOrRefused) {
     EXPECT_TRUE(row(line).notes.empty() || row(line).notes[0].find("weight") == std::string::npos) << line;
   EXPECT_EQ(row(R"({"text": "ab", "history": [], "system": "", "label": 3})").notes[0],
             "the fields history, label, system have no effect");
+}
+
+// What a row hands to the template, and the template does not read, is named.
+TEST_F(RowForms, WhatTheTemplateDoesNotReadIsNamed) {
+  const std::string turns =
+      R"("messages": [{"role": "user", "content": "q", "name": "Ada"},
+                      {"role": "assistant", "content": "a", "reasoning_content": "hm", "score": 3},
+                      {"role": "user", "content": "r", "name": "Bo"}, {"role": "assistant", "content": "b"}])";
+  const std::string line =
+      "{" + turns + R"(, "documents": [{"text": "d"}], "chat_template_kwargs": {"style": "s", "k1": 1, "k2": 2}})";
+  const auto notes = [&](const std::string& chat, const std::string& of_line) {
+    const ChatTemplate t(chat);
+    return ExampleMaker(*bytes_, &t, TrainOn::assistant).make(of_line).notes;
+  };
+  const auto unread = [](const std::string& field) {
+    return "the field " + field + " has no effect: the chat template does not read it";
+  };
+  using Notes = std::vector<std::string>;
+  const Notes ends = row("{" + turns + "}").notes;
+  const Notes end(ends.begin() + 3, ends.end());  // nothing ends a turn of bytes
+  EXPECT_EQ(Notes(ends.begin(), ends.begin() + 3),
+            (Notes{unread("messages[].name"), unread("messages[].reasoning_content"), unread("messages[].score")}));
+  const std::string loop =
+      "{% for m in messages %}<{{ m.role }}>{{ m['content'] }}</>{% endfor %}{% if add_generation_prompt %}<assistant>"
+      "{% endif %}";
+  const auto with_end = [&](Notes list) {
+    list.insert(list.end(), end.begin(), end.end());
+    return list;
+  };
+  EXPECT_EQ(notes(loop, line),
+            with_end({unread("documents"), unread("chat_template_kwargs.style"), unread("chat_template_kwargs.k1"),
+                      unread("chat_template_kwargs.k2"), unread("messages[].name"),
+                      unread("messages[].reasoning_content"), unread("messages[].score")}));
+  const std::string shows =
+      "{% macro m1(d) %}{{ d }}{% endmacro %}{% if style is defined %}{{ m1(documents) }}{% endif %}"
+      "{% set ns = namespace(k1=0) %}{% for m in messages %}{{ m.name }}{% if 'thinking' in m %}{{ m.score }}"
+      "{% endif %}{% endfor %}";
+  EXPECT_EQ(notes(shows + loop, line),
+            with_end({unread("chat_template_kwargs.k1"), unread("chat_template_kwargs.k2")}));
+  // Whatever messages have is shown.
+  EXPECT_EQ(notes("{% for m in messages %}{{ m | tojson }}{% endfor %}", "{" + turns + "}"),
+            notes("{% for m in messages %}{{ m | tojson }}{% endfor %}",
+                  R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]})"));
+  EXPECT_EQ(row(R"({"documents": [], "chat_template_kwargs": {}, "messages": [{"role": "user", "content": "q"},
+                    {"role": "assistant", "content": "a"}]})")
+                .notes,
+            end);
+  // Without a template no one reads any of it.
+  EXPECT_EQ(
+      row(R"({"instruction": "i", "output": "o", "documents": [1], "chat_template_kwargs": {"style": "s"}})", false)
+          .notes[0],
+      "the field documents has no effect without a chat template");
+  EXPECT_NE(testing::error_of([&] {
+              row("{" + turns + R"(, "chat_template_kwargs": {"documents": []}})");
+            }).find("'chat_template_kwargs.documents' is no variable of its own"),
+            std::string::npos);
+  EXPECT_EQ(notes("{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}",
+                  R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"},
+                                   {"role": "assistant", "content": "a"}]})")[0],
+            "the chat template does not show what the system says");
+}
+
+// Fields whose names differ by their numbers only are several, messages with the same fault are one.
+TEST_F(RowForms, NotesAreToldOnce) {
+  std::string said;
+  RowNotes notes([&](const std::string& text) { said += text + "\n"; });
+  notes.add("f:1", {"the field k1 has no effect", "messages[1].tool_calls[0]: bad"});
+  notes.add("f:2", {"the field k2 has no effect", "messages[12].tool_calls[3]: bad", "the field k1 has no effect"});
+  EXPECT_EQ(said,
+            "f:1: the field k1 has no effect (said once for this file)\n"
+            "f:1: messages[1].tool_calls[0]: bad (said once for this file)\n"
+            "f:2: the field k2 has no effect (said once for this file)\n");
 }
 
 TEST_F(RowForms, BeginningAndEndAreThereOnce) {

@@ -152,9 +152,15 @@ TEST_F(Dialogs, OfSeveralMarksTheOneThatEndsAGenerationIsTheEnd) {
   // Nothing can stop this model.
   const std::string lines = "{% for m in messages %}{{ m.role + ': ' + m.content + '\\n' }}{% endfor %}";
   EXPECT_EQ(learned(lines, parsed(R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}])")),
-            "user: q\n[[assistant: a]]\n");
+            "user: q\n[[assistant: a\n]]");
   ASSERT_EQ(notes_.size(), 1u);
   EXPECT_NE(notes_[0].find("would not stop"), std::string::npos);
+  // Where nothing but blanks ends a turn, they are what it can stop at; else they are not learned.
+  const ordered_json two = parsed(R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "a\n"},
+      {"role": "user", "content": "r"}, {"role": "assistant", "content": ""}])");
+  EXPECT_EQ(learned(lines, two), "user: q\n[[assistant: a\n\n]]user: r\n[[assistant: \n]]");
+  const std::string marked = "{% for m in messages %}{{ m.role + ': ' + m.content + '[END]\n' }}{% endfor %}";
+  EXPECT_EQ(learned(marked, two), "user: q[END]\n[[assistant: a\n[END]]]\nuser: r[END]\n[[assistant: [END]]]\n");
 }
 
 TEST_F(Dialogs, MessagesMaySayThatTheyAreNotLearned) {
@@ -217,7 +223,7 @@ TEST_F(Dialogs, AnAnswerThatBeginsTheConversation) {
             "assistant\n[[<final>b((<|im_end|>))]]");
 }
 
-// Long conversations are found in a few renderings, with the same result.
+// Turns of long conversations are found among a few messages, with the same result.
 TEST_F(Dialogs, ManyTurnsAreFoundAsFewAre) {
   const std::string thinks =
       "{% set ns = namespace(last=-1) %}{% for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}"
@@ -237,7 +243,7 @@ TEST_F(Dialogs, ManyTurnsAreFoundAsFewAre) {
     }
     return messages;
   };
-  for (const size_t turns : {30, 300, 1500}) {
+  for (const size_t turns : {10, 300, 1100}) {
     std::string chat_ml, with_thought, with_spaces;
     for (size_t i = 0; i < turns; ++i) {
       const std::string q = "q" + std::to_string(i % 7), a = "a" + std::to_string(i % 5), end = "((<|im_end|>))]]\n",
@@ -306,6 +312,50 @@ TEST_F(Dialogs, AnswersThatAreAPartOfTheCallsMessageAreLearnedByThemselves) {
             "[[<|tool_call>call:rain<tool_call|>((<|result|>))]]no((<|mark|>))[[Dry.((<|im_end|>))]]\n");
   EXPECT_EQ(with("1", "0"), "[[<|tool_call>call:rain<tool_call|>((<|result|>))]]no((<|mark|>))Dry.((<|im_end|>))\n");
   EXPECT_EQ(with("0", "1"), "<|tool_call>call:rain<tool_call|>((<|result|>))no((<|mark|>))[[Dry.((<|im_end|>))]]\n");
+}
+
+// As templates of Gemma 4. Where the turn goes on behind such a text, no end is learned.
+TEST_F(Dialogs, WhatIsSaidBesideACallIsLearnedWhereverItStands) {
+  const std::string row =
+      R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "I look.", "tool_calls": [{"id": "1", "function": {"name": "rain", "arguments": {}}}]},
+          {"role": "tool", "tool_call_id": "1", "content": "no"}, {"role": "assistant", "content": "Dry."}])";
+  const auto with = [&](const std::string& chat, const std::string& text) {
+    const std::string got = learned(chat, parsed(text));
+    return got.substr(got.find("assistant\n") + 10);
+  };
+  const std::string calls =
+      "{% for c in m.tool_calls or [] %}{{ '<|tool_call>call:' + c.function.name + '<tool_call|>' }}{% endfor %}";
+  // Behind the results, which are found by their ids.
+  const std::string behind =
+      "{# <|tool_call>call: <tool_call|> tools tool_responses tool_call_id #}{% set ns = namespace(last='') %}{% for m "
+      "in "
+      "messages %}{% if m.role != 'tool' %}{% if m.role != ns.last %}{{ '<|im_start|>' + m.role + '\n' }}{% endif %}"
+      "{% set ns.last = m.role %}" +
+      calls +
+      "{% if m.tool_calls %}{{ '<|result|>' }}{% if not loop.last %}{{ messages[loop.index].content + '<|mark|>' }}"
+      "{% endif %}{% endif %}{{ m.content + ('<|im_end|>\n' if m.content else '') }}{% endif %}{% endfor %}"
+      "{% if add_generation_prompt and ns.last == 'user' %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+  const std::string call = "[[<|tool_call>call:rain<tool_call|>((<|result|>))]]no((<|mark|>))",
+                    dry = "((<|im_end|>))\n[[Dry.((<|im_end|>))]]\n";
+  EXPECT_EQ(with(behind, row), call + "[[I look.]]" + dry);
+  const ordered_json all = parsed(row);
+  ordered_json other = all;
+  other[1]["weight"] = 0;
+  EXPECT_EQ(with(behind, other.dump()), "<|tool_call>call:rain<tool_call|>((<|result|>))no((<|mark|>))I look." + dry);
+  other = all;
+  other[3] = {{"role", "user"}, {"content", "r"}};
+  EXPECT_EQ(with(behind, other.dump()), call + "[[I look.((<|im_end|>))]]\n((<|im_start|>))user\nr((<|im_end|>))\n");
+  // The row ends with what the tool said.
+  other.erase(other.begin() + 3);
+  EXPECT_EQ(with(behind, other.dump()), call + "[[I look.]]((<|im_end|>))\n");
+  // A message of its own in front of the call, where the template would write it behind results and answer.
+  const std::string own =
+      "{# <|tool_call>call: <tool_call|> tools #}{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}" + calls +
+      "{% for r in m.tool_responses or [] %}{{ '<|result|>' + (r.response|string) + '<|mark|>' }}{% endfor %}{{ "
+      "m.content + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif "
+      "%}";
+  EXPECT_EQ(with(own, row),
+            "[[I look.]]((<|im_end|>))\n((<|im_start|>))assistant\n" + call + "[[Dry.((<|im_end|>))]]\n");
 }
 
 // A template that shows calls only where nothing else is said.

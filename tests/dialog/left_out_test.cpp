@@ -85,6 +85,10 @@ TEST_F(LeftOut, ToolsOfTemplatesThatKnowNone) {
   const std::string in_user = rendered(no_system, true, R"([{"role": "user", "content": "Rain?"}])");
   EXPECT_TRUE(in_user.starts_with("[user]# Tools\n\n")) << in_user;
   EXPECT_TRUE(in_user.ends_with("</tool_response>.\n\nRain?")) << in_user;
+  // Results come as that text says, although the template would show them.
+  const std::string results = rendered(plain, true);
+  EXPECT_TRUE(results.ends_with("[user]<tool_response>\nwet\n</tool_response>\n<tool_response>\n9\n</tool_response>"))
+      << results;
   // A template that shows tools and writes calls in a way that is not known has no form.
   rendered("{{ tools }}" + plain, true, ask);
   EXPECT_EQ(form_, nullptr);

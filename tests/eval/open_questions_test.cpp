@@ -154,6 +154,30 @@ TEST(OpenQuestions, Messages) {
   EXPECT_NE(refuses(q, chat).find("not this one"), std::string::npos);
 }
 
+// Fields without an effect are named once.
+TEST(OpenQuestions, WhatHasNoEffectIsNamed) {
+  const auto device = make_test_device(2);
+  const Model model = byte_model(*device);
+  const ChatTemplate chat("{% for m in messages %}{{ m.content }}{% endfor %}{{ style }}");
+  std::string said;
+  OpenOptions o{.generate = {.max_tokens = 1}};
+  o.warn = [&](const std::string& text) { said += text + "\n"; };
+  std::vector<OpenQuestion> questions;
+  for (const char* line :
+       {R"({"prompt": "p", "answer": "x", "id": 1})", R"({"prompt": "p", "answer": "x", "id": 2})",
+        R"({"messages": [{"role": "user", "content": "q"}], "answer": "x", "id": 3, "documents": [{"text": "d"}],
+            "chat_template_kwargs": {"style": "s", "tone": "t"}})"}) {
+    questions.push_back(parse_open_question(line));
+    questions.back().where = "q:" + std::to_string(questions.size());
+  }
+  score_open_questions(*device, model, chat, questions, o);
+  EXPECT_EQ(said,
+            "q:1: the field id has no effect (said once for this file)\n"
+            "q:3: the field documents has no effect: the chat template does not read it (said once for this file)\n"
+            "q:3: the field chat_template_kwargs.tone has no effect: the chat template does not read it (said once for "
+            "this file)\n");
+}
+
 TEST(OpenQuestions, EndsAtStopStringsAndCutsWhatDoesNotFit) {
   const auto device = make_test_device(2);
   const Model model = byte_model(*device, 64);

@@ -36,6 +36,7 @@ TEST(LlamaServer, Completion) {
   const Loopback server;
   const std::string ask = R"({"prompt": "abc", "n_predict": 12, "temperature": 0, "repeat_last_n": 0)";
   const ordered_json whole = server.post("/completion", ask + "}").json();
+  EXPECT_GT(whole["timings"]["prompt_ms"].get<double>(), 0);
   EXPECT_EQ(whole["stop"], true);
   EXPECT_EQ(whole["stop_type"], "limit");
   EXPECT_EQ(whole["tokens_predicted"], 12);
@@ -106,6 +107,7 @@ TEST(Ollama, Chat) {
       R"({"model": "tiny:latest", "messages": [{"role": "user", "content": "a"}], "keep_alive": "5m",
       "options": {"num_predict": 9, "temperature": 0, "num_ctx": 2048, "repeat_penalty": 1})";
   const ordered_json whole = server.post("/api/chat", ask + R"(, "stream": false})").json();
+  EXPECT_GT(whole["prompt_eval_duration"].get<int64_t>(), 0);
   EXPECT_EQ(whole["model"], "tiny:latest");
   EXPECT_EQ(whole["done"], true);
   EXPECT_EQ(whole["done_reason"], "length");

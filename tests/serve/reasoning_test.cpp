@@ -333,6 +333,10 @@ TEST(Reasoning, CanBeSwitchedOff) {
   const ordered_json on = chat(R"(, "chat_template_kwargs": {"enable_thinking": true})"),
                      off = chat(R"(, "chat_template_kwargs": {"enable_thinking": false, "other": [1]})");
   EXPECT_EQ(off["usage"]["prompt_tokens"].get<int>(), on["usage"]["prompt_tokens"].get<int>() + 15);
+  const Answer told = server.post(
+      "/v1/chat/completions",
+      std::string(kAsk) + R"(, "max_tokens": 1, "chat_template_kwargs": {"enable_thinking": false, "x": 1}})");
+  EXPECT_NE(told.header.find("X-Toy-Ignored: chat_template_kwargs.x\r\n"), std::string::npos) << told.header;
   EXPECT_EQ(chat(R"(, "chat_template_kwargs": [1])")["error"]["param"], "chat_template_kwargs");
   EXPECT_EQ(chat(R"(, "chat_template_kwargs": {"messages": []})")["error"]["param"], "chat_template_kwargs.messages");
 }

@@ -62,6 +62,10 @@ class ChatTemplate {
   RenderedChat render(const ChatInput& input) const;
   /// Has it {% generation %} blocks?
   bool marks_generation() const;
+  /// Does it read a variable of this name anywhere?
+  bool reads(const std::string& variable) const;
+  /// Does it name a field of messages or other objects anywhere?
+  bool names_field(const std::string& field) const;
   const std::string& source() const;
   /// The same with another template, that of the name "tool_use", for inputs that have tools.
   ChatTemplate with_tool_use(const ChatTemplate& other) const;

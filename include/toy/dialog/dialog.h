@@ -36,6 +36,7 @@ struct DialogInput {
 struct DialogText {
   std::string text;
   std::vector<int32_t> ids;
+  std::vector<std::string> notes;  ///< what may be wrong: fields without an effect
 };
 
 /// Which of the assistant's tokens are learned.
@@ -48,7 +49,7 @@ struct LearnOptions {
 struct LearnedDialog {
   std::vector<int32_t> ids;
   std::vector<uint8_t> trained;    ///< [ids]; the first is never
-  std::vector<std::string> notes;  ///< what may be wrong: a turn that nothing ends, fields without an effect
+  std::vector<std::string> notes;  ///< as DialogText's, and turns that nothing ends
 };
 
 /// The one way from messages to tokens: requests, chats, training rows and evaluations take it. Names of control tokens

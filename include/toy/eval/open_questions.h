@@ -1,6 +1,7 @@
 // Questions whose answer a model writes: is it one of those that are right?
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -21,11 +22,12 @@ struct OpenQuestion {
   std::vector<std::string> answers;                   ///< any of them is right
   nlohmann::ordered_json tools = {}, documents = {};  ///< of the conversation; null: none
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();  ///< of the template
+  std::vector<std::string> notes = {};                                  ///< what may be wrong with it
 };
 
 /// A row of JSON: {"prompt": TEXT} or {"messages": [{"role", "content"}, ...]} with what rows of messages may have
 /// (docs/data.md), and "answer": TEXT
-/// or "answers": [TEXT, ...]. Other fields are ignored. Throws Error{bad_input} with the reason.
+/// or "answers": [TEXT, ...]. Other fields have no effect, and a note says so. Throws Error{bad_input} with the reason.
 OpenQuestion parse_open_question(std::string_view line);
 /// The questions of a file of JSON Lines, a JSON list or a table (.csv, .tsv). Throws Error{bad_input} with file, line
 /// and reason.
@@ -64,6 +66,8 @@ struct OpenOptions {
   std::optional<DType> kv = {};        ///< DecoderOptions::kv
   bool exact = false, repack = false;  ///< DecoderOptions'
   bool parse_special = true;           ///< EncodeOptions' of prompts; messages are a Dialog's affair
+  /// Told what may be wrong with questions, each kind once.
+  std::function<void(const std::string&)> warn = [](const std::string&) {};
 };
 
 /// Answers all questions with a GenerationService. `chat` turns messages into text. `on_answer` sees each question when

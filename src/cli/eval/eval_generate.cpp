@@ -86,6 +86,7 @@ struct EvalGenerate : Command {
     const int64_t context = o.context > 0 ? o.context : model.spec.context;
     if (!given("--n")) o.generate.max_tokens = std::clamp<int64_t>(context / 2, 1, o.generate.max_tokens);
     o.repack = decoding.repacks(model, o.generate.max_tokens * int64_t(questions.size()), 0);
+    o.warn = [](const std::string& text) { to_stderr(text + "\n"); };
     EvalProgress progress("question", int64_t(questions.size()));
     const OpenScore score = with_sound_weights({model_path}, [&] {
       return score_open_questions(*dev, model, chat, questions, o, [&](size_t, const OpenAnswer&) { progress.next(); });

@@ -137,10 +137,10 @@ void read_variables(Fields& f, CompletionRequest& r) {
   effort = f.text("reasoning_effort");
   if (!effort.empty()) set_effort(r, effort, "reasoning_effort");
   if (const ordered_json* given = f.take("chat_template_kwargs")) {
-    const ordered_json variables = template_variables(*given);
+    const ordered_json variables = dialog::template_variables(*given);
     for (const auto& [name, value] : variables.items()) {
       r.variables[name] = value;
-      r.hints.erase(name);
+      r.hints[name] = "chat_template_kwargs." + name;
     }
   }
 }
@@ -242,14 +242,6 @@ void read_thinking(const ordered_json& thinking, const std::string& path, Comple
   f.finish();
 }
 
-ordered_json template_variables(const ordered_json& variables) {
-  if (!variables.is_object()) refuse_at("chat_template_kwargs", "is not an object of variables");
-  for (const char* own : {"messages", "tools", "documents", "add_generation_prompt"})
-    if (variables.contains(own))
-      refuse_at(fmt::format("chat_template_kwargs.{}", own), "is set by the server; remove it");
-  return variables;
-}
-
 void read_max_tokens(Fields& f, CompletionRequest& r) {
   for (const char* name : {"max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict"}) {
     if (!f.has(name)) continue;
@@ -342,7 +334,8 @@ TemplateRequest parse_apply_template(const std::string& body) {
   const ordered_json j = parse_body(body);
   Fields f(j);
   TemplateRequest r{normalized_messages(f.needed("messages"), OtherFields::noted), tools_of(f.take("tools"))};
-  if (const ordered_json* variables = f.take("chat_template_kwargs")) r.variables = template_variables(*variables);
+  if (const ordered_json* variables = f.take("chat_template_kwargs"))
+    r.variables = dialog::template_variables(*variables);
   r.add_generation_prompt = f.flag("add_generation_prompt", true);
   f.finish();
   return r;

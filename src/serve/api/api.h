@@ -65,7 +65,7 @@ struct CompletionRequest : AnswerRules {
   std::vector<FillFile> files;        ///< with `hole`: others of the project
   nlohmann::ordered_json messages;    ///< of chat: as normalized_messages()
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();  ///< of chat: for the template
-  std::map<std::string, std::string> hints;  ///< variables that are wishes, and their fields: few templates know them
+  std::map<std::string, std::string> hints;  ///< variables that few templates know, and the fields that say them
   bool continues = false;                    ///< of chat: the last message is an answer that is to be continued
   std::optional<int64_t> max_tokens;         ///< none: 16, or for chat what fits; more than fits: what fits
   int64_t n = 1;                             ///< choices for each prompt
@@ -89,8 +89,6 @@ void set_hint(CompletionRequest& r, const std::string& variable, nlohmann::order
 void set_effort(CompletionRequest& r, const std::string& effort, const std::string& field);
 /// {"type": "disabled"}, which has an effect or is refused; {"type": "enabled", "budget_tokens": ...} or "adaptive".
 void read_thinking(const nlohmann::ordered_json& thinking, const std::string& path, CompletionRequest& r);
-/// Checks chat_template_kwargs. Throws FieldError.
-nlohmann::ordered_json template_variables(const nlohmann::ordered_json& variables);
 /// The limit of tokens, which has several names; the least one holds. -1: as much as the context holds.
 void read_max_tokens(Fields& f, CompletionRequest& r);
 /// What all forms of a request for texts have: form, seed, order, sampler, adapters, and where the text ends.

@@ -124,9 +124,8 @@ ordered_json LlamaFormat::part(const Choice& choice, const std::string& text) co
 ordered_json LlamaFormat::complete(const Choice& c, const Reply& reply) const {
   using Milliseconds = std::chrono::duration<double, std::milli>;
   const auto now = std::chrono::steady_clock::now();
-  const bool streamed = first_ != begun_;
-  const double before = streamed ? Milliseconds(first_ - begun_).count() : 0,
-               after = Milliseconds(now - (streamed ? first_ : begun_)).count();
+  const auto first = reply.first.value_or(now);
+  const double before = Milliseconds(first - begun_).count(), after = Milliseconds(now - first).count();
   const Generated& g = c.end.generated;
   const auto n = int64_t(g.tokens.size()), read = reply.prompt_tokens - reply.cached_tokens();
   const bool limit = g.reason == FinishReason::length || g.reason == FinishReason::deadline;
@@ -156,7 +155,6 @@ ordered_json LlamaFormat::complete(const Choice& c, const Reply& reply) const {
 std::string LlamaFormat::body(const Reply& reply) { return json_text(complete(reply.choices.front(), reply)); }
 
 std::string LlamaFormat::piece(const Choice& choice, const Piece& piece) {
-  if (tokens_++ == 0) first_ = std::chrono::steady_clock::now();
   ++of_[choice.index];
   if (piece.text.empty() && !logprobs_ && !ids_) return "";
   ordered_json j = part(choice, piece.text);

@@ -37,8 +37,7 @@ class LlamaFormat : public ReplyFormat {
   const bool ids_, logprobs_;
   nlohmann::ordered_json settings_;  // of the generation, as the reply says them
   const Tokenizer& tokenizer_;
-  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now(), first_ = begun_;
-  int64_t tokens_ = 0;             // that came
+  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   std::map<int64_t, int64_t> of_;  // tokens of each choice
 };
 

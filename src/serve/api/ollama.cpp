@@ -222,7 +222,7 @@ ordered_json OllamaFormat::part(const std::string& text, const std::string& thou
 
 ordered_json OllamaFormat::complete(ordered_json j, const Reply& reply) const {
   const auto nanoseconds = [](auto time) { return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count(); };
-  const auto now = std::chrono::steady_clock::now();
+  const auto now = std::chrono::steady_clock::now(), first = reply.first.value_or(now);
   const FinishReason reason = reply.choices.front().end.generated.reason;
   const bool length = reason == FinishReason::length || reason == FinishReason::deadline;
   j["done"] = true;
@@ -230,9 +230,9 @@ ordered_json OllamaFormat::complete(ordered_json j, const Reply& reply) const {
   j["total_duration"] = nanoseconds(now - begun_);
   j["load_duration"] = 0;
   j["prompt_eval_count"] = reply.prompt_tokens;
-  j["prompt_eval_duration"] = nanoseconds(first_ - begun_);
+  j["prompt_eval_duration"] = nanoseconds(first - begun_);
   j["eval_count"] = reply.tokens();
-  j["eval_duration"] = nanoseconds(now - first_);
+  j["eval_duration"] = nanoseconds(now - first);
   return j;
 }
 
@@ -244,7 +244,6 @@ std::string OllamaFormat::body(const Reply& reply) {
 }
 
 std::string OllamaFormat::piece(const Choice&, const Piece& piece) {
-  if (first_ == begun_) first_ = std::chrono::steady_clock::now();
   if (piece.text.empty() && piece.thought.empty()) return "";
   return json_text(part(piece.text, piece.thought)) + "\n";
 }

@@ -57,7 +57,6 @@ class OllamaFormat : public ReplyFormat {
   const ReplyHead head_;
   const bool generates_;
   const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
-  std::chrono::steady_clock::time_point first_ = begun_;
 };
 
 }  // namespace toy::serve

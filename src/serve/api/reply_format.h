@@ -3,7 +3,9 @@
 // one body().
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,8 +32,9 @@ struct Choice {
 /// All texts of a request.
 struct Reply {
   std::vector<Choice> choices;
-  int64_t prompt_tokens = 0;  ///< of each prompt once
-  int64_t prompts = 0;        ///< the choices of a prompt follow each other
+  int64_t prompt_tokens = 0;                                        ///< of each prompt once
+  int64_t prompts = 0;                                              ///< the choices of a prompt follow each other
+  std::optional<std::chrono::steady_clock::time_point> first = {};  ///< when the first token came
   int64_t thought_tokens() const {
     int64_t n = 0;
     for (const Choice& c : choices) n += c.thought_tokens;
