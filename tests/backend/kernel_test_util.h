@@ -53,7 +53,7 @@ template <class T>
 class Array {
  public:
   explicit Array(const Shape& shape)
-      : shape_(shape), memory_(std::make_unique<testing::Guarded>(size_t(shape.count()) * sizeof(T))) {}
+      : shape_(shape), memory_(std::make_unique<Guarded>(size_t(shape.count()) * sizeof(T))) {}
   T* data() { return reinterpret_cast<T*>(memory_->data()); }
   const T* data() const { return reinterpret_cast<const T*>(memory_->data()); }
   size_t size() const { return size_t(shape_.count()); }
@@ -71,7 +71,7 @@ class Array {
 
  private:
   Shape shape_;
-  std::unique_ptr<testing::Guarded> memory_;
+  std::unique_ptr<Guarded> memory_;
 };
 
 /// Numbers in (-1, 1), the same on every machine.
@@ -117,7 +117,7 @@ inline std::optional<Report> run_kernel(const KernelRecord& record, const std::v
   const KernelQuery query{in_desc, out_desc, attrs, threads, products};
   EXPECT_TRUE(!record.accepts || record.accepts(query)) << record.op;
   const size_t bytes = record.workspace ? record.workspace(query) : 0;
-  const testing::Guarded memory(bytes);
+  const Guarded memory(bytes);
   std::memset(memory.data(), 0xFF, bytes);
 
   KernelError error;

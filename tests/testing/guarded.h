@@ -9,7 +9,7 @@
 #include <cstring>
 #include <new>
 
-namespace toy::testing {
+namespace toy::test {
 
 /// Bytes at a 64-byte boundary. A read or a write from the next boundary behind them on is a fault, as is one in front of
 /// their page; intact() sees writes to what is between.
@@ -50,4 +50,4 @@ class Guarded {
   std::byte* begin_;
 };
 
-}  // namespace toy::testing
+}  // namespace toy::test
