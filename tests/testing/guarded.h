@@ -11,8 +11,8 @@
 
 namespace toy::test {
 
-/// Bytes at a 64-byte boundary. A read or a write from the next boundary behind them on is a fault, as is one in front of
-/// their page; intact() sees writes to what is between.
+/// Bytes at a 64-byte boundary. A read or a write from the next boundary behind them on is a fault, as is one in front
+/// of their page; intact() sees writes to what is between.
 class Guarded {
  public:
   explicit Guarded(size_t bytes)
