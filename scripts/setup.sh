@@ -17,7 +17,7 @@ packages=(
   libfmt-dev nlohmann-json3-dev libcli11-dev libhwy-dev libeigen3-dev libsentencepiece-dev libutf8proc-dev
   libcurl4-openssl-dev libssl-dev libedit-dev libboost-dev libgtest-dev
 )
-optional=(ccache:ccache strace:strace)  # faster rebuilds; one test of fsyncs. Both may be missing
+optional=(ccache:ccache mold:mold strace:strace)  # faster rebuilds, faster links, one test of fsyncs; all may be missing
 # Debian's clang only recommends the sanitizers' runtime. Debian 12 has clang 14.
 dev=(clang:clang++ clang-format:clang-format libclang-rt-14-dev shellcheck:shellcheck libdnnl-dev)
 docs=(doxygen:doxygen)

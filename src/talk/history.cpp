@@ -19,7 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kKept = 1000, kMost = 2 * kKept;  // entries
+constexpr size_t kKept = 1000;  // entries
+constexpr size_t kMostKept = 2 * kKept;
 
 std::string as_line(const std::string& entry) { return json_text(nlohmann::json(entry)) + "\n"; }
 
@@ -41,7 +42,7 @@ HistoryFile::HistoryFile(std::string path) : path_(std::move(path)) {
     entries_.push_back(j.get<std::string>());
   }
   if (entries_.size() <= kKept) return;
-  const bool rewrite = entries_.size() > kMost;
+  const bool rewrite = entries_.size() > kMostKept;
   entries_.erase(entries_.begin(), entries_.end() - std::ptrdiff_t(kKept));
   if (!rewrite) return;
   try {

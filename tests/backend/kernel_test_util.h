@@ -18,9 +18,9 @@
 #include <type_traits>
 #include <vector>
 
+#include "testing/guarded.h"
 #include "toy/backend/host_kernel.h"
 #include "toy/base/threads.h"
-#include "toy/tensor/buffer.h"
 #include "toy/tensor/dtype.h"
 #include "toy/tensor/shape.h"
 
@@ -48,18 +48,14 @@ T from_float(float v) {
     return T(v);
 }
 
-/// An owned contiguous operand, 64-byte aligned, with guard bytes in front and behind. Zeroed.
+/// An owned contiguous operand, 64-byte aligned, with guards in front and behind. Zeroed.
 template <class T>
 class Array {
  public:
-  static constexpr size_t kGuard = 256;
-
-  explicit Array(const Shape& shape) : shape_(shape), memory_(2 * kGuard + size_t(shape.count()) * sizeof(T)) {
-    std::memset(memory_.data(), 0xA5, kGuard);
-    std::memset(memory_.data() + memory_.bytes() - kGuard, 0xA5, kGuard);
-  }
-  T* data() { return reinterpret_cast<T*>(memory_.data() + kGuard); }
-  const T* data() const { return reinterpret_cast<const T*>(memory_.data() + kGuard); }
+  explicit Array(const Shape& shape)
+      : shape_(shape), memory_(std::make_unique<Guarded>(size_t(shape.count()) * sizeof(T))) {}
+  T* data() { return reinterpret_cast<T*>(memory_->data()); }
+  const T* data() const { return reinterpret_cast<const T*>(memory_->data()); }
   size_t size() const { return size_t(shape_.count()); }
   T& operator[](size_t i) { return data()[i]; }
   const T& operator[](size_t i) const { return data()[i]; }
@@ -71,18 +67,11 @@ class Array {
     return View(data(), dtype_of<T>(), s);
   }
   /// Nobody wrote in front or behind.
-  bool intact() const {
-    const auto whole = [](const std::byte* p) {
-      for (size_t i = 0; i < kGuard; ++i)
-        if (p[i] != std::byte{0xA5}) return false;
-      return true;
-    };
-    return whole(memory_.data()) && whole(memory_.data() + memory_.bytes() - kGuard);
-  }
+  bool intact() const { return memory_->intact(); }
 
  private:
   Shape shape_;
-  Buffer memory_;
+  std::unique_ptr<Guarded> memory_;
 };
 
 /// Numbers in (-1, 1), the same on every machine.
@@ -122,21 +111,16 @@ inline std::optional<std::string> run_kernel(const KernelRecord& record, const s
   const auto in_desc = describe(planned ? planned->in : in), out_desc = describe(planned ? planned->out : out);
   const KernelQuery query{in_desc, out_desc, attrs, threads, products};
   EXPECT_TRUE(!record.accepts || record.accepts(query)) << record.op;
-  constexpr size_t kGuard = 4096;
   const size_t bytes = record.workspace ? record.workspace(query) : 0;
-  Buffer memory(bytes + 2 * kGuard);
-  std::memset(memory.data(), 0xFF, memory.bytes());
+  const Guarded memory(bytes);
+  std::memset(memory.data(), 0xFF, bytes);
 
   KernelError error;
   ThreadPool& pool = pool_of(threads);
-  const KernelArgs args{in, out, attrs, bytes ? memory.data() + kGuard : nullptr};
+  const KernelArgs args{in, out, attrs, bytes ? memory.data() : nullptr};
   pool.run([&](int t) { record.code.as<HostKernel>()(ExecContext{t, threads, &pool, &error, record.op}, args); });
 
-  for (size_t i = 0; i < kGuard; ++i)
-    if (memory.data()[i] != std::byte{0xFF} || memory.data()[kGuard + bytes + i] != std::byte{0xFF}) {
-      ADD_FAILURE() << record.op << " wrote past the ends of its workspace of " << bytes << " bytes";
-      break;
-    }
+  if (!memory.intact()) ADD_FAILURE() << record.op << " wrote beside its workspace of " << bytes << " bytes";
   if (error.fault == KernelFault::none) return {};
   return KernelFailure(error.fault, error.op, error.index, error.value).what();
 }

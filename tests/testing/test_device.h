@@ -3,7 +3,6 @@
 
 #include <execinfo.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -13,6 +12,7 @@
 #include <string_view>
 
 #include "backend/forwarding_device.h"
+#include "testing/guarded.h"
 #include "toy/backend/devices.h"
 #include "toy/base/error.h"
 #include "toy/base/host_threads.h"
@@ -20,7 +20,7 @@
 namespace toy {
 
 /// Runs the cpu's kernels on memory that is inaccessible outside of run(), upload(), download(), copy() and fill(). An
-/// access of the host in between is a fault, with a stack trace.
+/// access of the host in between is a fault, with a stack trace; so is an access of a kernel past the end.
 class ProtectedDevice final : public ForwardingDevice {
  public:
   explicit ProtectedDevice(std::unique_ptr<Device> cpu) : ForwardingDevice(*cpu), cpu_(std::move(cpu)) {
@@ -34,16 +34,13 @@ class ProtectedDevice final : public ForwardingDevice {
   size_t alignment() const override { return 256; }
 
   void* allocate(size_t bytes) const override {
-    const size_t mapped = (bytes + page() - 1) / page() * page();
-    void* const memory = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    check(memory != MAP_FAILED, "protected device: no memory for {} bytes", bytes);
-    memory_.emplace(memory, mapped);
-    return memory;
+    auto memory = std::make_unique<test::Guarded>(bytes, alignment());
+    memory->protect(PROT_NONE);
+    void* const handle = memory->data();
+    memory_.emplace(handle, std::move(memory));
+    return handle;
   }
-  void release(void* memory) const noexcept override {
-    munmap(memory, memory_.at(memory));
-    memory_.erase(memory);
-  }
+  void release(void* memory) const noexcept override { memory_.erase(memory); }
   void upload(Place to, const void* from, size_t bytes) const override {
     open(to.memory, [&] { std::memcpy(address(to), from, bytes); });
   }
@@ -52,9 +49,9 @@ class ProtectedDevice final : public ForwardingDevice {
   }
   void copy(Place to, Place from, size_t bytes) const override {
     open(from.memory, [&] {
-      if (to.memory != from.memory) protect(to.memory, PROT_READ | PROT_WRITE);
+      if (to.memory != from.memory) memory_.at(to.memory)->protect(PROT_READ | PROT_WRITE);
       std::memcpy(address(to), address(from), bytes);
-      if (to.memory != from.memory) protect(to.memory, PROT_NONE);
+      if (to.memory != from.memory) memory_.at(to.memory)->protect(PROT_NONE);
     });
   }
   void fill(Place to, std::byte value, size_t bytes) const override {
@@ -76,9 +73,9 @@ class ProtectedDevice final : public ForwardingDevice {
     return own;
   }
   void run(Program& program, std::span<double> seconds = {}) override {
-    for (const auto& [memory, bytes] : memory_) protect(memory, PROT_READ | PROT_WRITE);
+    for (const auto& [handle, memory] : memory_) memory->protect(PROT_READ | PROT_WRITE);
     const auto close_again = [this] {
-      for (const auto& [memory, bytes] : memory_) protect(memory, PROT_NONE);
+      for (const auto& [handle, memory] : memory_) memory->protect(PROT_NONE);
     };
     try {
       cpu_->run(*dynamic_cast<OwnProgram&>(program).inside, seconds);
@@ -90,25 +87,21 @@ class ProtectedDevice final : public ForwardingDevice {
   }
 
  private:
-  static size_t page() { return size_t(sysconf(_SC_PAGESIZE)); }
   static void trace(int) {
     void* frames[64];
     backtrace_symbols_fd(frames, backtrace(frames, 64), STDERR_FILENO);
     raise(SIGSEGV);
   }
-  void protect(void* memory, int how) const {
-    check(mprotect(memory, memory_.at(memory), how) == 0, "protected device: mprotect failed");
-  }
   template <class F>
   void open(void* memory, const F& use) const {
     if (!memory) return;
-    protect(memory, PROT_READ | PROT_WRITE);
+    memory_.at(memory)->protect(PROT_READ | PROT_WRITE);
     use();
-    protect(memory, PROT_NONE);
+    memory_.at(memory)->protect(PROT_NONE);
   }
 
   std::unique_ptr<Device> cpu_;
-  mutable std::map<void*, size_t> memory_;
+  mutable std::map<void*, std::unique_ptr<test::Guarded>> memory_;
 };
 
 /// The cpu device; with TOY_TEST_DEVICE=protected its kernels on protected memory. `threads` are also the host's, for

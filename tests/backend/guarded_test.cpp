@@ -1,0 +1,33 @@
+// The memory that kernels are checked with finds what it is there to find.
+#include "testing/guarded.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdint>
+
+namespace toy::test {
+namespace {
+
+TEST(Guarded, AnAccessPastTheEndsIsAFault) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const Guarded memory(100);
+  const volatile char* const p = reinterpret_cast<const char*>(memory.data());
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.data()) % 64, 0u);
+  EXPECT_EQ(char(p[99]), 0);
+  EXPECT_EXIT((void)p[128], ::testing::KilledBySignal(SIGSEGV), "");
+  EXPECT_EXIT((void)p[-4096], ::testing::KilledBySignal(SIGSEGV), "");
+}
+
+TEST(Guarded, AWriteBesideTheBytesIsSeen) {
+  for (const ptrdiff_t at : {-1, 100, 127}) {
+    Guarded memory(100);
+    memory.data()[0] = memory.data()[99] = std::byte{1};
+    EXPECT_TRUE(memory.intact());
+    memory.data()[at] = std::byte{1};
+    EXPECT_FALSE(memory.intact()) << at;
+  }
+}
+
+}  // namespace
+}  // namespace toy::test

@@ -1,0 +1,57 @@
+// Memory between two pages that nobody may touch: kernels are checked without a sanitizer, at their own speed.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
+namespace toy::test {
+
+/// Bytes at a 64-byte boundary. A read or a write from the next boundary behind them on is a fault, as is one in front
+/// of their page; intact() sees writes to what is between.
+class Guarded {
+ public:
+  explicit Guarded(size_t bytes)
+      : bytes_(bytes), used_(round_up(bytes, kAlign)), mapped_(round_up(std::max<size_t>(used_, 1), page())) {
+    void* const all =
+        mmap(nullptr, mapped_ + 2 * page(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (all == MAP_FAILED) throw std::bad_alloc();
+    begin_ = static_cast<std::byte*>(all) + page();
+    protect(PROT_READ | PROT_WRITE);
+    std::memset(begin_, kFill, front());
+    std::memset(data() + bytes_, kFill, used_ - bytes_);
+  }
+  ~Guarded() { munmap(begin_ - page(), mapped_ + 2 * page()); }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+
+  std::byte* data() const { return begin_ + front(); }
+  size_t bytes() const { return bytes_; }
+  /// PROT_NONE: nobody may touch the bytes either.
+  void protect(int how) const {
+    if (mprotect(begin_, mapped_, how) != 0) throw std::runtime_error("mprotect failed");
+  }
+  /// Nobody wrote beside them.
+  bool intact() const {
+    const auto whole = [](const std::byte* p, size_t n) {
+      return std::all_of(p, p + n, [](std::byte b) { return b == std::byte(kFill); });
+    };
+    return whole(begin_, front()) && whole(data() + bytes_, used_ - bytes_);
+  }
+
+ private:
+  static constexpr int kFill = 0xA5;
+  static size_t page() { return size_t(sysconf(_SC_PAGESIZE)); }
+  static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+  size_t front() const { return mapped_ - used_; }
+
+  size_t bytes_, used_, mapped_;
+  std::byte* begin_;
+};
+
+}  // namespace toy::test
