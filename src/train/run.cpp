@@ -141,7 +141,7 @@ class Run {
   // What the rows decide.
   void settle() {
     o_.trainer.tokens = data_.tokens();
-    const int64_t rows = data_.windows_per_epoch();
+    const int64_t rows = data_.rows().rows();
     constexpr double kMost = 1e12;  // steps
     check(o_.epochs * double(rows) / double(rows_per_step()) <= kMost, "epochs: {} of {} rows are more than {} steps",
           o_.epochs, rows, kMost);
@@ -178,7 +178,7 @@ class Run {
     e.steps = o_.steps;
     e.tokens_per_step = tokens_per_step();
     e.train_tokens = data_.training_tokens();
-    e.windows_per_epoch = data_.windows_per_epoch();
+    e.windows_per_epoch = data_.rows().rows();
     e.validation_tokens = data_.validation_tokens();
     e.planned_bytes = int64_t(trainer_->planned_bytes() + watcher_->planned_bytes());
     tell_(std::move(e));
