@@ -1,7 +1,6 @@
 #include "toy/data/mixture.h"
 
 #include <cmath>
-#include <utility>
 
 #include "data/permute.h"
 #include "toy/base/error.h"
@@ -14,20 +13,6 @@ constexpr double kUnits = 4294967296.0;  // of a share: 2^32
 
 // floor(n * part / 2^32), exactly.
 uint64_t part_of(uint64_t n, uint64_t part) { return uint64_t((static_cast<unsigned __int128>(n) * part) >> 32); }
-
-// Sequences of a row's own numbers become those of place `at` among rows of `tokens`.
-void append_row(const Windows& row, int64_t at, int64_t tokens, Windows& out) {
-  const auto add = [](const std::vector<int32_t>& from, std::vector<int32_t>& to) {
-    to.insert(to.end(), from.begin(), from.end());
-  };
-  add(row.inputs, out.inputs);
-  add(row.targets, out.targets);
-  add(row.position, out.position);
-  out.trained.insert(out.trained.end(), row.trained.begin(), row.trained.end());
-  const int32_t shift = int32_t(at * tokens);
-  for (const Answer& a : row.answers) out.answers.push_back({a.first + at * tokens, a.places, a.chosen, a.id});
-  for (const int32_t s : row.sequence) out.sequence.push_back(s < 0 ? s - shift : s + shift);
-}
 
 }  // namespace
 
@@ -61,24 +46,6 @@ Mixture::Place Mixture::at(int64_t row) const {
     place -= before;
   }
   fail_internal("mixture: no source takes row {}", row);
-}
-
-MixedRows::MixedRows(Mixture mixture, std::vector<const Rows*> sources, int64_t tokens)
-    : mixture_(std::move(mixture)), sources_(std::move(sources)), tokens_(tokens) {}
-
-int64_t MixedRows::rows() const {
-  int64_t rows = 0;
-  for (const Rows* s : sources_) rows += s->rows();
-  return rows;
-}
-
-Windows MixedRows::windows(int64_t first, int64_t count) const {
-  Windows out;
-  for (int64_t i = 0; i < count; ++i) {
-    const Mixture::Place place = mixture_.at(first + i);
-    append_row(sources_[place.source]->windows(place.row, 1), i, tokens_, out);
-  }
-  return out;
 }
 
 }  // namespace toy

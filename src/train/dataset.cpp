@@ -56,6 +56,45 @@ ordered_json files_config(const std::string& name, const std::vector<HashedFile>
 
 std::string joined(const std::vector<std::string>& paths) { return fmt::format("{}", fmt::join(paths, ", ")); }
 
+// Sequences of a row's own numbers become those of place `at` among rows of `tokens`.
+void append_row(const Windows& row, int64_t at, int64_t tokens, Windows& out) {
+  const auto add = [](const std::vector<int32_t>& from, std::vector<int32_t>& to) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  add(row.inputs, out.inputs);
+  add(row.targets, out.targets);
+  add(row.position, out.position);
+  out.trained.insert(out.trained.end(), row.trained.begin(), row.trained.end());
+  const int32_t shift = int32_t(at * tokens);
+  for (const Answer& a : row.answers) out.answers.push_back({a.first + at * tokens, a.places, a.chosen, a.id});
+  for (const int32_t s : row.sequence) out.sequence.push_back(s < 0 ? s - shift : s + shift);
+}
+
+// Rows of several sources.
+class MixedRows final : public Rows {
+ public:
+  MixedRows(const Mixture& mixture, const std::vector<DataSource>& sources, int64_t tokens)
+      : mixture_(mixture), sources_(sources), tokens_(tokens) {}
+  int64_t rows() const override {
+    int64_t rows = 0;
+    for (const DataSource& s : sources_) rows += s.rows->rows();
+    return rows;
+  }
+  Windows windows(int64_t first, int64_t count) const override {
+    Windows out;
+    for (int64_t i = 0; i < count; ++i) {
+      const Mixture::Place place = mixture_.at(first + i);
+      append_row(sources_[place.source].rows->windows(place.row, 1), i, tokens_, out);
+    }
+    return out;
+  }
+
+ private:
+  const Mixture& mixture_;
+  const std::vector<DataSource>& sources_;
+  int64_t tokens_;
+};
+
 }  // namespace
 
 Dataset::Dataset(const DataOptions& options, const std::string& out, size_t memory, Teller& tell)
@@ -235,9 +274,7 @@ void Dataset::tokenize(const Tokenizer& tokenizer, std::optional<int64_t> tokens
   tokens_ = tokens ? *tokens
                    : std::min(most, std::max<int64_t>(1, (longest_example() + kMultiple - 1) / kMultiple) * kMultiple);
   for (size_t i = 0; i < sources_.size(); ++i) make_rows(sources_[i], i, seed);
-  std::vector<const Rows*> rows;
-  for (const DataSource& s : sources_) rows.push_back(s.rows.get());
-  if (mixture_) mixed_ = std::make_unique<MixedRows>(*mixture_, std::move(rows), tokens_);
+  if (mixture_) mixed_ = std::make_unique<MixedRows>(*mixture_, sources_, tokens_);
   if (given_validation_) {
     add_validation(*given_validation_, 1, tokenizer, tokens_);
   } else {

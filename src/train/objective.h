@@ -16,30 +16,6 @@ struct ForwardPass {
   bool drops = false;  ///< what a step drops
 };
 
-/// The compiled passes of an objective, each with a session once it runs.
-class Forwards {
- public:
-  /// All that it is given must outlive it.
-  Forwards(Device& device, const Model& model, const TrainerOptions& options, const TrainPlans& plans,
-           const std::shared_ptr<const DeviceBuffer>& arena)
-      : device_(device), model_(model), o_(options), plans_(plans), arena_(arena), sessions_(plans.forwards.size()) {}
-  /// Of the B * T places of `windows` from `first` on. `random`: of a pass that drops, the number of the batch. An
-  /// error begins with `what` and the step.
-  std::vector<float> nlls(size_t pass, const Windows& windows, size_t first, const char* what,
-                          std::optional<int64_t> random = {});
-  const TrainerOptions& options() const { return o_; }
-  int64_t places() const { return o_.batch * o_.tokens; }
-
-  int64_t step = 0;  ///< steps that have begun
- private:
-  Device& device_;
-  const Model& model_;
-  const TrainerOptions& o_;
-  const TrainPlans& plans_;
-  const std::shared_ptr<const DeviceBuffer>& arena_;
-  std::vector<std::unique_ptr<Session>> sessions_;
-};
-
 /// What a training makes smaller.
 class Objective {
  public:
@@ -48,15 +24,15 @@ class Objective {
   virtual std::vector<ForwardPass> passes() const = 0;
   /// What a step multiplies the targets of its windows with, whose batches draw from `random` on. Throws
   /// Error{bad_input} where there is none.
-  virtual StepWeights weigh(Forwards& forwards, const Windows& windows, int64_t random) = 0;
+  virtual StepWeights weigh(Trainer& trainer, const Windows& windows, int64_t random) = 0;
   /// See Trainer::evaluate().
-  virtual EvalResult evaluate(Forwards& forwards, const ValidationRows& rows, int64_t max_tokens,
+  virtual EvalResult evaluate(Trainer& trainer, const ValidationRows& rows, int64_t max_tokens,
                               const std::function<bool()>& stop) = 0;
 
  protected:
   /// Gives `take` the batches of a validation, filled up with padding, and the row that each begins with, until
   /// `so_far` has `max_tokens` or `stop` says true.
-  static void read(const Forwards& forwards, const ValidationRows& rows, int64_t max_tokens,
+  static void read(const Trainer& trainer, const ValidationRows& rows, int64_t max_tokens,
                    const std::function<bool()>& stop, const EvalResult& so_far,
                    const std::function<void(const Windows&, int64_t first)>& take);
 };

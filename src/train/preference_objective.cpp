@@ -39,38 +39,38 @@ class PreferenceObjective final : public Objective {
     return list;
   }
 
-  StepWeights weigh(Forwards& forwards, const Windows& windows, int64_t random) override {
+  StepWeights weigh(Trainer& trainer, const Windows& windows, int64_t random) override {
     check(!windows.answers.empty(), "trainer: a batch without an answer");
-    const std::vector<ScoredAnswer> answers = score(forwards, windows, random);
+    const std::vector<ScoredAnswer> answers = score(trainer, windows, random);
     double kl = 0;
     if (!takes_pairs(o_.loss) && answers.size() > 1) {  // of one there is no other prompt
       std::vector<Answer> before = windows.answers;     // the first has the last, as in TRL's KTO
       std::rotate(before.begin(), before.end() - 1, before.end());
-      kl = estimate_kl(log_ratios(forwards, windows, windows.answers, before));
+      kl = estimate_kl(log_ratios(trainer, windows, windows.answers, before));
     }
     const PreferenceResult r = preference_loss(o_, answers, kl);
     return {answer_weights(windows, r), r.sums.mean_loss(), r.sums.rewards()};
   }
 
   // The loss is of all answers together, so that it depends on no batch.
-  EvalResult evaluate(Forwards& forwards, const ValidationRows& rows, int64_t max_tokens,
+  EvalResult evaluate(Trainer& trainer, const ValidationRows& rows, int64_t max_tokens,
                       const std::function<bool()>& stop) override {
     EvalResult result;
     std::vector<ScoredAnswer> answers;
     std::vector<double> ratios;  // of kto: of each prompt but the first with the answer before
-    read(forwards, rows, max_tokens, stop, result, [&](const Windows& batch, int64_t first) {
-      for (const ScoredAnswer& a : score(forwards, batch, std::nullopt)) {
+    read(trainer, rows, max_tokens, stop, result, [&](const Windows& batch, int64_t first) {
+      for (const ScoredAnswer& a : score(trainer, batch, std::nullopt)) {
         answers.push_back(a);
         result.tokens += a.tokens;
         if (a.chosen) result.nats -= a.policy;
       }
       if (takes_pairs(o_.loss)) return;
       const int64_t before = std::min<int64_t>(first, 1);  // rows
-      const Windows w = rows.validation(first - before, forwards.options().batch + before, max_tokens);
+      const Windows w = rows.validation(first - before, trainer.options().batch + before, max_tokens);
       const std::span<const Answer> all = w.answers;
-      const size_t skipped = std::max<size_t>(1, answers_between(w, 0, before * forwards.options().tokens).size());
+      const size_t skipped = std::max<size_t>(1, answers_between(w, 0, before * trainer.options().tokens).size());
       const std::vector<double> some =
-          log_ratios(forwards, w, all.subspan(skipped), all.subspan(skipped - 1, all.size() - skipped));
+          log_ratios(trainer, w, all.subspan(skipped), all.subspan(skipped - 1, all.size() - skipped));
       ratios.insert(ratios.end(), some.begin(), some.end());
     });
     result.preference = preference_loss(o_, answers, estimate_kl(ratios)).sums;
@@ -82,17 +82,17 @@ class PreferenceObjective final : public Objective {
   static constexpr const char* kScoring = "scoring answers in step";
 
   // The answers of batches of windows, with the dropout of a step where they are its.
-  std::vector<ScoredAnswer> score(Forwards& forwards, const Windows& windows, std::optional<int64_t> random) {
-    const size_t dropped = with_reference_ ? 2 : 1, places = size_t(forwards.places());
+  std::vector<ScoredAnswer> score(Trainer& trainer, const Windows& windows, std::optional<int64_t> random) {
+    const size_t dropped = with_reference_ ? 2 : 1, places = size_t(trainer.places());
     if (!with_dropout_) random.reset();
     std::vector<float> policy;
     for (size_t at = 0; at < windows.inputs.size(); at += places) {
-      const std::vector<float> some = forwards.nlls(random ? dropped : kPolicy, windows, at, kScoring, random);
+      const std::vector<float> some = trainer.nlls(random ? dropped : kPolicy, windows, at, kScoring, random);
       policy.insert(policy.end(), some.begin(), some.end());
       if (random) ++*random;
     }
     const std::vector<double> reference =
-        with_reference_ ? references(forwards, windows) : std::vector<double>(windows.answers.size(), 0);
+        with_reference_ ? references(trainer, windows) : std::vector<double>(windows.answers.size(), 0);
     std::vector<ScoredAnswer> out;
     for (size_t i = 0; i < windows.answers.size(); ++i) {
       const Answer& a = windows.answers[i];
@@ -108,8 +108,8 @@ class PreferenceObjective final : public Objective {
 
   // Log probabilities of the answers without the last adapter. Those of answers with an id are remembered: a token has
   // the same bits in any batch, so that it makes no difference.
-  std::vector<double> references(Forwards& forwards, const Windows& windows) {
-    const int64_t places = forwards.places();
+  std::vector<double> references(Trainer& trainer, const Windows& windows) {
+    const int64_t places = trainer.places();
     const auto known = [&](const Answer& a) { return references_.contains(a.id); };
     std::vector<double> out;
     for (int64_t at = 0; at < int64_t(windows.inputs.size()); at += places) {
@@ -117,7 +117,7 @@ class PreferenceObjective final : public Objective {
       const bool all_known = std::all_of(answers.begin(), answers.end(), known);
       std::vector<float> nll(windows.inputs.size());
       if (!all_known) {
-        const std::vector<float> some = forwards.nlls(kReference, windows, size_t(at), kScoring);
+        const std::vector<float> some = trainer.nlls(kReference, windows, size_t(at), kScoring);
         std::copy(some.begin(), some.end(), nll.begin() + at);
       }
       for (const Answer& a : answers) {
@@ -129,12 +129,12 @@ class PreferenceObjective final : public Objective {
   }
 
   // Of prompts with the answers of others: the log probability's difference from the reference.
-  std::vector<double> log_ratios(Forwards& forwards, const Windows& windows, std::span<const Answer> prompts,
+  std::vector<double> log_ratios(Trainer& trainer, const Windows& windows, std::span<const Answer> prompts,
                                  std::span<const Answer> others) {
     std::vector<double> out;
-    for (const Windows& w : mismatched(windows, prompts, others, forwards.places(), forwards.options().tokens)) {
-      const std::vector<float> policy = forwards.nlls(kPolicy, w, 0, kScoring);
-      const std::vector<double> reference = references(forwards, w);
+    for (const Windows& w : mismatched(windows, prompts, others, trainer.places(), trainer.options().tokens)) {
+      const std::vector<float> policy = trainer.nlls(kPolicy, w, 0, kScoring);
+      const std::vector<double> reference = references(trainer, w);
       for (size_t i = 0; i < w.answers.size(); ++i)
         out.push_back(log_probability(w, w.answers[i], policy) - reference[i]);
     }

@@ -222,7 +222,7 @@ Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
     update_session_ = std::make_unique<Session>(device, plans_.update, stores, arena_);
     update_session_->check_finite(options.check_finite);
   }
-  forwards_ = std::make_unique<Forwards>(device, model, options_, plans_, arena_);
+  forwards_.resize(plans_.forwards.size());
   objective_ = make_objective(options_, model.spec);
 }
 
@@ -230,7 +230,7 @@ Trainer::~Trainer() = default;
 
 void Trainer::resume(int64_t steps, int64_t updates) {
   check(steps >= updates && updates >= 0, "trainer: {} steps with {} updates cannot be", steps, updates);
-  forwards_->step = steps;
+  steps_ = steps;
   updates_ = updates;
 }
 
@@ -242,12 +242,27 @@ double Trainer::run_batch(const Windows& windows, int64_t first, int64_t random,
   const size_t at = size_t(first * options_.tokens), rows = size_t(options_.batch * options_.tokens);
   feed_windows(*session_, windows, at, rows, options_.tokens, weights);
   if (drops(model_.spec, options_.dropout)) feed_random(*session_, options_.seed, random);
-  run_session(*session_, "step", forwards_->step);
+  run_session(*session_, "step", steps_);
   return session_->scalar(0);
 }
 
+std::vector<float> Trainer::nlls(size_t pass, const Windows& windows, size_t first, const char* what,
+                                 std::optional<int64_t> random) {
+  std::unique_ptr<Session>& session = forwards_[pass];
+  if (!session) {
+    session = std::make_unique<Session>(device_, plans_.forwards[pass],
+                                        std::initializer_list<const ParamStore*>{model_.params.get()}, arena_);
+    session->check_finite(options_.check_finite);
+  }
+  const std::vector<float> weights(windows.inputs.size(), 1);
+  feed_windows(*session, windows, first, size_t(places()), options_.tokens, weights);
+  if (random) feed_random(*session, options_.seed, *random);
+  run_session(*session, what, steps_);
+  return session->values(0);
+}
+
 StepWeights Trainer::weigh(const Windows& windows) {
-  return objective_->weigh(*forwards_, windows, updates_ * options_.accumulate);
+  return objective_->weigh(*this, windows, updates_ * options_.accumulate);
 }
 
 runs::Step Trainer::step(const Windows& windows, double lr) {
@@ -258,7 +273,7 @@ runs::Step Trainer::step(const Windows& windows, double lr) {
             (windows.sequence.empty() || int64_t(windows.sequence.size()) == n),
         "trainer: {} sequences and {} positions for {} tokens; expected none, or one of each for every token",
         windows.sequence.size(), windows.position.size(), n);
-  ++forwards_->step;
+  ++steps_;
   const StepWeights weights = weigh(windows);
   Session& last = update_session_ ? *update_session_ : *session_;
   feed_optimizer(last, options_.optimizer, updates_, lr);
@@ -269,7 +284,7 @@ runs::Step Trainer::step(const Windows& windows, double lr) {
     result.loss += run_batch(windows, i * options_.batch, updates_ * options_.accumulate + i, weights.targets);
   if (weights.loss) result.loss = *weights.loss;
   result.rewards = weights.rewards;
-  if (update_session_) run_session(last, "step", forwards_->step);
+  if (update_session_) run_session(last, "step", steps_);
   if (options_.updates == TrainerOptions::gathered) result.grad_norm = last.scalar(last.plan().outputs.size() - 1);
   if (std::isfinite(result.grad_norm.value_or(result.loss)))
     ++updates_;
@@ -279,7 +294,7 @@ runs::Step Trainer::step(const Windows& windows, double lr) {
 }
 
 EvalResult Trainer::evaluate(const ValidationRows& rows, int64_t max_tokens, const std::function<bool()>& stop) {
-  return objective_->evaluate(*forwards_, rows, max_tokens, stop);
+  return objective_->evaluate(*this, rows, max_tokens, stop);
 }
 
 }  // namespace toy

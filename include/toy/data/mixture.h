@@ -5,8 +5,6 @@
 #include <span>
 #include <vector>
 
-#include "toy/data/corpus.h"
-
 namespace toy {
 
 /// Which source a row comes from, and which of the source's rows it is, counted from 0: both functions of (seed, row).
@@ -32,21 +30,6 @@ class Mixture {
   uint64_t seed_;
   std::vector<double> shares_;
   std::vector<uint64_t> splits_;  ///< of each source: its part of what the ones before it leave, in units of 2^-32
-};
-
-/// Rows of a mixture of sources.
-class MixedRows final : public Rows {
- public:
-  /// Sources of rows of T places, which must outlive it.
-  MixedRows(Mixture mixture, std::vector<const Rows*> sources, int64_t tokens);
-  /// Of one epoch of each source.
-  int64_t rows() const override;
-  Windows windows(int64_t first, int64_t count) const override;
-
- private:
-  Mixture mixture_;
-  std::vector<const Rows*> sources_;
-  int64_t tokens_;
 };
 
 }  // namespace toy

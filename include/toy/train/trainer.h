@@ -98,7 +98,6 @@ struct StepWeights {
   runs::Rewards rewards = {};
 };
 
-class Forwards;
 class Objective;
 
 /// A model in training. Losses are bit-identical for any number of threads and from run to run.
@@ -126,6 +125,13 @@ class Trainer {
   EvalResult evaluate(TokenView ids, int64_t max_tokens = 0, const std::function<bool()>& stop = {}) {
     return evaluate(TextRows(ids, options_.tokens), max_tokens, stop);
   }
+
+  /// For objectives: what TrainPlans::forwards[pass] gives for the B * T places of `windows` from `first` on. `random`:
+  /// where that drops, the number of the batch. An error begins with `what` and the step.
+  std::vector<float> nlls(size_t pass, const Windows& windows, size_t first, const char* what,
+                          std::optional<int64_t> random = {});
+  const TrainerOptions& options() const { return options_; }
+  int64_t places() const { return options_.batch * options_.tokens; }
 
   /// Updates made: steps whose gradient was finite.
   int64_t updates() const { return updates_; }
@@ -157,9 +163,9 @@ class Trainer {
   TrainPlans plans_;
   std::shared_ptr<const DeviceBuffer> arena_;
   std::unique_ptr<Session> session_, update_session_;
-  std::unique_ptr<Forwards> forwards_;
+  std::vector<std::unique_ptr<Session>> forwards_;  // of plans_.forwards, once they run
   std::unique_ptr<Objective> objective_;
-  int64_t updates_ = 0;
+  int64_t steps_ = 0, updates_ = 0;
 };
 
 }  // namespace toy
