@@ -8,6 +8,8 @@
 #include <regex>
 #include <system_error>
 
+#include "toy/base/error.h"
+
 namespace toy {
 
 std::string SplitName::of(int number) const {
@@ -57,6 +59,22 @@ bool is_side_file_name(const std::string& path) {
   // Models that were quantized with a matrix are named so, too, next to their type.
   static const std::regex type("(^|[-._])((i?q[1-8](_[a-z0-9]+)*)|tq[12]_0|mxfp4|b?f16|f32)([-._]|$)");
   return name.find("imatrix") != name.npos && !std::regex_search(name.substr(0, 255), type);
+}
+
+bool is_same_file(const std::string& out, const std::string& in) {
+  std::error_code error;  // a file that does not exist is no input
+  if (!std::filesystem::exists(out, error)) return false;
+  if (std::filesystem::equivalent(out, in, error)) return true;
+  const auto split = find_split(in);
+  for (int part = 1; split && part <= split->parts; ++part)
+    if (std::filesystem::equivalent(out, split->of(part), error)) return true;
+  return false;
+}
+
+void refuse_overwriting(const std::string& option, const std::string& out,
+                        std::initializer_list<std::pair<const char*, std::string>> inputs) {
+  for (const auto& [name, path] : inputs)
+    check(!is_same_file(out, path), "--{} is '{}', which {} reads; choose another name", option, out, name);
 }
 
 }  // namespace toy

@@ -126,22 +126,6 @@ void MemoryOption::add(CLI::App& app) {
 
 size_t MemoryOption::bytes() const { return memory.empty() ? 0 : parse_bytes("memory", memory); }
 
-bool is_same_file(const std::string& out, const std::string& in) {
-  std::error_code error;  // a file that does not exist is no input
-  if (!std::filesystem::exists(out, error)) return false;
-  if (std::filesystem::equivalent(out, in, error)) return true;
-  const auto split = find_split(in);
-  for (int part = 1; split && part <= split->parts; ++part)
-    if (std::filesystem::equivalent(out, split->of(part), error)) return true;
-  return false;
-}
-
-void refuse_overwriting(const std::string& option, const std::string& out,
-                        std::initializer_list<std::pair<const char*, std::string>> inputs) {
-  for (const auto& [name, path] : inputs)
-    check(!is_same_file(out, path), "--{} is '{}', which {} reads; choose another name", option, out, name);
-}
-
 void refuse_replacing(const std::string& option, const std::string& out, const IsOwn& is_own) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(out, error) || std::filesystem::file_size(out, error) == 0) return;

@@ -73,12 +73,6 @@ struct MemoryOption {
   size_t bytes() const;
 };
 
-/// Is it the file `in`, or another part of a model that `in` is a part of?
-bool is_same_file(const std::string& out, const std::string& in);
-/// Throws Error{bad_input} where `out` is a file that the command reads: `inputs` are pairs of an option and a path.
-void refuse_overwriting(const std::string& option, const std::string& out,
-                        std::initializer_list<std::pair<const char*, std::string>> inputs);
-
 /// What all files of a kind that this program writes begin with: the first 64 KiB of one are enough.
 using IsOwn = std::function<bool(std::string_view beginning)>;
 /// Throws Error{bad_input} where `out` is a file that is not empty and that no command of this kind has written: names

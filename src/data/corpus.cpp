@@ -45,17 +45,52 @@ Windows WindowSampler::windows(int64_t first_window, int64_t count) const {
   return out;
 }
 
+namespace {
+
+int64_t eval_window_count(int64_t ids, int64_t tokens, int64_t stride) {
+  return ids < 2 ? 0 : 1 + (std::max<int64_t>(0, ids - 1 - tokens) + stride - 1) / stride;
+}
+
+EvalWindow eval_window(int64_t number, int64_t ids, int64_t tokens, int64_t stride) {
+  const int64_t begin = number * stride;
+  return {begin, std::min(tokens, ids - 1 - begin), number == 0 ? 0 : tokens - stride};
+}
+
+}  // namespace
+
 std::vector<EvalWindow> eval_windows(int64_t ids, int64_t tokens, int64_t stride) {
   if (stride == 0) stride = tokens;
   check(tokens >= 1, "evaluation windows of {} tokens; give 1 or more", tokens);
   check(stride >= 1 && stride <= tokens, "evaluation stride {}; give 1 to {}, the window", stride, tokens);
   std::vector<EvalWindow> windows;
-  for (int64_t begin = 0, counted = 0; counted + 1 < ids; begin += stride) {
-    const int64_t length = std::min(tokens, ids - 1 - begin);
-    windows.push_back({begin, length, counted - begin});
-    counted = begin + length;
-  }
+  const int64_t count = eval_window_count(ids, tokens, stride);
+  for (int64_t i = 0; i < count; ++i) windows.push_back(eval_window(i, ids, tokens, stride));
   return windows;
+}
+
+TextRows::TextRows(TokenView ids, int64_t tokens)
+    : ids_(ids), tokens_(tokens), stride_(std::max<int64_t>(1, tokens / 4)) {}
+
+int64_t TextRows::ids(int64_t max_tokens) const {
+  const auto all = int64_t(ids_.size());
+  return max_tokens > 0 ? std::min(max_tokens + 1, all) : all;
+}
+
+int64_t TextRows::rows_for(int64_t max_tokens) const { return eval_window_count(ids(max_tokens), tokens_, stride_); }
+
+Windows TextRows::validation(int64_t first, int64_t count, int64_t max_tokens) const {
+  Windows out;
+  const int64_t end = std::min(first + count, rows_for(max_tokens));
+  for (int64_t row = first; row < end; ++row) {
+    const EvalWindow w = eval_window(row, ids(max_tokens), tokens_, stride_);
+    ids_.copy(w.begin, w.tokens, out.inputs);
+    ids_.copy(w.begin + 1, w.tokens, out.targets);
+    out.trained.resize(out.trained.size() + size_t(w.skip), 0);
+    out.trained.resize(out.inputs.size(), 1);
+    const auto places = size_t((row - first + 1) * tokens_);
+    out.inputs.resize(places), out.targets.resize(places), out.trained.resize(places);
+  }
+  return out;
 }
 
 }  // namespace toy

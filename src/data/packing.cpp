@@ -1,6 +1,7 @@
 #include "toy/data/packing.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -138,6 +139,16 @@ Windows PackedRows::rows(int64_t first, int64_t count) const {
   Windows out;
   for (int64_t i = 0; i < count; ++i) add_row(first + i, i * tokens_, out);
   return out;
+}
+
+int64_t PackedRows::rows_for(int64_t max_tokens) const {
+  const int64_t tokens = max_tokens > 0 ? std::min(max_tokens, counted_) : counted_;
+  return int64_t(std::ceil(double(tokens) * double(rows()) / double(counted_)));
+}
+
+Windows PackedRows::validation(int64_t first, int64_t count, int64_t max_tokens) const {
+  const int64_t n = std::max<int64_t>(0, std::min(count, rows() - first));
+  return max_tokens == 0 ? rows(first, n) : windows(first, n);
 }
 
 Windows PackedRows::windows(int64_t first, int64_t count) const {

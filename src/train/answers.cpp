@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "train/feed.h"
+
 namespace toy {
 namespace {
 
@@ -79,12 +81,6 @@ std::vector<Windows> mismatched(const Windows& w, std::span<const Answer> prompt
   }
   for (Windows& batch : batches) pad(batch, places);
   return batches;
-}
-
-void pad(Windows& w, int64_t places) {
-  for (std::vector<int32_t>* v : {&w.inputs, &w.targets, &w.position}) v->resize(size_t(places), 0);
-  if (!w.trained.empty()) w.trained.resize(size_t(places), 0);
-  while (int64_t(w.sequence.size()) < places) w.sequence.push_back(int32_t(-1 - places - int64_t(w.sequence.size())));
 }
 
 }  // namespace toy

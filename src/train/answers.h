@@ -22,7 +22,5 @@ std::vector<float> answer_weights(const Windows& windows, const PreferenceResult
 /// Prompt k with the answer of others[k], each cut to `tokens`: one after the other in batches of `places` places.
 std::vector<Windows> mismatched(const Windows& windows, std::span<const Answer> prompts, std::span<const Answer> others,
                                 int64_t places, int64_t tokens);
-/// Fills up with padding, each place a sequence of its own.
-void pad(Windows& windows, int64_t places);
 
 }  // namespace toy

@@ -36,12 +36,7 @@ void time_steps(Trainer& trainer, const WindowsFrom& windows, int64_t count, dou
 double time_evaluation(Trainer& trainer, const ValidationText& text) {
   constexpr size_t kTimes = 3;
   constexpr double kEnough = 2;  // seconds
-  const auto one_batch = [&] {
-    if (text.rows)
-      trainer.evaluate(*text.rows, 1);
-    else
-      trainer.evaluate(text.ids, 1);
-  };
+  const auto one_batch = [&] { trainer.evaluate(*text.rows, 1); };
   one_batch();  // makes the session
   std::vector<double> seconds;
   const double begin = steady_seconds();
@@ -118,7 +113,8 @@ Calibration extrapolate(Device& device, Model& model, const Trainer& trainer, co
   }
   c.step = c.first = extrapolated(trainer.plans(), options.accumulate, small);
   if (text)
-    c.batch = time_evaluation(small, *text) * trainer.plans().eval->cost().flops / small.plans().eval->cost().flops;
+    c.batch = time_evaluation(small, *text) * trainer.plans().forwards[0]->cost().flops /
+              small.plans().forwards[0]->cost().flops;
   return c;
 }
 
@@ -142,10 +138,7 @@ Calibration calibrate(Device& device, Model& model, Trainer& trainer, const Trai
 }
 
 int64_t evaluation_batches(const ValidationText& text, int64_t max_tokens, const TrainerOptions& o) {
-  const int64_t tokens = max_tokens > 0 ? std::min(max_tokens, text.tokens) : text.tokens;
-  const auto batches = [&o](double rows) { return int64_t(std::ceil(rows / double(o.batch))); };
-  if (text.rows) return batches(double(tokens) * double(text.rows->rows()) / double(text.tokens));
-  return batches(double(eval_windows(tokens + 1, o.tokens, std::max<int64_t>(1, o.tokens / 4)).size()));
+  return (text.rows->rows_for(max_tokens) + o.batch - 1) / o.batch;
 }
 
 }  // namespace toy

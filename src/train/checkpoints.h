@@ -75,6 +75,9 @@ Model checkpoint_model(const std::string& path, const ModelSpec& spec, const Dev
 void restore_trainer(const std::string& path, const RunState& state, const Model& model, Trainer& trainer);
 /// @}
 
+/// What the newest checkpoint in `out` computed its products in; nullopt where there is none that can be read.
+std::optional<DType> checkpoint_compute(const std::string& out);
+
 /// A run that is complete, as `<out>/finished.json` records it beside the model: the file is written last, with length
 /// and checksum of the model, without which it is no record.
 struct FinishedRun {

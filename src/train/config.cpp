@@ -53,9 +53,10 @@ ordered_json trainer_config(const TrainerOptions& o) {
 ordered_json recipe_config(const RecipeOptions& o) {
   const auto& [data, trainer, steps, epochs, fit_tokens, lr, schedule, warmup, decay_steps, final_lr, max_skipped,
                patience, min_delta, time_limit, seed, context, eval_every, eval_tokens, sample_tokens, memory, stored,
-               mix, out, name, checkpoint_every, keep, resume, allow_changes, watch, record] = o;
+               mix, out, tensorboard, name, checkpoint_every, keep, resume, allow_changes, watch, record, choose] = o;
   (void)epochs, (void)fit_tokens;  // steps and tokens follow
-  (void)out, (void)checkpoint_every, (void)keep, (void)resume, (void)allow_changes, (void)record;
+  (void)out, (void)tensorboard, (void)checkpoint_every, (void)keep, (void)resume, (void)allow_changes, (void)record;
+  (void)choose;                                                    // compute says what was chosen
   (void)max_skipped, (void)time_limit, (void)watch, (void)memory;  // when a run ends early, what is looked at
   ordered_json j{{"steps", steps},
                  {"lr", lr},

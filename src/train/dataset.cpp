@@ -70,6 +70,31 @@ void append_row(const Windows& row, int64_t at, int64_t tokens, Windows& out) {
   for (const int32_t s : row.sequence) out.sequence.push_back(s < 0 ? s - shift : s + shift);
 }
 
+// Rows of several sources.
+class MixedRows final : public Rows {
+ public:
+  MixedRows(const Mixture& mixture, const std::vector<DataSource>& sources, int64_t tokens)
+      : mixture_(mixture), sources_(sources), tokens_(tokens) {}
+  int64_t rows() const override {
+    int64_t rows = 0;
+    for (const DataSource& s : sources_) rows += s.rows->rows();
+    return rows;
+  }
+  Windows windows(int64_t first, int64_t count) const override {
+    Windows out;
+    for (int64_t i = 0; i < count; ++i) {
+      const Mixture::Place place = mixture_.at(first + i);
+      append_row(sources_[place.source].rows->windows(place.row, 1), i, tokens_, out);
+    }
+    return out;
+  }
+
+ private:
+  const Mixture& mixture_;
+  const std::vector<DataSource>& sources_;
+  int64_t tokens_;
+};
+
 }  // namespace
 
 Dataset::Dataset(const DataOptions& options, const std::string& out, size_t memory, Teller& tell)
@@ -249,6 +274,7 @@ void Dataset::tokenize(const Tokenizer& tokenizer, std::optional<int64_t> tokens
   tokens_ = tokens ? *tokens
                    : std::min(most, std::max<int64_t>(1, (longest_example() + kMultiple - 1) / kMultiple) * kMultiple);
   for (size_t i = 0; i < sources_.size(); ++i) make_rows(sources_[i], i, seed);
+  if (mixture_) mixed_ = std::make_unique<MixedRows>(*mixture_, sources_, tokens_);
   if (given_validation_) {
     add_validation(*given_validation_, 1, tokenizer, tokens_);
   } else {
@@ -284,10 +310,10 @@ void Dataset::make_rows(DataSource& s, size_t number, uint64_t seed) {
     if (packs_)
       require_below(memory_, size_t(part.documents) * kPlanned, fmt::format("packing {}", s.name), "no --pack");
     if (packs_)
-      s.packed = std::make_unique<PackedRows>(s.text.ids(), part.begins, uint64_t(part.ids.size()), tokens_, own,
-                                              s.trained, answers(s, 0, part.begins.size()));
+      s.rows = std::make_unique<PackedRows>(s.text.ids(), part.begins, uint64_t(part.ids.size()), tokens_, own,
+                                            s.trained, answers(s, 0, part.begins.size()));
     else
-      s.windows = std::make_unique<WindowSampler>(part.ids, 1, tokens_, own);
+      s.rows = std::make_unique<WindowSampler>(part.ids, 1, tokens_, own);
   } catch (const Error& e) {
     if (!mixture_) throw;
     throw Error(e.code(), fmt::format("{}: {}", s.name, e.what()));
@@ -315,25 +341,27 @@ void Dataset::add_validation(DataSource& source, double share, const Tokenizer& 
                       source.name));
     return;
   }
-  ValidationText v{source.name, share, part.ids, nullptr, part.ids.size() - 1, double(part.text_bytes)};
+  ValidationText v{source.name, share, part.ids, {}, part.ids.size() - 1, double(part.text_bytes)};
   if (packs_) {
     const uint64_t end = uint64_t(part.begin + part.ids.size());
+    std::unique_ptr<PackedRows> rows;
     try {
-      source.packed_validation =
+      rows =
           std::make_unique<PackedRows>(source.text.ids(), part.begins, end, tokens, 0, source.trained,
                                        answers(source, size_t(source.text.training().documents), part.begins.size()));
     } catch (const Error& e) {
       throw Error(e.code(), fmt::format("validation: {}", e.what()));
     }
-    v.rows = source.packed_validation.get();
-    v.tokens = v.rows->counted();
+    v.tokens = rows->counted();
     v.bytes -= double(part.first_bytes);
     if (!source.trained.empty()) {  // of what counts; examples that lose their end count without it
       v.bytes = 0;
-      v.rows->each_counted([&](int64_t i) { v.bytes += double(tokenizer.token_bytes(source.text.ids()[i]).size()); });
+      rows->each_counted([&](int64_t i) { v.bytes += double(tokenizer.token_bytes(source.text.ids()[i]).size()); });
     }
+    v.rows = std::move(rows);
   } else {
     v.bytes -= double(tokenizer.token_bytes(part.ids[0]).size());
+    v.rows = std::make_unique<TextRows>(part.ids, tokens);
   }
   validation_.push_back(std::move(v));
 }
@@ -364,7 +392,7 @@ ordered_json Dataset::config() const {
 }
 
 Windows Dataset::windows(int64_t first, int64_t count) {
-  Windows out = take(first, count);
+  Windows out = rows().windows(first, count);
   const auto places = out.position.empty() ? count : std::count(out.position.begin(), out.position.end(), 0);
   touched_ += uint64_t(count * tokens_) * 4 + uint64_t(places) * kAround;
   if (touched_ >= kReleaseAfter) {
@@ -372,22 +400,6 @@ Windows Dataset::windows(int64_t first, int64_t count) {
     touched_ = 0;
   }
   return out;
-}
-
-Windows Dataset::take(int64_t first, int64_t count) const {
-  if (!mixture_) return sources_[0].take(first, count);
-  Windows out;
-  for (int64_t i = 0; i < count; ++i) {
-    const Mixture::Place place = mixture_->at(first + i);
-    append_row(sources_[place.source].take(place.row, 1), i, tokens_, out);
-  }
-  return out;
-}
-
-int64_t Dataset::windows_per_epoch() const {
-  int64_t rows = 0;
-  for (const DataSource& s : sources_) rows += s.rows();
-  return rows;
 }
 
 int64_t Dataset::training_tokens() const {
@@ -441,16 +453,16 @@ void Dataset::tell_sources(std::optional<int64_t> rows) const {
     if (rows) {
       if (mixture_)
         tell_.note(fmt::format("{}: {:.1f}% of {} rows, {:.2f} epochs", s.name, 100 * share, *rows,
-                               share * double(*rows) / double(s.rows())));
+                               share * double(*rows) / double(s.rows->rows())));
       continue;
     }
     const TokenizedText::Part& part = s.text.training();
     if (mixture_ || s.text.files().size() > 1)
       tell_.note(fmt::format("{}: {}{} file{}, {} training tokens, {} rows per epoch", s.name,
                              mixture_ ? fmt::format("{:.1f}% of the rows, ", 100 * share) : "", s.text.files().size(),
-                             s.text.files().size() == 1 ? "" : "s", part.ids.size(), s.rows()));
-    if (!s.packed) continue;
-    const PackedRows& p = *s.packed;
+                             s.text.files().size() == 1 ? "" : "s", part.ids.size(), s.rows->rows()));
+    if (!packs_) continue;
+    const auto& p = dynamic_cast<const PackedRows&>(*s.rows);
     tell_.note(fmt::format(
         "{}: {} {} in {} packed rows, {:.1f}% full{}{}", s.name, part.documents,
         s.chosen.empty() ? "documents" : "answers", p.rows(), 100 * double(p.targets()) / double(p.rows() * tokens_),

@@ -21,11 +21,11 @@ namespace toy {
 /// What a validation reads of one source.
 struct ValidationText {
   std::string name;
-  double share;            ///< in the run's loss; those of all texts sum up to 1
-  TokenView ids;           ///< not packed
-  const PackedRows* rows;  ///< packed; else nullptr
-  int64_t tokens;          ///< that are predicted
-  double bytes;            ///< of the text that they are
+  double share;   ///< in the run's loss; those of all texts sum up to 1
+  TokenView ids;  ///< of all of it
+  std::unique_ptr<ValidationRows> rows;
+  int64_t tokens;  ///< that are predicted
+  double bytes;    ///< of the text that they are
 };
 
 /// A corpus or a validation text of its own: files, tokens, and the rows that are made of them.
@@ -36,12 +36,7 @@ struct DataSource {
   TokenizedText text;
   std::vector<uint8_t> trained;  ///< of examples: the mask of the ids of `text`
   std::vector<uint8_t> chosen;   ///< of preferences: of each document
-  std::unique_ptr<WindowSampler> windows;
-  std::unique_ptr<PackedRows> packed, packed_validation;
-  int64_t rows() const { return packed ? packed->rows() : windows->windows_per_epoch(); }
-  Windows take(int64_t first, int64_t count) const {
-    return packed ? packed->windows(first, count) : windows->windows(first, count);
-  }
+  std::unique_ptr<Rows> rows;
 };
 
 /// Opened in two steps: the files, from which a tokenizer may be trained, then their tokens.
@@ -70,8 +65,7 @@ class Dataset {
   nlohmann::ordered_json config() const;
   /// Rows [first, first + count), counted from 0 through all steps.
   Windows windows(int64_t first, int64_t count);
-  /// Rows of one epoch of each source, together.
-  int64_t windows_per_epoch() const;
+  const Rows& rows() const { return mixed_ ? *mixed_ : *sources_[0].rows; }
   int64_t tokens() const { return tokens_; }
   int64_t training_tokens() const;
   const std::vector<ValidationText>& validation() const { return validation_; }
@@ -86,7 +80,6 @@ class Dataset {
   /// @}
 
  private:
-  Windows take(int64_t first, int64_t count) const;
   void list(const std::string& out);
   std::string cache_folder() const;
   void tokenize(DataSource& source, const Tokenizer& tokenizer, double fraction) const;
@@ -113,6 +106,7 @@ class Dataset {
   std::vector<DataSource> sources_;
   std::optional<DataSource> given_validation_;
   std::optional<Mixture> mixture_;
+  std::unique_ptr<Rows> mixed_;  // of several sources
   std::vector<ValidationText> validation_;
   std::vector<HashedFile> watched_;
   int64_t tokens_ = 0;

@@ -1,6 +1,11 @@
 #include "train/feed.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
+
+#include "toy/backend/kernel_fault.h"
 
 namespace toy {
 
@@ -37,9 +42,29 @@ void feed_windows(Session& session, const Windows& windows, size_t first, size_t
   session.set("weight", weights.subspan(first, rows));
 }
 
-// Rows are numbered by length, longest documents first: a part of them is taken from everywhere.
-Windows rows_for_evaluation(const PackedRows& rows, int64_t first, int64_t count, int64_t max_tokens) {
-  return max_tokens == 0 ? rows.rows(first, count) : rows.windows(first, count);
+void feed_random(Session& session, uint64_t seed, int64_t number) {
+  session.set("random", std::array{int32_t(uint32_t(seed)), int32_t(seed >> 32), int32_t(number)});
+}
+
+void pad(Windows& w, int64_t places) {
+  for (std::vector<int32_t>* v : {&w.inputs, &w.targets}) v->resize(size_t(places), 0);
+  if (!w.trained.empty()) w.trained.resize(size_t(places), 0);
+  if (w.sequence.empty()) return;
+  w.position.resize(size_t(places), 0);
+  while (int64_t(w.sequence.size()) < places) w.sequence.push_back(int32_t(-1 - places - int64_t(w.sequence.size())));
+}
+
+void run_session(Session& session, const char* what, int64_t step) {
+  try {
+    session.run();
+  } catch (const KernelFailure& e) {
+    if (e.fault() != KernelFault::not_finite) fail("{} {}: {}", what, step, e.what());
+    fail_internal(
+        "{} {}: training diverged: {}. Try a smaller learning rate, or gathered updates, which skip such steps", what,
+        step, e.what());
+  } catch (const Error& e) {
+    throw Error(e.code(), fmt::format("{} {}: {}", what, step, e.what()));
+  }
 }
 
 }  // namespace toy

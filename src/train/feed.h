@@ -17,8 +17,11 @@ std::vector<float> equal_weights(const Windows& windows, double weight);
 /// all places. Windows that are not packed are sequences of T tokens.
 void feed_windows(Session& session, const Windows& windows, size_t first, size_t rows, int64_t tokens,
                   std::span<const float> weights);
-
-/// Rows of a validation; `max_tokens` as in Trainer::evaluate().
-Windows rows_for_evaluation(const PackedRows& rows, int64_t first, int64_t count, int64_t max_tokens);
+/// The input `random` of what drops: batch `number` of a run with this seed.
+void feed_random(Session& session, uint64_t seed, int64_t number);
+/// Fills up with padding: of packed rows each place is a sequence of its own.
+void pad(Windows& windows, int64_t places);
+/// Runs it; an error begins with `what` and the step.
+void run_session(Session& session, const char* what, int64_t step);
 
 }  // namespace toy

@@ -1,8 +1,13 @@
 #include "toy/train/fine_tune.h"
 
+#include <fmt/format.h>
+
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "toy/base/atomic_file.h"
+#include "toy/hf/peft.h"
 #include "train/loaded.h"
 #include "train/tensor_pattern.h"
 
@@ -42,6 +47,8 @@ class FineTune final : public Loaded {
       j.update(ordered_json{{"train", o_.roles.train}, {"freeze", o_.roles.freeze}});
     return j;
   }
+  std::vector<std::pair<const char*, std::string>> reads() const override { return {{"--model", o_.init}}; }
+  bool may_be_replaced() const override { return false; }
   bool adapts() const override { return o_.lora.has_value(); }
   ModelSpec spec(const Tokenizer& tokenizer) override {
     ModelSpec spec = Loaded::spec(tokenizer);
@@ -68,6 +75,30 @@ class FineTune final : public Loaded {
   const ordered_json base_;
 };
 
+// The same adapter for PEFT, where transformers has the model; and what llama.cpp needs instead.
+void add_peft(const FineTuneOptions& o, const Device& device, TrainResult& r) {
+  Model model = load_model(o.init, device);
+  load_adapter(model, r.model_path);
+  const AdapterSpec& adapter = model.spec.adapters[0];
+  if (const std::string unknown = unknown_to_llama_cpp(model.spec, adapter); !unknown.empty())
+    r.remarks.push_back(unknown +
+                        (can_be_merged(model.spec, adapter)
+                             ? fmt::format("; for it, make one model: toy merge {} --lora {} --out FILE", o.init, r.out)
+                             : ""));
+  const std::filesystem::path folder = std::filesystem::path(r.out) / "peft";
+  remove_leftovers(folder.string());  // of a process that was killed while it wrote
+  try {
+    hf::save_peft(model, 0, folder.string());
+    r.peft_path = folder.string();
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::bad_input) throw;
+    std::error_code none;  // of an earlier adapter here
+    for (const char* name : {"adapter_config.json", "adapter_model.safetensors", "chat_template.jinja"})
+      std::filesystem::remove(folder / name, none);
+    r.remarks.push_back(fmt::format("not written for PEFT: {}", e.what()));
+  }
+}
+
 // LoRA+ is a learning rate by name. Those that the user gives come after it and override it.
 FineTuneOptions with_rates(FineTuneOptions o) {
   auto& rates = o.trainer.optimizer.lr_for;
@@ -80,7 +111,9 @@ FineTuneOptions with_rates(FineTuneOptions o) {
 TrainResult train_fine_tune(const FineTuneOptions& options, Device& device, TrainObserver& observer) {
   const FineTuneOptions all = with_rates(options);
   FineTune source(all);
-  return run_recipe(all, source, device, observer);
+  TrainResult r = run_recipe(all, source, device, observer);
+  if (all.lora && !r.model_path.empty()) add_peft(all, device, r);
+  return r;
 }
 
 RunEstimate estimate_fine_tune(const FineTuneOptions& options, Device& device, TrainObserver& observer) {

@@ -34,6 +34,11 @@ class FromDonor final : public Loaded {
   ordered_json config() const override {
     return {{"name", "warm-start"}, {"size", o_.size}, {"lens", o_.lens}, {"blocks", o_.copy_blocks}, {"base", base_}};
   }
+  std::vector<std::pair<const char*, std::string>> reads() const override {
+    return {{"--size", o_.size}, {"--donor", o_.init}};
+  }
+  bool may_be_replaced() const override { return false; }
+  std::string architecture() const override { return model_spec(o_.size, 1).architecture; }
   ModelSpec spec(const Tokenizer&) override {
     ModelSpec spec = model_spec(o_.size, donor_.vocab, o_.context);
     spec.context = std::max(spec.context, o_.trainer.tokens);

@@ -40,6 +40,13 @@ class Fresh final : public ModelSource {
     spec.name = o_.name.empty() ? "toy" : o_.name;
     return spec;
   }
+  std::vector<std::pair<const char*, std::string>> reads() const override { return {{"--size", o_.size}}; }
+  std::string architecture() const override {
+    constexpr int64_t kAnyVocabulary = 256;  // the tokenizer decides later
+    ModelSpec spec = model_spec(o_.size, kAnyVocabulary);
+    if (!o_.layers.empty()) set_layers(spec, o_.layers);
+    return spec.architecture;
+  }
   Model model(const ModelSpec& spec, const Device& device) override {
     return random_model(spec, device, o_.seed, o_.init_scale);
   }

@@ -14,6 +14,9 @@ class Loaded : public ModelSource {
   explicit Loaded(const WarmStartOptions& options) : o_(options), file_(gguf::File::open(options.init)) {}
   nlohmann::ordered_json config() const override;
   std::string file() const override { return o_.init; }
+  std::vector<std::pair<const char*, std::string>> reads() const override { return {{"--init", o_.init}}; }
+  bool may_be_replaced() const override { return true; }
+  std::string architecture() const override { return spec_from_gguf(file_).architecture; }
   std::shared_ptr<const Tokenizer> tokenizer(const std::function<std::string()>& training_text) override;
   ModelSpec spec(const Tokenizer& tokenizer) override;
   Model model(const ModelSpec& spec, const Device& device) override;

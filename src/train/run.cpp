@@ -17,6 +17,7 @@
 #include "train/dataset.h"
 #include "train/publish.h"
 #include "train/resume.h"
+#include "train/run_folder.h"
 #include "train/time_left.h"
 #include "train/validate.h"
 
@@ -27,9 +28,10 @@ class Run {
  public:
   /// Everything that can be refused is, before the weights are made. `writes`: false where nothing on disk may change,
   /// for estimate().
-  Run(const RecipeOptions& o, ModelSource& source, Device& device, Teller& tell, bool writes)
+  Run(const RecipeOptions& o, ModelSource& source, Device& device, RunFolder& folder, Teller& tell, bool writes)
       : o_(o),
         device_(device),
+        folder_(folder),
         tell_(tell),
         writes_(writes),
         recipe_(source.config().at("name")),
@@ -142,7 +144,7 @@ class Run {
   // What the rows decide.
   void settle() {
     o_.trainer.tokens = data_.tokens();
-    const int64_t rows = data_.windows_per_epoch();
+    const int64_t rows = data_.rows().rows();
     constexpr double kMost = 1e12;  // steps
     check(o_.epochs * double(rows) / double(rows_per_step()) <= kMost, "epochs: {} of {} rows are more than {} steps",
           o_.epochs, rows, kMost);
@@ -158,11 +160,10 @@ class Run {
       tell_.note(fmt::format("{} steps of {} x {} tokens are {:.3g} epochs of {} rows", o_.steps, rows_per_step(),
                              o_.trainer.tokens, double(o_.steps * rows_per_step()) / double(std::max<int64_t>(1, rows)),
                              rows));
-    tell_.observer().settled(o_.steps, o_.trainer.tokens);
   }
 
   void tell_of_start() {
-    tell_.observer().starting(model_.spec, resumed());
+    folder_.open(o_, model_.spec, resumed(), [this](const std::string& text) { tell_.warn(text); });
     runs::RunStart e;
     e.run_id = o_.record.run_id;
     e.time = runs::utc_now();
@@ -179,7 +180,7 @@ class Run {
     e.steps = o_.steps;
     e.tokens_per_step = tokens_per_step();
     e.train_tokens = data_.training_tokens();
-    e.windows_per_epoch = data_.windows_per_epoch();
+    e.windows_per_epoch = data_.rows().rows();
     e.validation_tokens = data_.validation_tokens();
     e.planned_bytes = int64_t(trainer_->planned_bytes() + watcher_->planned_bytes());
     tell_(std::move(e));
@@ -388,6 +389,7 @@ class Run {
 
   RecipeOptions o_;  // as given, and then as the rows decide
   Device& device_;
+  RunFolder& folder_;
   Teller& tell_;
   bool writes_;
   std::string recipe_;
@@ -413,10 +415,14 @@ class Run {
 
 TrainResult run_recipe(const RecipeOptions& options, ModelSource& source, Device& device, TrainObserver& observer) {
   check_options(options);
-  Teller tell(observer);
-  Run run(options, source, device, tell, true);
+  RecipeOptions o = options;
+  RunFolder folder(o, source, observer, true);
+  Teller tell(observer, folder);
+  Run run(o, source, device, folder, tell, true);
   try {
-    return run.go();
+    TrainResult r = run.go();
+    r.out = o.out;
+    return r;
   } catch (const Error& e) {
     run.tell_of_failure(e);
     throw;
@@ -426,8 +432,10 @@ TrainResult run_recipe(const RecipeOptions& options, ModelSource& source, Device
 RunEstimate estimate_recipe(const RecipeOptions& options, ModelSource& source, Device& device,
                             TrainObserver& observer) {
   check_options(options);
-  Teller tell(observer);
-  return Run(options, source, device, tell, false).estimate();
+  RecipeOptions o = options;
+  RunFolder folder(o, source, observer, false);
+  Teller tell(observer, folder);
+  return Run(o, source, device, folder, tell, false).estimate();
 }
 
 }  // namespace toy

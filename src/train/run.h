@@ -5,6 +5,8 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "toy/train/estimate.h"
 #include "toy/train/recipe.h"
@@ -23,6 +25,12 @@ class ModelSource {
   virtual ModelSpec spec(const Tokenizer& tokenizer) = 0;
   /// The model file that it begins with, or "".
   virtual std::string file() const { return {}; }
+  /// The files that it reads, by the options that name them.
+  virtual std::vector<std::pair<const char*, std::string>> reads() const = 0;
+  /// May the run's own model take the place of file()? Where resuming needs it, it may not.
+  virtual bool may_be_replaced() const { return false; }
+  /// Of the model, known before its tokenizer.
+  virtual std::string architecture() const = 0;
   /// Does the run make an adapter of that file, instead of a model?
   virtual bool adapts() const { return false; }
   /// In which type model() holds a tensor.

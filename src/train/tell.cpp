@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "toy/base/clock.h"
+#include "train/run_folder.h"
 
 namespace toy {
 namespace {
@@ -27,7 +28,8 @@ struct PhaseOf {
 
 }  // namespace
 
-Teller::Teller(TrainObserver& observer) : observer_(observer), begin_(steady_seconds()) {}
+Teller::Teller(TrainObserver& observer, RunFolder& folder)
+    : observer_(observer), folder_(folder), begin_(steady_seconds()) {}
 
 double Teller::seconds() const { return steady_seconds() - begin_; }
 
@@ -40,6 +42,7 @@ void Teller::operator()(runs::Body body) {
 void Teller::operator()(runs::Event event) {
   event.t = seconds();
   observer_.event(event);
+  folder_.record(std::move(event));
 }
 
 }  // namespace toy

@@ -1,4 +1,4 @@
-// What a run tells its observer.
+// What a run tells its observer and its log.
 #pragma once
 
 #include <cmath>
@@ -9,11 +9,13 @@
 
 namespace toy {
 
+class RunFolder;
+
 /// Makes events: gives each its time, step and phase.
 class Teller {
  public:
-  /// The clock begins here. `observer` must outlive it.
-  explicit Teller(TrainObserver& observer);
+  /// The clock begins here. Both must outlive it.
+  Teller(TrainObserver& observer, RunFolder& folder);
   /// Tells what happened.
   void operator()(runs::Body body);
   /// The same of an event that has its step and phase.
@@ -25,7 +27,6 @@ class Teller {
   void preparing(const std::string& what) { observer_.preparing(what); }
   void validating(int64_t done, int64_t batches) { observer_.validating(done, batches); }
   bool stop() { return observer_.stop(); }
-  TrainObserver& observer() { return observer_; }
 
   /// Steps that are done, from now on.
   void at(int64_t step) { step_ = step; }
@@ -43,6 +44,7 @@ class Teller {
 
  private:
   TrainObserver& observer_;
+  RunFolder& folder_;
   double begin_;
   std::optional<int64_t> step_;
 };

@@ -3,16 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstring>
 #include <map>
 #include <set>
 
-#include "toy/backend/kernel_fault.h"
 #include "toy/train/memory.h"
-#include "train/answers.h"
 #include "train/feed.h"
+#include "train/objective.h"
 
 namespace toy {
 namespace {
@@ -59,20 +56,6 @@ TensorType accumulator_type(const TensorSpec& s) { return {DType::f32, s.shape, 
 void add_updates(TrainGraph& t, const ModelSpec& spec, std::span<const Value> weights, const OptimizerOptions& o) {
   OptimizerStep step = clip_and_update(*t.graph, o, trained_tensors(spec), weights, std::move(t.gradients));
   t.norm = step.norm, t.gradients = std::move(step.gradients), t.updates = std::move(step.updates);
-}
-
-// Says in an error when it happened.
-void run_session(Session& session, const char* what, int64_t step) {
-  try {
-    session.run();
-  } catch (const KernelFailure& e) {
-    if (e.fault() != KernelFault::not_finite) fail("{} {}: {}", what, step, e.what());
-    fail_internal(
-        "{} {}: training diverged: {}. Try a smaller learning rate, or gathered updates, which skip such steps", what,
-        step, e.what());
-  } catch (const Error& e) {
-    throw Error(e.code(), fmt::format("{} {}: {}", what, step, e.what()));
-  }
 }
 
 }  // namespace
@@ -180,30 +163,24 @@ TrainPlans compile_training(Device& device, const ModelSpec& spec, const Weights
       if (v) outputs.push_back(v);
     return std::make_shared<const Plan>(compile(*t.graph, outputs, t.updates, device, o));
   };
-  TrainPlans plans{compiled(build_train_graph(spec, dtype_of, options), step_options), nullptr, nullptr, 0};
+  TrainPlans plans{.step = compiled(build_train_graph(spec, dtype_of, options), step_options)};
   plans.mapped = mapped_bytes(*plans.step, spec, device);
   if (options.accumulate > 1) plans.update = compiled(build_update_graph(spec, dtype_of, options), plan_options);
-  const auto forward = [&](const ModelSpec& of, double dropout, bool trains) {
+  for (const ForwardPass& p : make_objective(options, spec)->passes()) {
     Graph graph;
-    const Value nll = build_loss(graph, of, dtype_of, options.batch, options.tokens, dropout, trains, false).nll;
-    return std::make_shared<const Plan>(compile(graph, std::vector<Value>{nll}, {}, device, plan_options));
-  };
-  plans.eval = forward(spec, 0, false);
-  if (!options.preference) return plans;
-  if (drops(spec, options.dropout)) plans.dropped = forward(spec, options.dropout, true);
-  if (!has_reference(options.preference->loss)) return plans;
-  check(!spec.adapters.empty(), "loss: {} compares with the model without an adapter, and there is none",
-        name_of(options.preference->loss));
-  ModelSpec base = spec;
-  base.adapters.pop_back();
-  plans.reference = forward(base, 0, false);
+    const double dropout = p.drops ? options.dropout : 0;
+    const Value nll = build_loss(graph, p.spec, dtype_of, options.batch, options.tokens, dropout, p.drops, false).nll;
+    plans.forwards.push_back(
+        std::make_shared<const Plan>(compile(graph, std::vector<Value>{nll}, {}, device, plan_options)));
+  }
   return plans;
 }
 
 std::vector<const Plan*> TrainPlans::all() const {
   std::vector<const Plan*> list;
-  for (const auto& p : {step, update, eval, reference, dropped})
+  for (const auto& p : {step, update})
     if (p) list.push_back(p.get());
+  for (const auto& p : forwards) list.push_back(p.get());
   return list;
 }
 
@@ -238,8 +215,6 @@ Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
   if (plans_.update)
     for (const TensorSpec& s : trained_tensors(model.spec)) accumulators_.add(accumulator_name(s), accumulator_type(s));
   const std::initializer_list<const ParamStore*> stores{store, &moments_, &accumulators_};
-  for (const TensorSpec& t : trained_tensors(model.spec))
-    base_is_frozen_ &= t.adapter + 1 == int(model.spec.adapters.size());
   arena_ = std::make_shared<const DeviceBuffer>(device, plans_.arena_bytes());
   session_ = std::make_unique<Session>(device, plans_.step, stores, arena_);
   session_->check_finite(options.check_finite);
@@ -247,7 +222,11 @@ Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
     update_session_ = std::make_unique<Session>(device, plans_.update, stores, arena_);
     update_session_->check_finite(options.check_finite);
   }
+  forwards_.resize(plans_.forwards.size());
+  objective_ = make_objective(options_, model.spec);
 }
+
+Trainer::~Trainer() = default;
 
 void Trainer::resume(int64_t steps, int64_t updates) {
   check(steps >= updates && updates >= 0, "trainer: {} steps with {} updates cannot be", steps, updates);
@@ -255,49 +234,35 @@ void Trainer::resume(int64_t steps, int64_t updates) {
   updates_ = updates;
 }
 
-// Every sequence of the batch has its own rows, positions restart in each.
-void Trainer::feed_batch(Session& session) const {
-  std::vector<int32_t> sequence, position;
-  for (int64_t b = 0; b < options_.batch; ++b)
-    for (int64_t t = 0; t < options_.tokens; ++t) {
-      sequence.push_back(int32_t(b));
-      position.push_back(int32_t(t));
-    }
-  session.set("sequence", sequence);
-  session.set("position", position);
-}
-
 void Trainer::clear_accumulators() {
   for (const std::string& name : accumulators_.names()) accumulators_.clear(name);
-}
-
-void Trainer::feed_random(Session& session, int64_t random) const {
-  session.set("random", std::array{int32_t(uint32_t(options_.seed)), int32_t(options_.seed >> 32), int32_t(random)});
 }
 
 double Trainer::run_batch(const Windows& windows, int64_t first, int64_t random, std::span<const float> weights) {
   const size_t at = size_t(first * options_.tokens), rows = size_t(options_.batch * options_.tokens);
   feed_windows(*session_, windows, at, rows, options_.tokens, weights);
-  if (drops(model_.spec, options_.dropout)) feed_random(*session_, random);
+  if (drops(model_.spec, options_.dropout)) feed_random(*session_, options_.seed, random);
   run_session(*session_, "step", steps_);
   return session_->scalar(0);
 }
 
-std::vector<float> Trainer::nlls(Session& session, const Windows& windows, size_t first,
+std::vector<float> Trainer::nlls(size_t pass, const Windows& windows, size_t first, const char* what,
                                  std::optional<int64_t> random) {
+  std::unique_ptr<Session>& session = forwards_[pass];
+  if (!session) {
+    session = std::make_unique<Session>(device_, plans_.forwards[pass],
+                                        std::initializer_list<const ParamStore*>{model_.params.get()}, arena_);
+    session->check_finite(options_.check_finite);
+  }
   const std::vector<float> weights(windows.inputs.size(), 1);
-  feed_windows(session, windows, first, size_t(options_.batch * options_.tokens), options_.tokens, weights);
-  if (random) feed_random(session, *random);
-  run_session(session, "scoring answers in step", steps_);
-  return session.values(0);
+  feed_windows(*session, windows, first, size_t(places()), options_.tokens, weights);
+  if (random) feed_random(*session, options_.seed, *random);
+  run_session(*session, what, steps_);
+  return session->values(0);
 }
 
 StepWeights Trainer::weigh(const Windows& windows) {
-  if (options_.preference) return weigh_answers(windows);
-  // The mean over all targets of a step, however many batches it takes.
-  const int64_t counted = counted_targets(windows, 0, windows.targets.size());
-  check(counted > 0, "trainer: a batch without a target that counts");
-  return {equal_weights(windows, 1.0 / double(counted)), {}};
+  return objective_->weigh(*this, windows, updates_ * options_.accumulate);
 }
 
 runs::Step Trainer::step(const Windows& windows, double lr) {
@@ -317,10 +282,8 @@ runs::Step Trainer::step(const Windows& windows, double lr) {
   result.loss = 0, result.lr = lr, result.tokens = n;
   for (int64_t i = 0; i < options_.accumulate; ++i)
     result.loss += run_batch(windows, i * options_.batch, updates_ * options_.accumulate + i, weights.targets);
-  if (weights.preference) {
-    result.loss = weights.preference->mean_loss();
-    result.rewards = weights.preference->rewards();
-  }
+  if (weights.loss) result.loss = *weights.loss;
+  result.rewards = weights.rewards;
   if (update_session_) run_session(last, "step", steps_);
   if (options_.updates == TrainerOptions::gathered) result.grad_norm = last.scalar(last.plan().outputs.size() - 1);
   if (std::isfinite(result.grad_norm.value_or(result.loss)))
@@ -330,65 +293,8 @@ runs::Step Trainer::step(const Windows& windows, double lr) {
   return result;
 }
 
-Session& Trainer::forward(std::unique_ptr<Session>& session, const std::shared_ptr<const Plan>& plan) {
-  if (!session) {
-    session =
-        std::make_unique<Session>(device_, plan, std::initializer_list<const ParamStore*>{model_.params.get()}, arena_);
-    session->check_finite(options_.check_finite);
-  }
-  return *session;
-}
-
-EvalResult Trainer::evaluate(const PackedRows& rows, int64_t max_tokens, const std::function<bool()>& stop) {
-  if (options_.preference) return evaluate_answers(rows, max_tokens, stop);
-  Session& session = eval_session();
-  EvalResult result;
-  const int64_t places = options_.batch * options_.tokens;
-  const std::vector<float> weights(static_cast<size_t>(places), 1);
-  for (int64_t first = 0; first < rows.rows() && (max_tokens == 0 || result.tokens < max_tokens);
-       first += options_.batch) {
-    if (stop && stop()) break;
-    const int64_t count = std::min(options_.batch, rows.rows() - first);
-    Windows w = rows_for_evaluation(rows, first, count, max_tokens);
-    pad(w, places);  // behind the last row
-    feed_windows(session, w, 0, size_t(places), options_.tokens, weights);
-    run_session(session, "validation after step", steps_);
-    const std::vector<float> nll = session.values(0);
-    for (size_t i = 0; i < size_t(places); ++i)
-      if (w.counts(i)) result.nats += nll[i], ++result.tokens;
-  }
-  return result;
-}
-
-EvalResult Trainer::evaluate(TokenView ids, int64_t max_tokens, const std::function<bool()>& stop) {
-  feed_batch(eval_session());
-  const int64_t rows = options_.batch * options_.tokens;
-  const int64_t limit = max_tokens > 0 ? std::min<int64_t>(max_tokens + 1, int64_t(ids.size())) : int64_t(ids.size());
-  const std::vector<EvalWindow> windows =
-      eval_windows(limit, options_.tokens, std::max<int64_t>(1, options_.tokens / 4));
-  EvalResult result;
-  for (size_t at = 0; at < windows.size(); at += size_t(options_.batch)) {
-    if (stop && stop()) break;
-    std::vector<int32_t> inputs(static_cast<size_t>(rows), 0), targets(static_cast<size_t>(rows), 0);
-    std::vector<float> weight(static_cast<size_t>(rows), 0.0f);
-    for (size_t b = 0; b < size_t(options_.batch) && at + b < windows.size(); ++b) {
-      const EvalWindow& w = windows[at + b];
-      for (int64_t t = 0; t < w.tokens; ++t) {
-        const size_t row = b * size_t(options_.tokens) + size_t(t);
-        inputs[row] = ids[w.begin + t];
-        targets[row] = ids[w.begin + t + 1];
-        weight[row] = t >= w.skip ? 1.0f : 0.0f;
-      }
-    }
-    eval_session_->set("tokens", inputs);
-    eval_session_->set("targets", targets);
-    eval_session_->set("weight", weight);
-    run_session(*eval_session_, "validation after step", steps_);
-    const std::vector<float> nll = eval_session_->values(0);
-    for (int64_t i = 0; i < rows; ++i)
-      if (weight[size_t(i)] > 0) result.nats += nll[size_t(i)], ++result.tokens;
-  }
-  return result;
+EvalResult Trainer::evaluate(const ValidationRows& rows, int64_t max_tokens, const std::function<bool()>& stop) {
+  return objective_->evaluate(*this, rows, max_tokens, stop);
 }
 
 }  // namespace toy

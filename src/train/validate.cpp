@@ -45,8 +45,7 @@ std::optional<Validator::Losses> Validator::losses(int64_t limit) {
   Losses all;
   double bytes_a_token = 0, of_chosen = 0;
   for (const ValidationText& text : data_.validation()) {
-    const EvalResult r =
-        text.rows ? trainer_.evaluate(*text.rows, limit, stop) : trainer_.evaluate(text.ids, limit, stop);
+    const EvalResult r = trainer_.evaluate(*text.rows, limit, stop);
     if (tell_.stop()) return std::nullopt;
     const double bytes = text.bytes * double(r.tokens) / double(text.tokens);
     all.each.push_back(r.mean());

@@ -308,14 +308,12 @@ void Watcher::look(Probe& probe, int64_t step, const Windows& windows, Trainer& 
   if (due.empty()) return;
   const int64_t rows = options_.batch * options_.tokens;
   Session& s = *probe.session;
-  // Where a step sums over several batches, its first.
+  // Where a step sums over several batches, its first: the mean over its own targets, or its part of another loss.
   const double weight = 1.0 / double(std::max<int64_t>(1, counted_targets(windows, 0, size_t(rows))));
+  const StepWeights weights = trainer.weigh(windows);
   feed_windows(s, windows, 0, size_t(rows), options_.tokens,
-               options_.preference ? trainer.weigh(windows).targets : equal_weights(windows, weight));
-  const int64_t random = trainer.updates() * options_.accumulate;
-  if (drops(model_.spec, options_.dropout))
-    s.set("random",
-          std::vector<int32_t>{int32_t(uint32_t(options_.seed)), int32_t(options_.seed >> 32), int32_t(random)});
+               weights.loss ? weights.targets : equal_weights(windows, weight));
+  if (drops(model_.spec, options_.dropout)) feed_random(s, options_.seed, trainer.updates() * options_.accumulate);
   s.run();
   for (const size_t i : due) {
     const runs::TensorStats stats = stats_of(s.values(i));

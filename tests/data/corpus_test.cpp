@@ -36,7 +36,7 @@ TEST(WindowSampler, EpochCoversTheTextOnce) {
     for (const int64_t count : {2 * tokens, 5 * tokens + 1, 1000 * tokens + 3}) {
       const std::vector<int32_t> ids = counted(count);
       const WindowSampler sampler(ids, 3, tokens, 42);
-      const int64_t per_epoch = sampler.windows_per_epoch();
+      const int64_t per_epoch = sampler.rows();
       EXPECT_GE(per_epoch, std::max<int64_t>(1, count / tokens - 1));
       std::vector<int64_t> begins;
       for (int64_t step = 0; step < per_epoch; ++step) {  // three epochs
@@ -61,8 +61,8 @@ TEST(WindowSampler, EpochsDifferInStartAndOrder) {
   std::set<std::vector<int32_t>> orders;
   for (int64_t epoch = 0; epoch < 8; ++epoch) {
     std::vector<int32_t> order;
-    for (int64_t i = 0; i < sampler.windows_per_epoch(); ++i) {
-      order.push_back(sampler.batch(epoch * sampler.windows_per_epoch() + i).inputs[0]);
+    for (int64_t i = 0; i < sampler.rows(); ++i) {
+      order.push_back(sampler.batch(epoch * sampler.rows() + i).inputs[0]);
     }
     starts.insert(order[0] % 64);
     for (int32_t& place : order) place /= 64;
@@ -159,6 +159,35 @@ TEST(EvalWindows, OverlappingOnesCountEveryTargetOnce) {
         for (int64_t i = 1; i < ids; ++i) EXPECT_EQ(counted[size_t(i)], 1);
       }
   EXPECT_THROW(eval_windows(5, 4, 5), Error);
+}
+
+// Taken in batches of any size, the rows are these windows, and targets that count are each once.
+TEST(TextRows, AreTheWindowsOfAnEvaluation) {
+  constexpr int64_t kTokens = 8;
+  for (const int64_t n : {0, 1, 2, 8, 9, 10, 11, 33}) {
+    const auto ids = counted(n);
+    const TextRows rows(ids, kTokens);
+    for (const int64_t limit : {0, 1, 5, 8, 9, 20, 100}) {
+      const int64_t read = limit > 0 ? std::min(limit + 1, n) : n;
+      const std::vector<EvalWindow> windows = eval_windows(read, kTokens, kTokens / 4);
+      EXPECT_EQ(rows.rows_for(limit), int64_t(windows.size()));
+      std::set<int32_t> targets;
+      for (int64_t first = 0; first < rows.rows_for(limit); first += 3) {
+        const Windows w = rows.validation(first, 3, limit);
+        EXPECT_EQ(w.inputs.size() % kTokens, 0u);
+        for (size_t i = 0; i < w.inputs.size(); ++i) {
+          const EvalWindow& window = windows[size_t(first) + i / kTokens];
+          if (!w.counts(i)) continue;
+          EXPECT_GE(int64_t(i % kTokens), window.skip);
+          EXPECT_EQ(w.inputs[i], window.begin + int64_t(i % kTokens));
+          EXPECT_EQ(w.targets[i], w.inputs[i] + 1);
+          EXPECT_TRUE(targets.insert(w.targets[i]).second);
+        }
+      }
+      EXPECT_EQ(int64_t(targets.size()), std::max<int64_t>(0, read - 1));
+      EXPECT_TRUE(rows.validation(rows.rows_for(limit), 3, limit).inputs.empty());
+    }
+  }
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ std::vector<int32_t> counted(int32_t n) {
 std::vector<int32_t> starts(uint64_t seed, int64_t epoch) {
   const std::vector<int32_t> ids = counted(43);
   const WindowSampler sampler(ids, 1, 4, seed);
-  EXPECT_EQ(sampler.windows_per_epoch(), 9);
+  EXPECT_EQ(sampler.rows(), 9);
   std::vector<int32_t> out;
   for (int64_t row = 9 * epoch; row < 9 * epoch + 9; ++row) out.push_back(sampler.windows(row, 1).inputs[0]);
   return out;

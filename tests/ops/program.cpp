@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "toy/backend/devices.h"
+#include "testing/test_device.h"
 #include "toy/base/philox.h"
 #include "toy/ops/ops.h"
 #include "toy/tensor/convert.h"
@@ -18,7 +18,7 @@ Device& reference_device() {
 Device& cpu_device(int threads) {
   static std::map<int, std::unique_ptr<Device>> devices;
   auto& d = devices[threads];
-  if (!d) d = make_cpu_device(threads);
+  if (!d) d = make_test_device(threads);
   return *d;
 }
 

@@ -12,12 +12,12 @@
 
 namespace toy::test {
 
-/// Bytes at a 64-byte boundary. A read or a write from the next boundary behind them on is a fault, as is one in front
-/// of their page; intact() sees writes to what is between.
+/// Bytes at a boundary of `alignment`, a power of two. A read or a write from the next boundary behind them on is a
+/// fault, as is one in front of their page; intact() sees writes to what is between.
 class Guarded {
  public:
-  explicit Guarded(size_t bytes)
-      : bytes_(bytes), used_(round_up(bytes, kAlign)), mapped_(round_up(std::max<size_t>(used_, 1), page())) {
+  explicit Guarded(size_t bytes, size_t alignment = 64)
+      : bytes_(bytes), used_(round_up(bytes, alignment)), mapped_(round_up(std::max<size_t>(used_, 1), page())) {
     void* const all =
         mmap(nullptr, mapped_ + 2 * page(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (all == MAP_FAILED) throw std::bad_alloc();

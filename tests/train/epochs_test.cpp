@@ -16,7 +16,6 @@ namespace {
 struct Seen : TrainObserver {
   int64_t steps = 0, tokens = 0;
   std::string notes;
-  void settled(int64_t s, int64_t t) override { steps = s, tokens = t; }
   void event(const runs::Event& e) override {
     if (const auto* note = e.as<runs::Note>()) notes += note->text + "\n";
   }
@@ -46,7 +45,8 @@ class Epochs : public ::testing::Test, protected testing::Folder {
   Seen estimated(const FromScratchOptions& o) const {
     Seen seen;
     const auto device = make_test_device(1);
-    estimate_from_scratch(o, *device, seen);
+    const RunEstimate e = estimate_from_scratch(o, *device, seen);
+    seen.steps = e.steps, seen.tokens = e.tokens_per_step / (o.trainer.batch * o.trainer.accumulate);
     return seen;
   }
 };

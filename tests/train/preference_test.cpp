@@ -5,6 +5,7 @@
 
 #include "testing/test_device.h"
 #include "toy/backend/devices.h"
+#include "toy/data/packing.h"
 #include "toy/models/adapter.h"
 #include "train_testing.h"
 
@@ -238,7 +239,7 @@ TEST(Preference, MismatchedAnswersMayCrossRows) {
       all.push_back(trainer.weigh(w));
     }
     EXPECT_EQ(all[0].targets, all[1].targets) << spec.architecture;
-    EXPECT_EQ(all[0].preference->loss, all[1].preference->loss) << spec.architecture;
+    EXPECT_EQ(*all[0].loss, *all[1].loss) << spec.architecture;
   }
 }
 

@@ -312,12 +312,14 @@ TEST_F(Resume, OnTheReference) {
 
 TEST_F(Resume, ComputeThatWasMeasuredIsKept) {
   const auto device = make_test_device(1);
-  EXPECT_FALSE(checkpoint_compute(path("run")));
   FromScratchOptions o = options("run", {});
-  if (device->has_products(DType::bf16)) o.trainer.compute = DType::bf16;
-  Listener stopped(2);
+  int asked = 0;
+  o.choose_compute = [&] { return ++asked, device->has_products(DType::bf16) ? DType::bf16 : DType::f32; };
+  Listener stopped(2), rest;
   train_from_scratch(o, *device, stopped);
-  EXPECT_EQ(checkpoint_compute(path("run")), o.trainer.compute);
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(train_from_scratch(o, *device, rest).step, 9);
+  EXPECT_EQ(asked, 1);
 }
 
 // The kernels use one instruction set of those that the machine has; all of them again at the end.

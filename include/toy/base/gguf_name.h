@@ -1,8 +1,10 @@
 // What the names of GGUF files say.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace toy {
 
@@ -25,5 +27,11 @@ std::optional<SplitName> find_split(const std::string& path);
 
 /// Is it by its name a file that goes with models and is none: a projector of images (mmproj), an importance matrix?
 bool is_side_file_name(const std::string& path);
+
+/// Is it the file `in`, or another part of a model that `in` is a part of?
+bool is_same_file(const std::string& out, const std::string& in);
+/// Throws Error{bad_input} where `out` is a file that the command reads: `inputs` are pairs of an option and a path.
+void refuse_overwriting(const std::string& option, const std::string& out,
+                        std::initializer_list<std::pair<const char*, std::string>> inputs);
 
 }  // namespace toy

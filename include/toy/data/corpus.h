@@ -32,18 +32,37 @@ struct Windows {
   }
 };
 
+/// Rows of T places that steps train on, in an order without an end: each epoch has every row once.
+class Rows {
+ public:
+  virtual ~Rows() = default;
+  /// Of an epoch.
+  virtual int64_t rows() const = 0;
+  /// `count` rows from row `first` on, counted from 0 through all epochs. They may cross the end of an epoch.
+  virtual Windows windows(int64_t first, int64_t count) const = 0;
+};
+
+/// Rows of T places that a validation reads. `max_tokens`: of how many targets, 0: all.
+class ValidationRows {
+ public:
+  virtual ~ValidationRows() = default;
+  /// About how many rows have so many targets that count.
+  virtual int64_t rows_for(int64_t max_tokens) const = 0;
+  /// Up to `count` rows from row `first` on; none behind the last.
+  virtual Windows validation(int64_t first, int64_t count, int64_t max_tokens) const = 0;
+};
+
 /// Shuffled windows of T+1 tokens. Each epoch covers the ids once with windows at stride T from a random start in
 /// [0,T), in a random order; both depend only on (seed, epoch), so that any step can be had without the ones before it.
-class WindowSampler {
+class WindowSampler final : public Rows {
  public:
   /// Throws Error{bad_input} when there are fewer than T+1 ids: says how many there are and how many are needed.
   /// `ids` must outlive the sampler.
   WindowSampler(TokenView ids, int64_t batch, int64_t tokens, uint64_t seed);
   /// The batch of step `step` (counted from 0): windows(step * batch, batch).
   Windows batch(int64_t step) const;
-  /// `count` windows from window `first` on, counted from 0 through all epochs. They may cross the end of an epoch.
-  Windows windows(int64_t first, int64_t count) const;
-  int64_t windows_per_epoch() const { return per_epoch_; }
+  Windows windows(int64_t first, int64_t count) const override;
+  int64_t rows() const override { return per_epoch_; }
 
  private:
   TokenView ids_;
@@ -59,5 +78,20 @@ struct EvalWindow {
 /// Unshuffled windows of up to `tokens` inputs, `stride` apart (0: side by side), that count each of ids[1..] exactly
 /// once. A smaller stride gives each counted target at least tokens - stride others to be predicted from.
 std::vector<EvalWindow> eval_windows(int64_t ids, int64_t tokens, int64_t stride = 0);
+
+/// These windows of a text, at stride T/4: every token but the first few is predicted from at least 3T/4 others.
+class TextRows final : public ValidationRows {
+ public:
+  /// `ids` must outlive it.
+  TextRows(TokenView ids, int64_t tokens);
+  int64_t rows_for(int64_t max_tokens) const override;
+  Windows validation(int64_t first, int64_t count, int64_t max_tokens) const override;
+
+ private:
+  /// Ids that are read.
+  int64_t ids(int64_t max_tokens) const;
+  TokenView ids_;
+  int64_t tokens_, stride_;
+};
 
 }  // namespace toy

@@ -18,7 +18,7 @@ namespace toy {
 /// one that was last filled so far takes it. Memory: about 32 bytes a document.
 ///
 /// Answers of preference training are examples of which the two of a pair share a row.
-class PackedRows {
+class PackedRows final : public Rows, public ValidationRows {
  public:
   /// Which examples are answers: `pairs`: 2 k is chosen over 2 k + 1. `chosen`: of each example; empty: they are none.
   /// `first_id`: Answer::id of example 0, those of the others follow.
@@ -41,7 +41,7 @@ class PackedRows {
   PackedRows(TokenView ids, std::span<const uint64_t> begins, uint64_t end, int64_t tokens, uint64_t seed,
              std::span<const uint8_t> trained, const Answers& answers);
 
-  int64_t rows() const { return int64_t(row_begins_.size()) - 1; }
+  int64_t rows() const override { return int64_t(row_begins_.size()) - 1; }
   /// Places that are filled, of rows() * T.
   int64_t targets() const { return targets_; }
   /// Of them, those whose target counts in the loss.
@@ -51,11 +51,13 @@ class PackedRows {
   /// Documents that are longer than a row, and those that are passed over.
   int64_t cut() const { return cut_; }
   int64_t passed_over() const { return passed_over_; }
-  /// `count` rows from `first` on in the order of training, counted from 0 through all epochs: each epoch has every row
-  /// of the plan once, in an order that follows from (seed, epoch).
-  Windows windows(int64_t first, int64_t count) const;
+  /// In an order that follows from (seed, epoch).
+  Windows windows(int64_t first, int64_t count) const override;
   /// Rows [first, first + count) of the plan itself.
   Windows rows(int64_t first, int64_t count) const;
+  int64_t rows_for(int64_t max_tokens) const override;
+  /// All in the order of the plan, longest documents first; a part in that of training, from everywhere.
+  Windows validation(int64_t first, int64_t count, int64_t max_tokens) const override;
 
  private:
   // `id` and `chosen`: of an answer.

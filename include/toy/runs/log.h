@@ -9,7 +9,8 @@
 
 namespace toy::runs {
 
-inline constexpr const char* kEventsFile = "events.jsonl";
+/// What a run writes in its folder: its events, and every option with its value.
+inline constexpr const char *kEventsFile = "events.jsonl", *kConfigFile = "config.json";
 
 /// What a log holds.
 struct Log {

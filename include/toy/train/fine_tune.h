@@ -15,8 +15,9 @@ struct FineTuneOptions : WarmStartOptions {
 };
 
 /// As train_warm_start(). What is trained is held in f32, and all else as the file has it. With `lora` the result is
-/// `<out>/adapter.gguf`, of the kind that llama.cpp reads. A run that leaves tensors as they are can be resumed only
-/// with the file that it began with. Throws Error{bad_input} naming the nearest tensor for a pattern that none fits.
+/// `<out>/adapter.gguf`, of the kind that llama.cpp reads, and TrainResult::peft_path the same for PEFT. A run that
+/// leaves tensors as they are can be resumed only with the file that it began with. Throws Error{bad_input} naming the
+/// nearest tensor for a pattern that none fits.
 TrainResult train_fine_tune(const FineTuneOptions& options, Device& device, TrainObserver& observer);
 /// What that will need. Writes nothing.
 RunEstimate estimate_fine_tune(const FineTuneOptions& options, Device& device, TrainObserver& observer);

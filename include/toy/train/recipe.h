@@ -1,10 +1,12 @@
 // What every training recipe shares: its options, what it tells while it runs, and its result.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "toy/runs/event.h"
 #include "toy/train/data.h"
@@ -14,9 +16,10 @@
 
 namespace toy {
 
-/// What the log of a run says of it at its beginning; nothing depends on it. See runs::RunStart.
+/// What the log of a run says of it at its beginning; nothing depends on it. See runs::RunStart. `config` is in
+/// config.json, too, which is not written where it is empty.
 struct RunRecord {
-  std::string run_id;
+  std::string run_id;  ///< "": the name of the folder
   nlohmann::ordered_json config = nlohmann::ordered_json::object();
   std::optional<nlohmann::ordered_json> effective = {};
 };
@@ -45,11 +48,15 @@ struct RecipeOptions {
   int64_t context = 0;       ///< positions that the saved model states; 0: as the model's source says
   int64_t eval_every = 0;    ///< steps; 0: at the end only
   int64_t eval_tokens = 0;   ///< of validation text read by evaluations; with eval_every the last one reads all. 0: all
-  int64_t sample_tokens = 0;     ///< tokens of the sample that goes with each evaluation
-  size_t memory = 0;             ///< bytes that the whole process may hold, see fit_memory(); 0: no limit
-  DType stored = DType::f32;     ///< of matrices, in the file
-  std::string mix;               ///< a mix of `toy quantize` that the file is quantized to; "": none
-  std::string out = "out";       ///< folder
+  int64_t sample_tokens = 0;  ///< tokens of the sample that goes with each evaluation
+  size_t memory = 0;          ///< bytes that the whole process may hold, see fit_memory(); 0: no limit
+  DType stored = DType::f32;  ///< of matrices, in the file
+  std::string mix;            ///< a mix of `toy quantize` that the file is quantized to; "": none
+  /// Folder of the run: its model, checkpoints, log (docs/runs.md), and of an adapter a copy for PEFT.
+  /// runs::make_folder() has the placeholders; {arch} and {recipe} are the run's. What is there and of no run is never
+  /// replaced.
+  std::string out = "out";
+  std::string tensorboard;       ///< folder for event files of TensorBoard; "": none
   std::string name;              ///< of the model; "": as the model's source says
   int64_t checkpoint_every = 0;  ///< steps; 0: only when the run is stopped
   int64_t keep = 2;              ///< checkpoints kept: the last ones; the best is kept beside them
@@ -57,6 +64,9 @@ struct RecipeOptions {
   bool allow_changes = false;    ///< resume although options, texts or version are not the checkpoint's
   WatchOptions watch;            ///< what is looked at while it runs
   RunRecord record;              ///< what its log says of it
+  /// Instead of trainer.compute, for a choice by measuring: a resumed run does not ask, but takes that of its
+  /// checkpoint.
+  std::function<DType()> choose_compute = {};
   /// The schedule that these say. Throws Error{bad_input} for an impossible one.
   Schedule rates() const;
 };
@@ -72,20 +82,21 @@ class TrainObserver {
   virtual ~TrainObserver() = default;
   /// What is being done before the first step, for people who wait.
   virtual void preparing(const std::string& what) { (void)what; }
-  /// Once the rows are known: how many steps there will be, and of how many tokens a sequence.
-  virtual void settled(int64_t steps, int64_t tokens) { (void)steps, (void)tokens; }
-  /// Once, before run_start: the run's folder is there. `resumed`: from a checkpoint.
-  virtual void starting(const ModelSpec& spec, bool resumed) { (void)spec, (void)resumed; }
   /// What happens, as a log holds it. Notes may come before run_start; a resumed run has its `resume` after it.
   virtual void event(const runs::Event& event) { (void)event; }
   /// Before each batch of a validation: `done` of `batches` are done. At the step's end its `eval` follows.
   virtual void validating(int64_t done, int64_t batches) { (void)done, (void)batches; }
   /// Asked after every step and its evaluation. Once it says true, the run saves a checkpoint and ends there.
   virtual bool stop() { return false; }
+  /// Takes what the log takes, when it does, or nullptr.
+  virtual runs::EventSink* sink() { return nullptr; }
+  /// Does what it shows reach nobody any more? Then the run's last event says 1 for the program's exit code.
+  virtual bool lost() { return false; }
 };
 
 /// What a recipe leaves.
 struct TrainResult {
+  std::string out;         ///< the run's folder
   std::string model_path;  ///< "" if the run was stopped before its end
   std::string checkpoint;  ///< the newest that is on disk, or ""
   int64_t step = 0;        ///< steps done
@@ -96,14 +107,12 @@ struct TrainResult {
   /// done: all steps were made; patience: validation got no better; time: the limit has passed; stopped: it was asked
   /// to.
   enum Reason { done, patience, time, stopped } reason = done;
-  bool was_complete = false;  ///< resumed although an earlier process had finished the run: nothing was written
+  std::string peft_path;             ///< folder of the adapter's copy for PEFT; "": there is none
+  std::vector<std::string> remarks;  ///< for people: what an adapter cannot be used for
+  bool was_complete = false;         ///< resumed although an earlier process had finished the run: nothing was written
 };
 
 /// "done", "patience", ...
 std::string_view name_of(TrainResult::Reason reason);
-
-/// What the newest checkpoint in `out` computed its products in; nullopt where there is none that can be read. For a
-/// caller who chose it by measuring and wants to resume.
-std::optional<DType> checkpoint_compute(const std::string& out);
 
 }  // namespace toy

@@ -6,11 +6,9 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "toy/data/corpus.h"
-#include "toy/data/packing.h"
 #include "toy/graph/recompute.h"
 #include "toy/models/model.h"
 #include "toy/models/transformer.h"
@@ -71,10 +69,9 @@ LossGraph build_loss_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_
 
 /// The plans of a training, of which one runs at a time, in an arena that they share.
 struct TrainPlans {
-  std::shared_ptr<const Plan> step, update, eval;  ///< update: only where a step accumulates
-  /// Of preferences: `eval` without the last adapter, and with the dropout of a step where there is some.
-  std::shared_ptr<const Plan> reference, dropped;
-  size_t mapped = 0;  ///< bytes of frozen weights that stay in the file
+  std::shared_ptr<const Plan> step, update = {};           ///< update: only where a step accumulates
+  std::vector<std::shared_ptr<const Plan>> forwards = {};  ///< of the objective; the first one is a validation's
+  size_t mapped = 0;                                       ///< bytes of frozen weights that stay in the file
   /// Those that there are.
   std::vector<const Plan*> all() const;
   /// Of the largest arena.
@@ -96,9 +93,12 @@ struct EvalResult {
 
 /// What the loss of each target of a step is multiplied with.
 struct StepWeights {
-  std::vector<float> targets;                ///< [places]
-  std::optional<PreferenceSums> preference;  ///< of preferences the loss, which is not the sum over targets
+  std::vector<float> targets;       ///< [places]
+  std::optional<double> loss = {};  ///< where it is not the sum over the targets
+  runs::Rewards rewards = {};
 };
+
+class Objective;
 
 /// A model in training. Losses are bit-identical for any number of threads and from run to run.
 class Trainer {
@@ -106,6 +106,7 @@ class Trainer {
   /// Compiles the step and allocates the optimizer's moments (see moment_types). Throws Error{bad_input} when the
   /// machine's memory will not suffice, before allocating. `model` must outlive the trainer; its weights change.
   Trainer(Device& device, Model& model, const TrainerOptions& options);
+  ~Trainer();
 
   /// One step of the optimizer on B * accumulate windows of T tokens: its loss, gradient norm and whether it was
   /// skipped. With check_finite an error begins with the step, counted from 1. The loss is the mean over the windows'
@@ -115,13 +116,22 @@ class Trainer {
   runs::Step step(const Windows& windows, double lr);
   /// What the next step multiplies the targets of these windows with. Throws Error{bad_input} where there is none.
   StepWeights weigh(const Windows& windows);
-  /// Loss of a tokenized text in windows of T at stride T/4: every token but the first few is predicted from at
-  /// least 3T/4 others. Reads at most `max_tokens` (0: all). `stop` is asked before every batch: once it says true, the
-  /// result is that of the batches before.
-  EvalResult evaluate(TokenView ids, int64_t max_tokens = 0, const std::function<bool()>& stop = {});
-  /// Loss of packed documents, each read alone from its beginning. Reads the plan's first rows, until `max_tokens` are
-  /// counted (0: all). Without that limit the loss has the same bits for any batch.
-  EvalResult evaluate(const PackedRows& rows, int64_t max_tokens = 0, const std::function<bool()>& stop = {});
+  /// Loss of rows, whatever the objective makes of them. Reads the first rows in the order of the validation, until
+  /// `max_tokens` are counted (0: all). Of packed documents, each read alone from its beginning, the loss of all has
+  /// the same bits for any batch. `stop` is asked before every batch: once it says true, the result is that of the
+  /// batches before.
+  EvalResult evaluate(const ValidationRows& rows, int64_t max_tokens = 0, const std::function<bool()>& stop = {});
+  /// The same of TextRows.
+  EvalResult evaluate(TokenView ids, int64_t max_tokens = 0, const std::function<bool()>& stop = {}) {
+    return evaluate(TextRows(ids, options_.tokens), max_tokens, stop);
+  }
+
+  /// For objectives: what TrainPlans::forwards[pass] gives for the B * T places of `windows` from `first` on. `random`:
+  /// where that drops, the number of the batch. An error begins with `what` and the step.
+  std::vector<float> nlls(size_t pass, const Windows& windows, size_t first, const char* what,
+                          std::optional<int64_t> random = {});
+  const TrainerOptions& options() const { return options_; }
+  int64_t places() const { return options_.batch * options_.tokens; }
 
   /// Updates made: steps whose gradient was finite.
   int64_t updates() const { return updates_; }
@@ -143,34 +153,19 @@ class Trainer {
   size_t planned_bytes() const { return plans_.bytes(device_); }
 
  private:
-  void feed_batch(Session& session) const;
   void clear_accumulators();
   /// Forward and backward of windows [first, first + B) of a step; returns their share of the loss.
   double run_batch(const Windows& windows, int64_t first, int64_t random, std::span<const float> weights);
-  void feed_random(Session& session, int64_t random) const;
-  Session& eval_session() { return forward(eval_session_, plans_.eval); }
-  Session& forward(std::unique_ptr<Session>& session, const std::shared_ptr<const Plan>& plan);
-  /// Negative log-likelihoods of the places of a batch, from `first` on. `random`: of its dropout.
-  std::vector<float> nlls(Session& session, const Windows& windows, size_t first, std::optional<int64_t> random);
-  /// The answers of batches of windows.
-  std::vector<ScoredAnswer> score(const Windows& windows, std::optional<int64_t> random);
-  /// Log probabilities of the answers without the last adapter. Those of answers with an id are remembered.
-  std::vector<double> references(const Windows& windows);
-  /// Of prompts with the answers of others: the log probability's difference from the reference.
-  std::vector<double> log_ratios(const Windows& windows, std::span<const Answer> prompts,
-                                 std::span<const Answer> others);
-  StepWeights weigh_answers(const Windows& windows);
-  EvalResult evaluate_answers(const PackedRows& rows, int64_t max_tokens, const std::function<bool()>& stop);
   Device& device_;
   Model& model_;
   TrainerOptions options_;
   ParamStore moments_, accumulators_;
   TrainPlans plans_;
   std::shared_ptr<const DeviceBuffer> arena_;
-  std::unique_ptr<Session> session_, update_session_, eval_session_, reference_session_, dropped_session_;
+  std::unique_ptr<Session> session_, update_session_;
+  std::vector<std::unique_ptr<Session>> forwards_;  // of plans_.forwards, once they run
+  std::unique_ptr<Objective> objective_;
   int64_t steps_ = 0, updates_ = 0;
-  bool base_is_frozen_ = true;
-  std::unordered_map<int64_t, double> references_;  // by the answer's id, where the base is frozen
 };
 
 }  // namespace toy

@@ -16,6 +16,7 @@
 #include "toy/base/atomic_file.h"
 #include "toy/base/clock.h"
 #include "toy/base/error.h"
+#include "toy/base/gguf_name.h"
 #include "toy/base/json_text.h"
 #include "toy/eval/score.h"
 

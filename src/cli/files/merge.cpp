@@ -14,6 +14,7 @@
 #include "cli/options.h"
 #include "cli/run/chat_template_option.h"
 #include "toy/base/error.h"
+#include "toy/base/gguf_name.h"
 #include "toy/models/adapter.h"
 #include "toy/models/save_as.h"
 

@@ -15,6 +15,7 @@
 #include "cli/run/prompts.h"
 #include "toy/base/clock.h"
 #include "toy/base/error.h"
+#include "toy/base/gguf_name.h"
 #include "toy/base/glob.h"
 #include "toy/eval/importance.h"
 #include "toy/formats/requantize.h"

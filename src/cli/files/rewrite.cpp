@@ -15,6 +15,7 @@
 #include "cli/tables.h"
 #include "toy/base/clock.h"
 #include "toy/base/error.h"
+#include "toy/base/gguf_name.h"
 #include "toy/base/memory.h"
 
 namespace toy::cli {

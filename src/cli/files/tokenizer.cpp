@@ -10,6 +10,7 @@
 #include "cli/options.h"
 #include "cli/run/prompts.h"
 #include "toy/base/error.h"
+#include "toy/base/gguf_name.h"
 #include "toy/data/text_files.h"
 #include "toy/text/tokenizer.h"
 

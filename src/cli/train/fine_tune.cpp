@@ -1,12 +1,7 @@
 // toy train full-finetune, lora and dpo: recipes that change a model which people have.
 #include <fmt/format.h>
 
-#include <filesystem>
-
 #include "cli/train/recipe.h"
-#include "toy/base/atomic_file.h"
-#include "toy/base/utf8.h"
-#include "toy/hf/peft.h"
 
 namespace toy::cli {
 namespace {
@@ -84,33 +79,6 @@ struct Lora : Command {
     o.init = model_file(o.init);
     o.lora = lora;
     recipe.run(*parser, o, train_fine_tune, estimate_fine_tune);
-    if (!recipe.dry_run && !recipe.explain) write_others();
-  }
-
-  // The same adapter for PEFT, where transformers has the model; and what llama.cpp needs instead.
-  void write_others() const {
-    const auto dev = recipe.device.make();
-    Model model = load_model(o.init, *dev);
-    load_adapter(model, o.out + "/adapter.gguf");
-    const AdapterSpec& adapter = model.spec.adapters[0];
-    if (const std::string unknown = unknown_to_llama_cpp(model.spec, adapter); !unknown.empty())
-      to_stderr(fmt::format("toy: {}{}\n", unknown,
-                            can_be_merged(model.spec, adapter)
-                                ? fmt::format("; for it, make one model: toy merge {} --lora {} --out FILE",
-                                              one_line(o.init), one_line(o.out))
-                                : ""));
-    const std::string folder = (std::filesystem::path(o.out) / kPeft).string();
-    remove_leftovers(folder);  // of a process that was killed while it wrote
-    try {
-      hf::save_peft(model, 0, folder);
-    } catch (const Error& e) {
-      if (e.code() != ErrorCode::bad_input) throw;
-      std::error_code none;  // of an earlier adapter here
-      for (const char* name : {"adapter_config.json", "adapter_model.safetensors", "chat_template.jinja"})
-        std::filesystem::remove(std::filesystem::path(folder) / name, none);
-      return to_stderr(fmt::format("toy: not written for PEFT: {}\n", e.what()));
-    }
-    to_stderr(fmt::format("for PEFT: {}\n", one_line(folder)));
   }
 };
 

@@ -1,10 +1,8 @@
 // What all recipes of toy train take, and what they refuse.
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "cli/command.h"
 #include "cli/console.h"
@@ -16,28 +14,15 @@
 #include "cli/train/run_files.h"
 #include "cli/train/train_options.h"
 #include "toy/base/error.h"
-#include "toy/base/folder_lock.h"
 #include "toy/models/save_as.h"
-#include "toy/runs/log.h"
 #include "toy/train/fine_tune.h"
 #include "toy/train/from_scratch.h"
 #include "toy/train/warm_start.h"
 
 namespace toy::cli {
 
-inline constexpr std::string_view kModel = "model.gguf", kSecondName = "weights/latest.gguf", kConfig = "config.json",
-                                  kCheckpoints = "checkpoints", kPreviousLog = "events.previous.jsonl", kPeft = "peft";
-// The files that a run writes next to its checkpoints.
-inline constexpr std::string_view kFiles[] = {
-    kModel,      kSecondName,       "model-ema.gguf", "adapter.gguf",  "adapter-ema.gguf", kConfig,
-    "flow.json", runs::kEventsFile, kPreviousLog,     "finished.json", kLockFile};
-
 /// The last event of a run that is complete; "" where its log is lost.
 std::string end_of_log(const std::string& out);
-/// Whether a run has written into this folder. One that was killed at its very start leaves an empty log, and no model.
-bool is_of_a_run(const std::filesystem::path& out);
-/// Whether `path` is `folder`, or lies in it.
-bool is_below(const std::filesystem::path& path, const std::filesystem::path& folder);
 /// A complete run is not trained again: says which options of these, that ask for a look at it, are ignored. Those that
 /// it had itself come again from its config.json.
 void tell_of_no_effect(const std::string& out, const nlohmann::ordered_json& options);
@@ -126,108 +111,26 @@ struct Recipe {
     const StoredAs as = parse_stored_as("--dtype", stored);
     o.stored = as.plain, o.mix = as.mix;
     const auto dev = device.make();
-    const std::map<std::string, std::string> fields{
-        {"arch", o.out.find("{arch}") == std::string::npos ? "" : architecture_of(o)}, {"recipe", app.get_name()}};
-    const std::string pattern = o.out;
-    o.out = OutFolder::settled(pattern, fields);  // where a run that goes on is already
-    o.trainer.compute = compute_of(o, *dev);
+    // A choice that was measured stays what it was when the run is resumed: it would not be the same.
+    if (compute.compute == "auto")
+      o.choose_compute = [&] { return compute.choose(*dev); };
+    else
+      o.trainer.compute = compute.choose(*dev);
     o.trainer.updates = updates_of(update);
-    o.watch = run_options.watch();
+    o.tensorboard = run_options.tensorboard, o.watch = run_options.watch();
     o.memory = memory.bytes();
     Results results;
-    refuse_losses(o);
-    refuse_tensorboard_at_files(o.out);
-    if (dry_run || explain) {
-      Reporter reporter(results, json, log_every);
-      return reporter.estimated(estimate(o, *dev, reporter), explain);
-    }
-    for (const char* fresh : {"{seq}", "{time}"})
-      check(!o.resume || o.out.find(fresh) == std::string::npos,
-            "resume: --out is '{}', and {} names a new folder each time; give the folder of the run to resume", o.out,
-            fresh);
-    const OutFolder folder(o.out, fields);
-    o.out = folder.path();
+    Reporter reporter(results, json, log_every);
+    if (dry_run || explain) return reporter.estimated(estimate(o, *dev, reporter), explain);
     nlohmann::ordered_json config = options_json(app);
     if (o.epochs > 0) config["steps"] = nullptr;  // the rows decide
     if (o.fit_tokens) config["tokens"] = nullptr;
     for (const char* of_the_process : {"resume", "allow-changes"}) config.erase(of_the_process);
-    const std::filesystem::path where = std::filesystem::weakly_canonical(o.out);
-    o.record = {.run_id = (where.has_filename() ? where : where.parent_path()).filename().string(),
-                .config = config,
-                .effective = optimizer.effective(o)};
-    const auto open = [&](const ModelSpec& spec, bool resumed) {
-      return open_log(o.out, config, spec, o.trainer, run_options.tensorboard, json ? &results : nullptr, resumed);
-    };
-    Reporter reporter(results, json, log_every, open);
-    reporter.on_settled = [&](int64_t steps, int64_t tokens) { o.steps = steps, o.trainer.tokens = tokens; };
+    o.record = {.config = config, .effective = optimizer.effective(o)};
     const TrainResult result = train(o, *dev, reporter);
-    if (result.was_complete) tell_of_no_effect(o.out, config);
-    reporter.done(result, how_to_resume(app, o.out));
-    if (json && result.was_complete) results.put(end_of_log(o.out));
-  }
-
-  // A choice that was measured stays what it was: the run would not be the same.
-  DType compute_of(const RecipeOptions& o, Device& dev) const {
-    if (o.resume && compute.compute == "auto")
-      if (const std::optional<DType> before = checkpoint_compute(o.out)) return *before;
-    return compute.choose(dev);
-  }
-
-  // A run must not write over what it reads, nor over what no run wrote. (A model that --init reads may be replaced by
-  // its successor: see the footer.)
-  template <class Options>
-  static void refuse_losses(const Options& o) {
-    const std::filesystem::path out(o.out);
-    const auto there = [&](std::string_view name) { return std::filesystem::exists(out / name); };
-    const bool of_a_run = is_of_a_run(out);
-    for (const char* name : {"adapter_config.json", "adapter_model.safetensors", "chat_template.jinja"})
-      check(of_a_run || !std::filesystem::exists(out / kPeft / name),
-            "out: '{}' exists without a run ({}) that wrote it, and would be lost; choose another folder",
-            (out / kPeft / name).string(), runs::kEventsFile);
-    for (const std::string_view name : kFiles) {
-      const std::string file = (out / name).string();
-      check(!std::filesystem::is_directory(file), "out: '{}' is a folder; the run writes a file of this name", file);
-      refuse_overwriting_texts(file, o.data);
-      bool is_init = false;
-      if constexpr (requires { o.size; }) refuse_overwriting("out", file, {{"--size", o.size}});
-      if constexpr (requires { o.init; }) {
-        const char* base = "--init";
-        if constexpr (requires { o.roles; }) base = "--model";
-        if constexpr (requires { o.copy_blocks; }) base = "--donor";
-        std::error_code not_there;
-        // The second name is replaced, not written to: a file that it shares stays as it is under its other names.
-        const bool by_this_name = name != kSecondName || std::filesystem::canonical(file, not_there) ==
-                                                             std::filesystem::canonical(o.init, not_there);
-        is_init = (name == kModel || name == kSecondName) && std::filesystem::equivalent(file, o.init, not_there) &&
-                  (!by_this_name || std::filesystem::equivalent(out / kModel, o.init, not_there));
-        // Resuming needs the base of a fine-tune and the donor, so these are never replaced.
-        if (!is_init || base != std::string_view("--init")) refuse_overwriting("out", file, {{base, o.init}});
-      }
-      check(of_a_run || is_init || name == kLockFile || !there(name),
-            "out: '{}' exists without a run ({}) that wrote it, and would be lost; choose another folder", file,
-            runs::kEventsFile);
-    }
-  }
-
-  // TensorBoard's folder would take the place of a file that the run writes later.
-  void refuse_tensorboard_at_files(const std::filesystem::path& out) const {
-    std::vector<std::filesystem::path> taken{out / kCheckpoints};
-    for (const std::string_view name : kFiles) taken.push_back(out / name);
-    for (const std::filesystem::path& path : taken)
-      check(run_options.tensorboard.empty() || !is_below(run_options.tensorboard, path),
-            "tensorboard: '{}' is where the run writes {}; choose another folder", run_options.tensorboard,
-            path.string());
-  }
-
-  static std::string architecture_of(const FromScratchOptions& o) {
-    constexpr int64_t kAnyVocabulary = 256;  // the tokenizer decides later
-    ModelSpec spec = model_spec(o.size, kAnyVocabulary);
-    if (!o.layers.empty()) set_layers(spec, o.layers);
-    return spec.architecture;
-  }
-  static std::string architecture_of(const GrowOptions& o) { return model_spec(o.size, 1).architecture; }
-  static std::string architecture_of(const WarmStartOptions& o) {
-    return spec_from_gguf(gguf::File::open(o.init)).architecture;
+    if (result.was_complete) tell_of_no_effect(result.out, config);
+    reporter.done(result, how_to_resume(app, result.out));
+    if (json && result.was_complete) results.put(end_of_log(result.out));
   }
 };
 

@@ -29,10 +29,9 @@ std::string to_text(const runs::Rewards& r) {
 
 }  // namespace
 
-Reporter::Reporter(Results& results, bool json, std::optional<int64_t> log_every, OpenLog open)
+Reporter::Reporter(Results& results, bool json, std::optional<int64_t> log_every)
     : results_(results),
       json_(json),
-      open_(std::move(open)),
       log_every_(json ? 0 : log_every.value_or(progress_.on_terminal() && is_terminal(STDOUT_FILENO) ? 0 : 1)) {}
 
 void Reporter::preparing(const std::string& what) { progress_.waiting(one_line(what)); }
@@ -40,26 +39,6 @@ void Reporter::preparing(const std::string& what) { progress_.waiting(one_line(w
 bool Reporter::stop() { return results_.lost() || (interrupt_ && interrupt_->signal() != 0); }
 
 void Reporter::event(const runs::Event& e) {
-  show(e);
-  record(e);
-}
-
-void Reporter::record(runs::Event e) {
-  if (log_.sinks.empty()) return early_.push_back(std::move(e));
-  if (log_.goes_on && e.as<runs::RunStart>()) return;
-  if (!e.as<runs::RunStart>() && !e.as<runs::Resume>())
-    for (runs::Event& early : std::exchange(early_, {})) {
-      early.t = e.t, early.step = e.step;
-      for (const auto& sink : log_.sinks) sink->write(early);
-    }
-  for (auto sink = log_.sinks.rbegin(); sink != log_.sinks.rend();
-       ++sink) {  // the log last: it says if stdout was lost
-    if (auto* end = std::get_if<runs::RunEnd>(&e.body); end && end->exit_code == 0) end->exit_code = results_.lost();
-    (*sink)->write(e);
-  }
-}
-
-void Reporter::show(const runs::Event& e) {
   if (const auto* start = e.as<runs::RunStart>()) {
     steps_ = start->steps;
     clear_status();
@@ -147,6 +126,8 @@ void Reporter::done(const TrainResult& r, const std::string& how_to_resume) {
   if (r.reason == TrainResult::time) say("stopped: --time-limit is reached. To resume:\n  " + how_to_resume);
   if (!r.average_path.empty()) say("averaged weights: " + one_line(r.average_path));
   if (r.was_complete && !json_) results_.put(r.model_path + "\n");
+  for (const std::string& remark : r.remarks) say("toy: " + one_line(remark));
+  if (!r.peft_path.empty()) say("for PEFT: " + one_line(r.peft_path));
   if (r.reason != TrainResult::stopped) return;
   std::error_code unknown;  // a folder that was removed has no name
   say(fmt::format("stopped after step {}{}; everything is in {}. To resume, in the folder {}:\n  {}", r.step,

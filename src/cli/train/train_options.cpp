@@ -120,12 +120,6 @@ void add_preference_data_options(CLI::App& app, DataOptions& data) {
       ->excludes(rows);
 }
 
-void refuse_overwriting_texts(const std::string& out, const DataOptions& data) {
-  for (const std::string& path : data.corpus) refuse_overwriting("out", out, {{"--corpus", path}});
-  for (const std::string& path : data.examples) refuse_overwriting("out", out, {{"--data", path}});
-  for (const std::string& path : data.validation) refuse_overwriting("out", out, {{"--val", path}});
-}
-
 void OptimizerChoice::add(CLI::App& app, RecipeOptions& o, double lr_part, bool decays) {
   lr_part_ = lr_part, decays_ = decays;
   OptimizerOptions& a = o.trainer.optimizer;

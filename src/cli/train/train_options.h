@@ -15,8 +15,6 @@ namespace toy::cli {
 void add_data_options(CLI::App& app, DataOptions& data);
 /// Those of them that rows of preferences have, where texts do not do.
 void add_preference_data_options(CLI::App& app, DataOptions& data);
-/// Throws Error{bad_input} where `out`, which would be written, is one of the texts.
-void refuse_overwriting_texts(const std::string& out, const DataOptions& data);
 
 /// The options of optimizer and schedule. Options that are not given take the chosen optimizer's usual values; options
 /// that the chosen optimizer or schedule ignores are refused.
