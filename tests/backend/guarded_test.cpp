@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <csignal>
 #include <cstdint>
 
 namespace toy::test {
@@ -15,8 +14,8 @@ TEST(Guarded, AnAccessPastTheEndsIsAFault) {
   const volatile char* const p = reinterpret_cast<const char*>(memory.data());
   EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.data()) % 64, 0u);
   EXPECT_EQ(char(p[99]), 0);
-  EXPECT_EXIT((void)p[128], ::testing::KilledBySignal(SIGSEGV), "");
-  EXPECT_EXIT((void)p[-4096], ::testing::KilledBySignal(SIGSEGV), "");
+  EXPECT_DEATH((void)p[128], "");
+  EXPECT_DEATH((void)p[-4096], "");
 }
 
 TEST(Guarded, AWriteBesideTheBytesIsSeen) {
