@@ -12,10 +12,10 @@ target_compile_features(toy_flags INTERFACE cxx_std_20)
 target_compile_options(toy_flags INTERFACE "$<BUILD_INTERFACE:${toy_options}>")
 target_include_directories(toy_flags INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include;${PROJECT_SOURCE_DIR}/src>")
 if(TOY_SANITIZE)
-  # Findings are fatal, which also compiles faster.
+  # Findings are fatal.
   set(toy_sanitizer -fsanitize=${TOY_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
-  # AddressSanitizer makes three quarters of a kernel's compile time. Kernels are checked for accesses out of bounds
-  # without it, at guarded pages: tests/testing/guarded.h.
+  # AddressSanitizer triples a kernel's compile time. Guard pages find accesses out of bounds without it:
+  # tests/testing/guarded.h.
   set(toy_kernel_sanitizer ${toy_sanitizer})
   if(TOY_SANITIZE MATCHES address)
     set(toy_kernel_sanitizer -fsanitize=shift,signed-integer-overflow,integer-divide-by-zero -fno-sanitize-recover=all)

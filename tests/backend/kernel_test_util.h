@@ -48,7 +48,7 @@ T from_float(float v) {
     return T(v);
 }
 
-/// An owned contiguous operand, 64-byte aligned, with guards in front and behind. Zeroed.
+/// An owned contiguous operand, 64-byte aligned, between guard pages. Zeroed.
 template <class T>
 class Array {
  public:
@@ -66,7 +66,7 @@ class Array {
     s[0] = rows;
     return View(data(), dtype_of<T>(), s);
   }
-  /// Nobody wrote in front or behind.
+  /// No write hit the bytes before or after.
   bool intact() const { return memory_->intact(); }
 
  private:

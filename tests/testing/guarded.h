@@ -1,4 +1,4 @@
-// Memory between two pages that nobody may touch: kernels are checked without a sanitizer, at their own speed.
+// Memory between two guard pages: it checks kernels without a sanitizer, at full speed.
 #pragma once
 
 #include <sys/mman.h>
@@ -12,8 +12,8 @@
 
 namespace toy::test {
 
-/// Bytes at a boundary of `alignment`, a power of two. A read or a write from the next boundary behind them on is a
-/// fault, as is one in front of their page; intact() sees writes to what is between.
+/// Bytes at a boundary of `alignment`, a power of two. An access at or after the next boundary past their end is
+/// a fault, as is one before their first page; intact() finds writes to the bytes between.
 class Guarded {
  public:
   explicit Guarded(size_t bytes, size_t alignment = 64)
@@ -32,11 +32,11 @@ class Guarded {
 
   std::byte* data() const { return begin_ + front(); }
   size_t bytes() const { return bytes_; }
-  /// PROT_NONE: nobody may touch the bytes either.
+  /// PROT_NONE: an access to the bytes is a fault, too.
   void protect(int how) const {
     if (mprotect(begin_, mapped_, how) != 0) throw std::runtime_error("mprotect failed");
   }
-  /// Nobody wrote beside them.
+  /// No write hit the bytes before or after them.
   bool intact() const {
     const auto whole = [](const std::byte* p, size_t n) {
       return std::all_of(p, p + n, [](std::byte b) { return b == std::byte(kFill); });
