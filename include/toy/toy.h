@@ -21,7 +21,6 @@
 #include "toy/base/folder_lock.h"
 #include "toy/base/gguf_name.h"
 #include "toy/base/glob.h"
-#include "toy/base/host_threads.h"
 #include "toy/base/json_text.h"
 #include "toy/base/memory.h"
 #include "toy/base/philox.h"

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "toy/base/error.h"
+#include "toy/base/threads.h"
 #include "toy/tensor/convert.h"
 
 namespace toy {
@@ -18,6 +19,8 @@ struct Device::Ledger {
 };
 
 Program::~Program() = default;
+
+int Device::host_threads() const { return available_cpus(); }
 
 Device::Device() : ledger_(std::make_shared<Ledger>()) { ledger_->device = this; }
 

@@ -18,6 +18,7 @@ class ForwardingDevice : public Device {
   std::string arithmetic(DType products) const override { return to_.arithmetic(products); }
   std::span<const KernelRecord> kernels() const override { return to_.kernels(); }
   int threads() const override { return to_.threads(); }
+  int host_threads() const override { return to_.host_threads(); }
   Memory memory() const override { return to_.memory(); }
   size_t alignment() const override { return to_.alignment(); }
   void* allocate(size_t bytes) const override { return to_.allocate(bytes); }

@@ -17,6 +17,7 @@ class HostDevice : public Device {
   /// What measures the machine beside a run uses the same threads: others would let these fall asleep.
   ThreadPool& team() { return pool_; }
   int threads() const override { return pool_.size(); }
+  int host_threads() const override { return pool_.size(); }
   Memory memory() const override;
   void* allocate(size_t bytes) const override;
   void release(void* memory) const noexcept override;

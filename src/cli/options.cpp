@@ -10,7 +10,6 @@
 #include "cli/console.h"
 #include "toy/base/error.h"
 #include "toy/base/gguf_name.h"
-#include "toy/base/host_threads.h"
 #include "toy/base/memory.h"
 #include "toy/base/utf8.h"
 #include "toy/models/spec.h"
@@ -29,10 +28,7 @@ void DeviceOptions::add(CLI::App& app) {
   add_option(app, "--threads", threads, "Number of threads; 0 uses every core", from_to(0, 1024));
 }
 
-std::unique_ptr<Device> DeviceOptions::make() const {
-  set_host_threads(threads);
-  return make_device(device, {.threads = threads});
-}
+std::unique_ptr<Device> DeviceOptions::make() const { return make_device(device, {.threads = threads}); }
 
 CLI::Option* add_kv_option(CLI::App& app, std::string& kv) {
   begin_group(app, "Machine");

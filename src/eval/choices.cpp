@@ -9,7 +9,6 @@
 
 #include "eval/json_rows.h"
 #include "toy/base/error.h"
-#include "toy/base/host_threads.h"
 #include "toy/base/json_text.h"
 #include "toy/base/threads.h"
 #include "toy/base/utf8.h"
@@ -169,7 +168,7 @@ void of_question(int64_t number, const F& f) {
 class Answering {
  public:
   Answering(Device& device, const Model& model, const std::vector<Question>& questions, const ChoicesOptions& o)
-      : tokenizer_(*model.tokenizer), encoding_{.parse_special = o.parse_special}, team_(host_threads()) {
+      : tokenizer_(*model.tokenizer), encoding_{.parse_special = o.parse_special}, team_(device.host_threads()) {
     size_t most = 1, longest = 1;
     for (size_t i = 0; i < questions.size(); ++i)
       of_question(int64_t(i) + 1, [&] {

@@ -6,7 +6,6 @@
 
 #include "eval/text_reader.h"
 #include "toy/base/error.h"
-#include "toy/base/host_threads.h"
 #include "toy/base/json_text.h"
 #include "toy/base/threads.h"
 
@@ -53,7 +52,7 @@ Divergence compare_models(Device& device, const Model& base, const Model& model,
   ScoreOptions of_base = o;
   if (base_kv) of_base.kv = base_kv;
   TextReader p(device, base, text, of_base), q(device, model, text, o);
-  ThreadPool team(host_threads());
+  ThreadPool team(device.host_threads());
   BlockMean kl(text), same_top(text), nats_p(text), nats_q(text), difference(text), probability(text);
   std::vector<double> all;
   std::vector<Pair> pairs;

@@ -5,7 +5,6 @@
 
 #include "eval/text_reader.h"
 #include "toy/base/error.h"
-#include "toy/base/host_threads.h"
 #include "toy/base/threads.h"
 
 namespace toy {
@@ -17,7 +16,7 @@ TextScore score_text(Device& device, const Model& model, const EvalText& text, c
                      const std::function<void(const TokenScore&)>& on_token) {
   check(o.top_logprobs >= 0, "top-logprobs is {}, expected 0 or more", o.top_logprobs);
   TextReader reader(device, model, text, o);
-  ThreadPool team(host_threads());
+  ThreadPool team(device.host_threads());
   BlockMean nats(text);
   std::vector<TokenScore> scores;
   while (reader.step()) {

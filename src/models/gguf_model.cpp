@@ -9,7 +9,6 @@
 #include <unordered_set>
 
 #include "models/families/families.h"
-#include "toy/base/host_threads.h"
 #include "toy/base/memory.h"
 #include "toy/base/threads.h"
 #include "toy/base/utf8.h"
@@ -292,7 +291,7 @@ Model load(const gguf::File& f, ModelSpec spec, const Device& device) {
   for (const auto& [key, value] : f.metadata())
     if (is_for_others(key)) m.metadata.emplace(key, value);
   require_memory_for(f, m.spec, device);
-  ThreadPool threads(host_threads());
+  ThreadPool threads(device.host_threads());
   for (const FileTensor& t : file_tensors(m.spec)) load_parts(f, t, threads, *m.params);
   return m;
 }
@@ -342,7 +341,7 @@ namespace {
 
 // The embedding of a model with a lens, which exists nowhere but in the file, piece by piece.
 void write_folded(const Model& m, DType stored, const gguf::Writer::Sink& sink) {
-  ThreadPool threads(host_threads());
+  ThreadPool threads(m.params->device().host_threads());
   const std::vector<float> lens = m.params->read(kLens);
   const int64_t rows = m.spec.vocab, width = m.spec.d_model;
   std::vector<float> values(size_t(std::min(rows, kFoldedRows) * width));

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "models/builders.h"
-#include "toy/base/host_threads.h"
 #include "toy/base/philox.h"
 #include "toy/base/threads.h"
 #include "toy/tensor/convert.h"
@@ -34,7 +33,7 @@ std::vector<float> initial_values(const TensorSpec& t, uint64_t seed, double ini
 Model random_model(const ModelSpec& spec, const Device& device, uint64_t seed, double init_scale) {
   spec.validate();
   Model m{spec, std::make_unique<ParamStore>(device), nullptr};
-  ThreadPool pool(host_threads());
+  ThreadPool pool(device.host_threads());
   for (const TensorSpec& t : tensors_of(spec)) {
     m.params->add(t.name, {DType::f32, t.shape, 0});
     m.params->write(t.name, initial_values(t, seed, init_scale, pool));

@@ -7,7 +7,6 @@
 #include <cctype>
 #include <filesystem>
 
-#include "toy/base/host_threads.h"
 #include "toy/formats/requantize.h"
 
 namespace toy {
@@ -63,7 +62,7 @@ void with_f32_file(const Model& model, const std::string& path, const std::funct
 void save_model(const Model& model, const std::string& path, const StoredAs& stored) {
   if (stored.mix.empty()) return save_model(model, path, stored.plain);
   with_f32_file(model, path, [&](const gguf::File& file) {
-    gguf::requantize(file, path, {.mix = stored.mix, .threads = host_threads()});
+    gguf::requantize(file, path, {.mix = stored.mix, .threads = model.params->device().host_threads()});
   });
 }
 

@@ -5,7 +5,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "toy/base/host_threads.h"
 #include "toy/base/memory.h"
 #include "toy/models/grow.h"
 #include "toy/tensor/projection.h"
@@ -67,7 +66,7 @@ class FromDonor final : public Loaded {
     if (o_.copy_blocks)
       choices_.push_back(fmt::format("block i of {} begins as block i mod {} of {}", spec.layers.size(),
                                      donor.spec.layers.size(), o_.init));
-    ThreadPool threads(host_threads());
+    ThreadPool threads(device.host_threads());
     std::map<std::string, std::pair<size_t, int64_t>> told;  // place in choices_ and number of tensors
     for (const TensorSpec& t : tensors_of(spec)) {
       const std::string text =

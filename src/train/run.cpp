@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <limits>
 
-#include "toy/base/host_threads.h"
 #include "toy/base/memory.h"
 #include "toy/decode/decoder.h"
 #include "toy/models/grow.h"
@@ -171,7 +170,7 @@ class Run {
     e.recipe = recipe_;
     e.backend = device_.name();
     e.git = runs::git_commit(".");
-    e.host = runs::this_host(host_threads());
+    e.host = runs::this_host(device_.host_threads());
     e.model = to_json(model_.spec);
     e.model["name"] = model_.spec.name;
     e.config = o_.record.config;
@@ -339,7 +338,7 @@ class Run {
   // Refuses what cannot fit before the weights are made, which takes longer than planning.
   void plan_ahead(const ModelSpec& spec, const Weights::DTypeOf& dtype_of) {
     if (o_.memory > 0)
-      fit(spec, dtype_of, (beside_ = bytes_beside()) + folding_bytes(spec, host_threads()));
+      fit(spec, dtype_of, (beside_ = bytes_beside()) + folding_bytes(spec, device_.host_threads()));
     else
       require_room(device_, spec, dtype_of, o_.trainer,
                    compile_training(device_, spec, dtype_of, o_.trainer).bytes(device_), 0);
@@ -384,7 +383,7 @@ class Run {
   // What the process holds beside the weights, now and later, without trainer and watcher.
   size_t other_bytes() const {
     const size_t samples = o_.sample_tokens > 0 ? decoder_bytes(device_, model_, sample_options(o_, model_.spec)) : 0;
-    return bytes_beside(model_.params->bytes(), beside_) + samples + folding_bytes(model_.spec, host_threads());
+    return bytes_beside(model_.params->bytes(), beside_) + samples + folding_bytes(model_.spec, device_.host_threads());
   }
 
   RecipeOptions o_;  // as given, and then as the rows decide

@@ -10,7 +10,6 @@
 #include <set>
 
 #include "toy/base/glob.h"
-#include "toy/base/host_threads.h"
 #include "toy/base/memory.h"
 #include "toy/graph/op_def.h"
 #include "toy/models/grow.h"
@@ -94,7 +93,7 @@ class RowDrifts {
 
 // The embedding that a lens makes of the donor's: of every token, although only the lens changes.
 runs::Drift folded_drift(const Model& model, std::span<const float> lens, std::span<const float> initial) {
-  ThreadPool threads(host_threads());
+  ThreadPool threads(model.params->device().host_threads());
   const int64_t width = model.spec.d_model;
   std::vector<float> now(size_t(std::min(kFoldedRows, model.spec.vocab) * width)), init(now.size());
   RowDrifts rows;

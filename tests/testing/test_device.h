@@ -15,7 +15,6 @@
 #include "testing/guarded.h"
 #include "toy/backend/devices.h"
 #include "toy/base/error.h"
-#include "toy/base/host_threads.h"
 
 namespace toy {
 
@@ -104,10 +103,8 @@ class ProtectedDevice final : public ForwardingDevice {
   mutable std::map<void*, std::unique_ptr<test::Guarded>> memory_;
 };
 
-/// The cpu device; with TOY_TEST_DEVICE=protected its kernels on protected memory. `threads` are also the host's, for
-/// what it does beside a device.
+/// The cpu device; with TOY_TEST_DEVICE=protected its kernels on protected memory.
 inline std::unique_ptr<Device> make_test_device(int threads = 0) {
-  set_host_threads(threads);
   const char* wanted = std::getenv("TOY_TEST_DEVICE");
   if (!wanted || std::string_view(wanted) != "protected") return make_cpu_device(threads);
   return std::make_unique<ProtectedDevice>(make_cpu_device(threads));

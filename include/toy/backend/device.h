@@ -54,6 +54,8 @@ class Device {
   virtual std::span<const KernelRecord> kernels() const = 0;
   /// Threads of the host that work on one kernel together.
   virtual int threads() const { return 1; }
+  /// Threads of the host for other work with the device's values, such as loading and scoring. Default: one per CPU.
+  virtual int host_threads() const;
 
   /// Bytes of memory; 0 where that is unknown.
   struct Memory {

@@ -7,7 +7,6 @@
 #include "cli/bench/bench.h"
 #include "cli/console.h"
 #include "cli/options.h"
-#include "toy/base/host_threads.h"
 #include "toy/base/memory.h"
 #include "toy/models/adapter.h"
 #include "toy/tensor/quantize.h"
@@ -110,7 +109,7 @@ struct BenchTrain : Command {
     model.spec.roles.train = {"*.lora_[ab]"};
     const DTypeInfo* type =
         std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](const DTypeInfo& t) { return t.name == base; });
-    ThreadPool pool(host_threads());
+    ThreadPool pool(dev.host_threads());
     for (const TensorSpec& t : tensors_of(model.spec)) {
       const bool narrow = t.adapter < 0 && t.narrow;
       if (narrow && is_quantized(type->type)) {

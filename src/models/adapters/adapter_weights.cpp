@@ -5,7 +5,6 @@
 
 #include "models/adapters/adapter_parts.h"
 #include "models/families/families.h"
-#include "toy/base/host_threads.h"
 #include "toy/base/threads.h"
 #include "toy/tensor/projection.h"
 
@@ -88,7 +87,7 @@ void begin_as_principal_parts(Model& model, size_t number, uint64_t seed, Thread
 }  // namespace
 
 void add_adapter_weights(Model& model, uint64_t seed) {
-  ThreadPool pool(host_threads());
+  ThreadPool pool(model.params->device().host_threads());
   const int last = int(model.spec.adapters.size()) - 1;
   for (const TensorSpec& t : tensors_of(model.spec)) {
     if (t.adapter != last) continue;
@@ -174,7 +173,7 @@ void apply_magnitudes(std::span<double> sums, std::span<const double> change, st
 }  // namespace
 
 void merge_adapters(Model& model) {
-  ThreadPool pool(host_threads());
+  ThreadPool pool(model.params->device().host_threads());
   untie(model);
   for (const TensorSpec& t : tensors_of(model.spec)) {
     if (!t.adaptable) continue;
