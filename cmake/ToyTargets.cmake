@@ -2,7 +2,7 @@
 add_library(toy_flags INTERFACE)
 set(toy_options -Wall -Wextra -Wshadow -Wno-unused-parameter -fno-math-errno
                 $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi -Wno-restrict -Wno-missing-field-initializers>
-                # GCC collects garbage from 128 MB on, a sixth of its time; no file here needs more than 1 GB
+                # GCC collects garbage from 128 MB on, a sixth of its time; which no compilation here reaches
                 $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=2097152>
                 # clang takes an enumerator of a class for a shadow of the op that it is named after
                 $<$<CXX_COMPILER_ID:Clang>:-Wno-missing-field-initializers -Wno-missing-braces -Wno-shadow>
@@ -17,7 +17,7 @@ if(TOY_SANITIZE)
   # AddressSanitizer triples a kernel's compile time. Guard pages find accesses out of bounds without it:
   # tests/testing/guarded.h.
   set(toy_kernel_sanitizer ${toy_sanitizer})
-  if(TOY_SANITIZE MATCHES address)
+  if(TOY_SANITIZE STREQUAL "address,undefined")
     set(toy_kernel_sanitizer -fsanitize=shift,signed-integer-overflow,integer-divide-by-zero -fno-sanitize-recover=all)
   endif()
   set(toy_is_kernels $<STREQUAL:$<TARGET_PROPERTY:NAME>,toy_cpu>)

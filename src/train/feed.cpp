@@ -60,8 +60,9 @@ void run_session(Session& session, const char* what, int64_t step) {
   } catch (const KernelFailure& e) {
     if (e.fault() != KernelFault::not_finite) fail("{} {}: {}", what, step, e.what());
     fail_internal(
-        "{} {}: training diverged: {}. Try a smaller learning rate, or gathered updates, which skip such steps", what,
-        step, e.what());
+        "{} {}: training diverged: a gradient is not finite, and some weights are updated with it. Try a smaller "
+        "learning rate, or gathered updates, which skip such steps",
+        what, step);
   } catch (const Error& e) {
     throw Error(e.code(), fmt::format("{} {}: {}", what, step, e.what()));
   }

@@ -170,7 +170,7 @@ class Run {
     e.recipe = recipe_;
     e.backend = device_.name();
     e.git = runs::git_commit(".");
-    e.host = runs::this_host(device_.host_threads());
+    e.host = runs::this_host(device_.threads());
     e.model = to_json(model_.spec);
     e.model["name"] = model_.spec.name;
     e.config = o_.record.config;

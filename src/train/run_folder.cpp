@@ -108,13 +108,17 @@ void refuse_losses(const RecipeOptions& o, const ModelSource& source) {
     for (const auto& [option, path] : source.reads())
       if (!replaced || path != source.file()) refuse_overwriting("out", file, {{option, path}});
     if (!replaced && name != kLockFile) refuse_others(name);
-    // TensorBoard's folder would take the place of a file that the run writes later.
-    check(o.tensorboard.empty() || !is_below(o.tensorboard, file),
-          "tensorboard: '{}' is where the run writes {}; choose another folder", o.tensorboard, file);
   }
-  check(o.tensorboard.empty() || !is_below(o.tensorboard, out / kCheckpoints),
-        "tensorboard: '{}' is where the run writes {}; choose another folder", o.tensorboard,
-        (out / kCheckpoints).string());
+}
+
+// TensorBoard's folder must not take the place of a file that the run writes later.
+void require_own_folder(const std::string& tensorboard, const fs::path& out) {
+  if (tensorboard.empty()) return;
+  std::vector<std::string_view> names(std::begin(kFiles), std::end(kFiles));
+  names.push_back(kCheckpoints);
+  for (const std::string_view name : names)
+    check(!is_below(tensorboard, out / name), "tensorboard: '{}' is where the run writes {}; choose another folder",
+          tensorboard, (out / name).string());
 }
 
 void write_json(const fs::path& path, const ordered_json& j) {
@@ -162,6 +166,7 @@ RunFolder::RunFolder(RecipeOptions& o, const ModelSource& source, TrainObserver&
     o.trainer.compute = before ? *before : o.choose_compute();
   }
   refuse_losses(o, source);
+  require_own_folder(o.tensorboard, o.out);
   if (!writes) return;
   for (const char* fresh : {"{seq}", "{time}"})
     check(!o.resume || o.out.find(fresh) == o.out.npos,
@@ -170,9 +175,15 @@ RunFolder::RunFolder(RecipeOptions& o, const ModelSource& source, TrainObserver&
   path_ = runs::make_folder(o.out, fields);
   ours_ = path_ != o.out || !fs::exists(path_);
   o.out = path_;
-  const fs::path where = fs::weakly_canonical(path_);
-  if (o.record.run_id.empty())
-    o.record.run_id = (where.has_filename() ? where : where.parent_path()).filename().string();
+  try {
+    require_own_folder(o.tensorboard, path_);  // once more: placeholders have their values
+    const fs::path where = fs::weakly_canonical(path_);
+    if (o.record.run_id.empty())
+      o.record.run_id = (where.has_filename() ? where : where.parent_path()).filename().string();
+  } catch (...) {
+    if (ours_) remove_unused_folder(path_);
+    throw;
+  }
 }
 
 RunFolder::~RunFolder() {

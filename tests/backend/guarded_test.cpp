@@ -15,12 +15,14 @@ TEST(Guarded, AnAccessPastTheEndsIsAFault) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.data()) % 64, 0u);
   EXPECT_EQ(char(p[99]), 0);
   EXPECT_DEATH((void)p[128], "");
-  EXPECT_DEATH((void)p[-4096], "");
+  EXPECT_DEATH((void)p[-ptrdiff_t(Guarded::page())], "");
+  const Guarded exact(100, 4);
+  EXPECT_DEATH((void)*reinterpret_cast<const volatile char*>(exact.data() + 100), "");
 }
 
 TEST(Guarded, AWriteBesideTheBytesIsSeen) {
   for (const ptrdiff_t at : {-1, 100, 127}) {
-    Guarded memory(100);
+    const Guarded memory(100);
     memory.data()[0] = memory.data()[99] = std::byte{1};
     EXPECT_TRUE(memory.intact());
     memory.data()[at] = std::byte{1};

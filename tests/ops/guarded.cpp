@@ -1,4 +1,4 @@
-// Kernels called directly, with every operand in memory of its own between guard bytes.
+// Kernels called directly, with every operand in memory of its own between guard pages.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "ops/harness.h"
+#include "testing/guarded.h"
 #include "toy/backend/host_kernel.h"
 #include "toy/ops/ops.h"
 #include "toy/tensor/convert.h"
@@ -13,35 +14,14 @@
 namespace toy::test {
 namespace {
 
-constexpr size_t kGuard = 512;
-constexpr std::byte kPattern{0xA5};
-
-// Memory between guards. `shift` bytes more than 64-byte alignment, to meet kernels that assume it.
-class Guarded {
- public:
-  Guarded(size_t bytes, size_t shift) : bytes_(bytes), shift_(shift), memory_(bytes + shift + 2 * kGuard) {
-    std::memset(memory_.data(), int(kPattern), memory_.bytes());
-    if (bytes) std::memset(data(), 0xFF, bytes);  // NaN, or -1: what a kernel leaves out is seen
-  }
-  std::byte* data() const { return memory_.data() + kGuard + shift_; }
-  std::vector<std::byte> content() const { return {data(), data() + bytes_}; }
-  bool intact() const {
-    for (std::byte* p = memory_.data(); p < memory_.data() + memory_.bytes(); ++p)
-      if ((p < data() || p >= data() + bytes_) && *p != kPattern) return false;
-    return true;
-  }
-
- private:
-  size_t bytes_, shift_;
-  Buffer memory_;
-};
-
 struct Setup {
   int threads = 1;
-  size_t shift = 0;
-  std::vector<InPlace> in_place;  // outputs that lie on inputs
-  std::vector<bool> left_out;     // outputs that nobody wants
+  size_t alignment = 64, shift = 0;  // of operands, in bytes
+  std::vector<InPlace> in_place;     // outputs that lie on inputs
+  std::vector<bool> left_out;        // outputs that nobody wants
 };
+
+std::vector<std::byte> content(const Guarded& memory) { return {memory.data(), memory.data() + memory.bytes()}; }
 
 // One call of a record on a case.
 class Call {
@@ -66,9 +46,10 @@ class Call {
 
   void run(ThreadPool& pool, const std::string& what) {
     const size_t bytes = record_.workspace ? record_.workspace(query()) : 0;
-    const Guarded workspace(bytes, 0);
+    const Guarded workspace(bytes);
+    std::memset(workspace.data(), 0xFF, bytes);
     std::vector<std::vector<std::byte>> before;
-    for (const auto& m : memory_) before.push_back(m ? m->content() : std::vector<std::byte>{});
+    for (const auto& m : memory_) before.push_back(m ? content(*m) : std::vector<std::byte>{});
     KernelError error;
     pool.run([&](int thread) {
       record_.code.as<HostKernel>()({thread, pool.size(), &pool, &error, {}},
@@ -82,7 +63,7 @@ class Call {
           (m < in_.size() ? "input " : "output ") + std::to_string(m < in_.size() ? m : m - in_.size());
       EXPECT_TRUE(memory_[m]->intact()) << what << ": written in front of or behind " << name;
       const bool may_change = m >= in_.size() || overwritten(m);
-      EXPECT_TRUE(may_change || memory_[m]->content() == before[m]) << what << ": " << name << " changed";
+      EXPECT_TRUE(may_change || content(*memory_[m]) == before[m]) << what << ": " << name << " changed";
     }
   }
 
@@ -94,7 +75,9 @@ class Call {
 
  private:
   View allocate(DType dtype, const Shape& shape) {
-    memory_.push_back(std::make_unique<Guarded>(size_t(shape.count()) * size_of(dtype), setup_.shift));
+    memory_.push_back(
+        std::make_unique<Guarded>(size_t(shape.count()) * size_of(dtype), setup_.alignment, setup_.shift));
+    std::memset(memory_.back()->data(), 0xFF, memory_.back()->bytes());  // NaN, or -1: what a kernel leaves out is seen
     return View(memory_.back()->data(), dtype, shape);
   }
   void add_output(size_t o, const TensorType& type, const Device& device) {
@@ -171,8 +154,10 @@ void check_guards(const OpSuite& suite, const Case& c) {
       if (record.op != suite.op) continue;
       for (const auto& in_place : in_place_uses(record, op, b))
         for (const auto& left_out : unused_outputs(op)) {
-          const size_t shift = threads == 2 ? size_of(device->compute()) : 0;
-          Call call(record, *device, b, operands, c.attrs, {threads, shift, in_place, left_out});
+          // Two threads meet operands that no vector is aligned to, three meet guard pages right at the operands' ends.
+          const size_t element = size_of(device->compute());
+          const size_t alignment = threads == 3 ? element : 64, shift = threads == 2 ? element : 0;
+          Call call(record, *device, b, operands, c.attrs, {threads, alignment, shift, in_place, left_out});
           if (!call.accepted()) continue;
           const std::string what = c.operands + " on " + std::string(device->name());
           call.run(pool, what);

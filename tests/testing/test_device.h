@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -39,7 +40,14 @@ class ProtectedDevice final : public ForwardingDevice {
     memory_.emplace(handle, std::move(memory));
     return handle;
   }
-  void release(void* memory) const noexcept override { memory_.erase(memory); }
+  void release(void* memory) const noexcept override {
+    memory_.at(memory)->protect(PROT_READ | PROT_WRITE);
+    if (!memory_.at(memory)->intact()) {
+      std::fputs("protected device: a kernel wrote before or after a buffer\n", stderr);
+      std::abort();
+    }
+    memory_.erase(memory);
+  }
   void upload(Place to, const void* from, size_t bytes) const override {
     open(to.memory, [&] { std::memcpy(address(to), from, bytes); });
   }

@@ -86,8 +86,8 @@ class Device {
   /// What kernels get as View::data.
   virtual void* address(Place at) const = 0;
 
-  /// Makes calls ready to run one after another, any number of times. Throws Error{bad_input} for a kernel of another
-  /// device.
+  /// Makes calls ready to run one after another, any number of times. Throws Error{bad_input} for a
+  /// kernel whose code this device cannot run.
   virtual std::unique_ptr<Program> prepare(std::span<const KernelCall> calls) = 0;
   /// Runs a program that this device prepared. May return before it is done, unless `seconds` is given: a number for
   /// each call, to which its time is added.

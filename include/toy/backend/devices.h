@@ -12,10 +12,8 @@ namespace toy {
 
 /// f64 plain loops on one thread: the executable specification.
 std::unique_ptr<Device> make_reference_device();
-/// f32 with SIMD. threads 0: every core. Throws Error{bad_input} where cpu_device_missing() says why.
+/// f32 with SIMD. threads 0: every core. Throws Error{bad_input} where the processor lacks the baseline (SSSE3, NEON).
 std::unique_ptr<Device> make_cpu_device(int threads = 0);
-/// Why this machine cannot run the cpu device, which needs SSSE3 or NEON; "": it can.
-std::string cpu_device_missing();
 
 /// What a device is made with.
 struct DeviceChoice {
@@ -24,15 +22,14 @@ struct DeviceChoice {
 
 /// A kind of device that this build has.
 struct DeviceKind {
-  std::string_view name;   ///< Device::name(), and the word of --device
-  std::string_view title;  ///< what it computes with
-  std::unique_ptr<Device> (*make)(const DeviceChoice&);
-  std::string (*missing)();  ///< why this machine cannot use it; "": it can
+  std::string_view name;                                 ///< Device::name(), and the word of --device
+  std::string_view title;                                ///< what it computes with
+  std::unique_ptr<Device> (*make)(const DeviceChoice&);  ///< throws Error{bad_input} if this machine lacks something
 };
 
 /// All of them, the default first.
 std::span<const DeviceKind> devices();
-/// The device of that name. Throws Error{bad_input} for a name that devices() does not have, and for what is missing.
+/// The device of that name. Throws Error{bad_input} for a name that devices() does not have, or as DeviceKind::make.
 std::unique_ptr<Device> make_device(std::string_view name, const DeviceChoice& choice = {});
 
 /// How many times faster the device's dense products are with bf16 operands than with f32, measured on products of a

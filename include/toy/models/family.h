@@ -23,7 +23,7 @@ struct Family {
   std::function<void(Metadata&, ModelSpec&)> read;
   /// Metadata (and tensors that are no weights) besides those that all families share.
   std::function<void(MetadataWriter&, const ModelSpec&)> write;
-  /// What `read` and `write` handle, as the keys of docs/architecture.md, besides n_heads, n_kv, d_head, d_ff, the
+  /// What `read` and `write` handle, as the keys of docs/model-keys.md, besides n_heads, n_kv, d_head, d_ff, the
   /// epsilon of the norms and what all families share. A model that differs from `defaults` in anything else is
   /// refused: the file would not say so.
   std::vector<std::string_view> holds = {};

@@ -257,7 +257,7 @@ ModelSpec model_spec(const std::string& size_or_file, int64_t vocab = 0, int64_t
 /// cannot hold such layers becomes one of the architecture `toy`. Throws Error{bad_input} naming the position of what
 /// does not parse, and where the number of layers is not a multiple of the list's.
 void set_layers(ModelSpec& spec, std::string_view list);
-/// Dimensions from JSON with the keys of docs/architecture.md. Layers that differ are in a list "layers". Throws naming
+/// Dimensions from JSON with the keys of docs/model-keys.md. Layers that differ are in a list "layers". Throws naming
 /// `where`, the key and what is wrong.
 ModelSpec spec_from_json(const nlohmann::json& json, const std::string& where, const Families& more = {});
 /// What spec_from_json() reads.

@@ -6,7 +6,6 @@
 #include "toy/backend/devices.h"
 #include "toy/base/error.h"
 
-#include <fmt/format.h>
 #include <hwy/highway.h>
 
 namespace toy {
@@ -33,16 +32,11 @@ class CpuDevice final : public HostDevice {
 
 }  // namespace
 
-std::string cpu_device_missing() {
-  if (!hwy::SupportedAndGeneratedTargets().empty()) return "";
-  return fmt::format(
-      "this processor has none of the instruction sets it is compiled for ({}); use the device reference",
-      HWY_ARCH_X86 ? "SSSE3, AVX2 with FMA, AVX-512" : "NEON");
-}
-
 std::unique_ptr<Device> make_cpu_device(int threads) {
-  const std::string missing = cpu_device_missing();  // better a message than an illegal instruction
-  check(missing.empty(), "device cpu: {}", missing);
+  // Better a message than an illegal instruction.
+  check(!hwy::SupportedAndGeneratedTargets().empty(),
+        "device cpu: this processor has none of the instruction sets it is compiled for ({}); use the device reference",
+        HWY_ARCH_X86 ? "SSSE3, AVX2 with FMA, AVX-512" : "NEON");
   return std::make_unique<CpuDevice>(threads);
 }
 

@@ -31,7 +31,11 @@ double median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 
-ThreadPool& team_of(Device& device) { return dynamic_cast<HostDevice&>(device).team(); }
+ThreadPool& team_of(Device& device) {
+  HostDevice* const host = dynamic_cast<HostDevice*>(&device);
+  check(host, "device {}: only devices whose kernels run on the host can be measured here", device.name());
+  return host->team();
+}
 
 static double best_of_ten(ThreadPool& pool, double (*rate)(ThreadPool&)) {
   double best = 0;

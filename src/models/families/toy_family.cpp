@@ -1,5 +1,5 @@
 // `toy`: models that no other architecture can state, such as layers of several kinds beyond what llama.cpp knows. The
-// key toy.dimensions holds all of them as JSON, with the keys of docs/architecture.md; tensors are called as usual.
+// key toy.dimensions holds all of them as JSON, with the keys of docs/model-keys.md; tensors are called as usual.
 #include <nlohmann/json.hpp>
 
 #include "models/families/families.h"
