@@ -153,7 +153,10 @@ Dialog::Dialog(const Tokenizer& tokenizer, ChatTemplate chat)
     }
   };
   for (const bool with_tools : {false, true}) shown_[with_tools] = dialog::shown_by(render, with_tools);
-  if (!form_ && !shown_[true].tools) form_ = &dialog::general_form();
+  if (!form_ && !shown_[true].tools) {
+    form_ = &dialog::general_form();
+    shown_[false].results &= shown_[false].calls;  // as text where calls are, whether a request has tools or not
+  }
 }
 
 Dialog::~Dialog() = default;

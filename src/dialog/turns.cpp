@@ -13,8 +13,8 @@ using nlohmann::ordered_json;
 
 constexpr const char* kOther = "\xee\x80\x80?\xee\x80\x80";  // U+E000, which no answer begins or ends with
 constexpr const char* kBlanks = " \t\n";
-constexpr size_t kAtOnce = 3;   // turns in a window
-constexpr size_t kMost = 1000;  // turns for each of which all messages are rendered
+constexpr size_t kTurnsInWindow = 3;
+constexpr size_t kMostExact = 1000;  // turns for each of which all messages are rendered
 
 bool is_result(const ordered_json& message) { return message.value("role", "") == "tool"; }
 
@@ -30,8 +30,13 @@ ordered_json with_other_answer(ordered_json messages, size_t i) {
 size_t common_prefix(std::string_view a, std::string_view b) {
   return size_t(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
+bool is_inside_character(std::string_view text, size_t at) { return at < text.size() && (text[at] & 0xC0) == 0x80; }
+
+// Complete characters.
 size_t common_suffix(std::string_view a, std::string_view b) {
-  return size_t(std::mismatch(a.rbegin(), a.rend(), b.rbegin(), b.rend()).first - a.rbegin());
+  size_t n = size_t(std::mismatch(a.rbegin(), a.rend(), b.rbegin(), b.rend()).first - a.rbegin());
+  while (n > 0 && is_inside_character(a, a.size() - n)) --n;
+  return n;
 }
 
 // What of the first text the other has not.
@@ -55,7 +60,8 @@ std::vector<size_t> TurnFinder::answers(bool learned) const {
   for (size_t i = 0; i < r_.messages.size(); ++i)
     if (roles_[i] == 'a' && r_.learned[i].any() == learned) list.push_back(i);
   check(!list.empty() || !learned,
-        "no message is the assistant's, so there is nothing to learn; add one (toy data show prints rows)");
+        "no message of the assistant is learned, so there is nothing to learn (toy data show prints rows); {}",
+        roles_.find('a') == roles_.npos ? "add one" : "give one another weight than 0");
   return list;
 }
 
@@ -82,10 +88,10 @@ std::vector<TextSpan> TurnFinder::generated(const std::vector<TextSpan>& spans) 
 std::vector<TextSpan> TurnFinder::spans_of(const std::vector<size_t>& turns, const Each& each) {
   std::vector<TextSpan> spans;
   if (turns.size() > few_ && in_windows(turns, each, spans)) return spans;
-  check(turns.size() <= kMost,
+  check(turns.size() <= kMostExact,
         "it has {} turns of the assistant, and the chat template shows a few messages in another way than all; cut it "
         "into conversations of at most {} turns, or use another template",
-        turns.size(), kMost);
+        turns.size(), kMostExact);
   spans.clear(), notes_.clear();
   for (const size_t i : turns)
     check(each({r_.messages, r_.text}, i, i, spans).has_value(),
@@ -100,7 +106,7 @@ std::vector<TextSpan> TurnFinder::spans_of(const std::vector<size_t>& turns, con
 bool TurnFinder::in_windows(const std::vector<size_t>& turns, const Each& each, std::vector<TextSpan>& spans) {
   size_t known = 0;  // where the last turn that was found begins
   for (size_t k = 0; k < turns.size();) {
-    const size_t n = std::min(k + kAtOnce, turns.size());
+    const size_t n = std::min(k + kTurnsInWindow, turns.size());
     const std::vector<size_t> shown = window(k > 0 ? turns[k - 1] : 0, turns[n - 1]);
     const auto at = [&](size_t i) { return size_t(std::ranges::lower_bound(shown, i) - shown.begin()); };
     json messages = json::array();
@@ -194,6 +200,17 @@ std::optional<TextSpan> TurnFinder::results(const Part& part, size_t i) const {
   }
   while (i + 1 < other.size() && is_result(other[i + 1])) other.erase(other.begin() + int64_t(i + 1));
   if (other.size() == part.messages.size()) return std::nullopt;
+  if (i + 1 == other.size()) {  // a template may show the last message in another way: here an answer is
+    json answered = part.messages;
+    for (json* messages : {&answered, &other}) messages->push_back({{"role", "assistant"}, {"content", kOther}});
+    const auto with = render_(answered, false), without = render_(other, false);
+    other.erase(other.end() - 1);
+    if (with && without && *with != *without) {
+      const TextSpan its = difference(*with, *without);
+      const size_t same = common_prefix(*with, part.text);
+      if (its.begin < same) return TextSpan{place(part, its.begin), place(part, std::min(its.end, same))};
+    }
+  }
   if (const auto its = change(part, other)) return its;
   const auto stopped = render_(first_messages(part.messages, i + 1), false);
   if (!stopped) return std::nullopt;
@@ -250,7 +267,7 @@ bool TurnFinder::is_mark(int32_t id) const {
 
 // Behind the mark that ends the turn: of several, the first that ends a generation, else the first. Without marks,
 // behind what a conversation that stops there ends with; blanks are a part of that only where there is nothing else.
-size_t TurnFinder::end(const Part& part, size_t i, size_t last) {
+size_t TurnFinder::end(size_t last) {
   size_t mark = 0, first = token_at(last);
   if (first > 0 && r_.begins[first] > last && is_mark(r_.ids[first - 1])) --first;  // they differ within a mark
   for (size_t t = first; t < r_.ids.size(); ++t) {
@@ -267,17 +284,17 @@ size_t TurnFinder::end(const Part& part, size_t i, size_t last) {
       "turns end with such a token, or a stop text");
   if (mark > 0) return mark;
   std::string_view written = std::string_view(r_.text).substr(last);
-  written = written.substr(0, common_prefix(written, tail(part, i)));
-  if (tail(part, i).find_first_not_of(kBlanks) != std::string::npos)
+  written = written.substr(0, common_prefix(written, tail()));
+  if (tail().find_first_not_of(kBlanks) != std::string::npos)
     written = written.substr(0, written.find_last_not_of(kBlanks) + 1);
   return last + written.size();
 }
 
-// What a conversation that stops after an answer ends with, found with this one.
-const std::string& TurnFinder::tail(const Part& part, size_t i) {
+// What a conversation that stops after an answer ends with.
+const std::string& TurnFinder::tail() {
   if (tail_) return *tail_;
-  const json stopped = first_messages(part.messages, i + 1);
-  const auto one = render_(stopped, false), two = render_(with_other_answer(stopped, i), false);
+  json messages = json::array({{{"role", "user"}, {"content", "?"}}, {{"role", "assistant"}, {"content", "x"}}});
+  const auto one = render_(messages, false), two = render_(with_other_answer(messages, 1), false);
   return tail_.emplace(one && two ? one->substr(one->size() - common_suffix(*one, *two)) : "");
 }
 
@@ -285,13 +302,14 @@ std::optional<TextSpan> TurnFinder::find(const Part& part, size_t i, Learned lea
   const std::optional<TextSpan> its = turn(part, i), answers = results(part, i);
   const std::optional<size_t> differs = its ? its->begin : answers ? rounds(part, i) : std::nullopt;
   if (!differs) return std::nullopt;
-  const size_t from = begin(part, i, *differs);
-  const auto behind = [&](size_t last, bool with_end) { return with_end ? std::max(end(part, i, last), last) : last; };
+  // Text that the template cuts from its call has no head of its own.
+  const size_t from = learned.end ? begin(part, i, *differs) : *differs;
+  const auto behind = [&](size_t last, bool with_end) { return with_end ? std::max(end(last), last) : last; };
   if (!answers || (its && (answers->begin >= its->end || answers->end <= from))) {
     out.push_back({from, behind(its->end, learned.end)});
     return TextSpan{*differs, out.back().end};
   }
-  const TextSpan call = {from, call_end(part, i, from, answers->begin)};
+  const TextSpan call = {from, call_end(from, answers->begin)};
   if (learned.turn) out.push_back(call);
   const auto said = its ? said_beside(part, i, *its, *answers) : std::nullopt;
   if (!said || said->begin < call.end) return TextSpan{*differs, call.end};
@@ -307,14 +325,14 @@ std::optional<TextSpan> TurnFinder::find(const Part& part, size_t i, Learned lea
 
 // Where a call ends that the tools' answers follow. Both texts that were compared have the beginning of what stands
 // there: marks, or a part of one.
-size_t TurnFinder::call_end(const Part& part, size_t i, size_t from, size_t answers) {
+size_t TurnFinder::call_end(size_t from, size_t answers) {
   size_t last = answers;
   while (last > from && std::string_view("<[|").find(r_.text[last - 1]) != std::string_view::npos) --last;
   size_t token = token_at(last);
   if (r_.begins[token] > last && token > 0) last = std::max(r_.begins[--token], from);
   for (size_t t = token; t > 0 && r_.begins[t - 1] >= from && is_mark(r_.ids[t - 1]); --t)
     if (std::binary_search(ends_.begin(), ends_.end(), r_.ids[t - 1])) return r_.begins[t];
-  return std::max(end(part, i, last), last);
+  return std::max(end(last), last);
 }
 
 void TurnFinder::note(const std::string& text) {

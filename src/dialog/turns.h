@@ -71,12 +71,12 @@ class TurnFinder {
   std::optional<size_t> rounds(const Part& part, size_t i) const;
   std::optional<TextSpan> said_beside(const Part& part, size_t i, const TextSpan& its, const TextSpan& results) const;
   size_t begin(const Part& part, size_t i, size_t differs);
-  size_t end(const Part& part, size_t i, size_t last);
-  size_t call_end(const Part& part, size_t i, size_t from, size_t answers);
+  size_t end(size_t last);
+  size_t call_end(size_t from, size_t answers);
   size_t place(const Part& part, size_t at) const { return std::min(at + part.shift, r_.text.size()); }
   size_t token_at(size_t place) const;
   const std::string& head();
-  const std::string& tail(const Part& part, size_t i);
+  const std::string& tail();
   bool is_mark(int32_t id) const;
   void note(const std::string& text);
 

@@ -160,7 +160,7 @@ void Server::start(const std::shared_ptr<Exchange>& exchange, const CompletionRe
                    "message of the user, or let the form be free",
                    r.source);
   for (const auto& [variable, field] : r.hints)
-    if (!dialog_ || !dialog_->chat().one(!r.tools.empty()).reads(variable))
+    if (!dialog_ || !dialog_->chat().one(calls_tools(r)).reads(variable))
       ignore(exchange, field, "is not known to the model's chat template");
   for (const auto& [id, bias] : r.sampler.logit_bias) prompts_.require_ids({id}, "logit_bias");
   const auto job = std::make_shared<TextJob>(exchange, std::move(format), r.stream, timings_);

@@ -358,6 +358,48 @@ TEST_F(Dialogs, WhatIsSaidBesideACallIsLearnedWhereverItStands) {
             "[[I look.]]((<|im_end|>))\n((<|im_start|>))assistant\n" + call + "[[Dry.((<|im_end|>))]]\n");
 }
 
+// Where the template shows the last message in another way than others.
+TEST_F(Dialogs, ACallBeforeTheLastResultIsLearned) {
+  const std::string chat =
+      "{# <tool_call> #}{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if m.role == 'assistant' and "
+      "loop.last %}{{ '<think></think>' }}{% endif %}{{ m.content or '' }}{% for c in m.tool_calls or [] %}{{ "
+      "'<tool_call>' + c.function.name + '</tool_call>' }}{% endfor %}{{ '<|im_end|>\n' }}{% endfor %}{% if "
+      "add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+  const ordered_json row = parsed(
+      R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": null, "tool_calls": [{"id": "1", "function": {"name": "rain", "arguments": {}}}]},
+          {"role": "tool", "tool_call_id": "1", "content": "no"}])");
+  const std::string got = learned(chat, row);
+  EXPECT_EQ(got.substr(got.find("assistant\n")),
+            "assistant\n[[<tool_call>rain</tool_call>((<|im_end|>))]]\n((<|im_start|>))tool\nno((<|im_end|>))\n");
+}
+
+// With tools or without, a conversation has one form.
+TEST_F(Dialogs, ResultsAreTextWhereCallsAre) {
+  const std::string chat = "{% for m in messages %}{{ m.role + ':' + m.content + ';' }}{% endfor %}";
+  const ordered_json row = parsed(
+      R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": null, "tool_calls": [{"id": "1", "function": {"name": "rain", "arguments": {}}}]},
+          {"role": "tool", "tool_call_id": "1", "content": "no"}])");
+  const std::string got = rendered(chat, {.messages = row, .answered = true});
+  EXPECT_NE(got.find("assistant:<tool_call>"), std::string::npos) << got;
+  EXPECT_NE(got.find("user:<tool_response>\nno\n</tool_response>;"), std::string::npos) << got;
+}
+
+// Bytes of characters may be those of the text that answers are compared with.
+TEST_F(Dialogs, AnswersMayEndInAnyCharacter) {
+  const std::string mark =
+      "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}"
+      "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+  const std::string lines = "{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}";
+  for (const std::string answer : {"Nice \U0001F600", "\u4E00", "\uE000", "ok"}) {
+    const ordered_json row = {{{"role", "user"}, {"content", "q"}},
+                              {{"role", "assistant"}, {"content", answer}},
+                              {{"role", "user"}, {"content", "q"}},
+                              {{"role", "assistant"}, {"content", "ok"}}};
+    EXPECT_NE(learned(mark, row).find("assistant\n[[" + answer + "((<|im_end|>))]]\n"), std::string::npos) << answer;
+    EXPECT_EQ(learned(lines, row), "user: q\n[[assistant: " + answer + "\n]]user: q\n[[assistant: ok\n]]");
+  }
+}
+
 // A template that shows calls only where nothing else is said.
 TEST_F(Dialogs, CallsBesideAContentAreShown) {
   const std::string chat =
