@@ -59,9 +59,8 @@ std::vector<size_t> TurnFinder::answers(bool learned) const {
   std::vector<size_t> list;
   for (size_t i = 0; i < r_.messages.size(); ++i)
     if (roles_[i] == 'a' && r_.learned[i].any() == learned) list.push_back(i);
-  check(!list.empty() || !learned,
-        "no message of the assistant is learned, so there is nothing to learn (toy data show prints rows); {}",
-        roles_.find('a') == roles_.npos ? "add one" : "give one another weight than 0");
+  check(!list.empty() || !learned, "{}, so there is nothing to learn (toy data show prints rows)",
+        roles_.find('a') == roles_.npos ? "no message is the assistant's" : "no message of the assistant is learned");
   return list;
 }
 
