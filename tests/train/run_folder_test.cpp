@@ -111,6 +111,9 @@ TEST_F(RunInFolder, LosesNothingOfOthers) {
   o.resume = false, o.size = path("missing.json");
   EXPECT_FALSE(refusal(o).empty());
   o = options("new{seq}");
+  o.tensorboard = path("new001/model.gguf");
+  expect_contains(refusal(o), "tensorboard:");
+  o = options("new{seq}");
   o.data.corpus = {path("missing.txt")};
   EXPECT_FALSE(refusal(o).empty());
   EXPECT_FALSE(fs::exists(path("new001")));  // made, and taken away again
