@@ -12,7 +12,7 @@
 namespace toy::chat {
 
 /// Where something stands in the template, from 1; columns count characters.
-struct Place {
+struct SourcePlace {
   int line = 1, column = 1;
 };
 
@@ -45,7 +45,7 @@ struct Expression {
     test,         ///< kids[0] is text(arguments)
   };
   Kind kind = constant;
-  Place place;
+  SourcePlace place;
   std::string text;
   Value value;
   std::vector<ExpressionPtr> kids;
@@ -87,7 +87,7 @@ struct Statement {
     jump_continue,
   };
   Kind kind = text;
-  Place place;
+  SourcePlace place;
   std::string text_;
   ExpressionPtr target, expression, condition;
   std::vector<ExpressionPtr> conditions;  ///< of choose; targets of with, each before its value

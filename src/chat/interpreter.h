@@ -100,7 +100,7 @@ class Interpreter {
   const ChatInput& input_;
   Budget budget_;
   std::time_t now_;
-  Place place_;  // for messages
+  SourcePlace place_;  // for messages
   int64_t depth_ = 0;
   ScopePtr scope_, global_;
   TextBuilder root_;

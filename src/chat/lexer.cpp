@@ -55,7 +55,7 @@ class Lexer {
   [[noreturn]] void fail(size_t at, const std::string& what) { fail_at(name_, place(at), what); }
 
   // Places are asked for in their order, or nearly.
-  Place place(size_t at) {
+  SourcePlace place(size_t at) {
     if (at < counted_) counted_ = 0, here_ = {};
     for (; counted_ < at; ++counted_) {
       if (text_[counted_] == '\n')
@@ -302,12 +302,12 @@ class Lexer {
   size_t at_ = 0;
   bool line_starts_ = true;
   size_t counted_ = 0;
-  Place here_;
+  SourcePlace here_;
 };
 
 }  // namespace
 
-void fail_at(const std::string& name, Place place, const std::string& what) {
+void fail_at(const std::string& name, SourcePlace place, const std::string& what) {
   toy::fail("{}: line {}, column {}: {}", name, place.line, place.column, what);
 }
 

@@ -13,12 +13,12 @@ namespace toy::chat {
 struct Token {
   enum Kind { text, print_begin, print_end, block_begin, block_end, name, string, integer, real, symbol, end };
   Kind kind = end;
-  Place place;
+  SourcePlace place;
   std::string value;  ///< of a string what it stands for
 };
 
 /// Throws Error{bad_input} naming the place.
-[[noreturn]] void fail_at(const std::string& name, Place place, const std::string& what);
+[[noreturn]] void fail_at(const std::string& name, SourcePlace place, const std::string& what);
 
 /// The last one is `end`. Throws Error{bad_input} for what is no template.
 std::vector<Token> tokenize(const std::string& source, const std::string& name);

@@ -59,20 +59,21 @@ ExpressionPtr Parser::finished(Expression e) {
   return std::make_unique<const Expression>(std::move(e));
 }
 
-ExpressionPtr Parser::made(Expression::Kind kind, Place place, std::vector<ExpressionPtr> kids, std::string text) {
+ExpressionPtr Parser::made(Expression::Kind kind, SourcePlace place, std::vector<ExpressionPtr> kids,
+                           std::string text) {
   Expression e;
   e.kind = kind, e.place = place, e.text = std::move(text), e.kids = std::move(kids);
   return finished(std::move(e));
 }
 
-ExpressionPtr Parser::constant(Place place, Value value) {
+ExpressionPtr Parser::constant(SourcePlace place, Value value) {
   Expression e;
   e.place = place, e.value = std::move(value);
   return finished(std::move(e));
 }
 
 ExpressionPtr Parser::expressions(bool with_condition) {
-  const Place place = peek().place;
+  const SourcePlace place = peek().place;
   ExpressionPtr first = expression(with_condition);
   if (!is_symbol(",")) return first;
   std::vector<ExpressionPtr> all = list_of(std::move(first));
@@ -86,7 +87,7 @@ ExpressionPtr Parser::expressions(bool with_condition) {
 
 ExpressionPtr Parser::expression(bool with_condition) {
   const Deeper deeper(*this);
-  const Place place = peek().place;
+  const SourcePlace place = peek().place;
   ExpressionPtr value = either();
   while (with_condition && take_name("if")) {
     ExpressionPtr condition = either(), otherwise;
@@ -99,7 +100,7 @@ ExpressionPtr Parser::expression(bool with_condition) {
 ExpressionPtr Parser::either() {
   ExpressionPtr left = both();
   while (is_name("or")) {
-    const Place place = next().place;
+    const SourcePlace place = next().place;
     left = made(Expression::binary, place, list_of(std::move(left), both()), "or");
   }
   return left;
@@ -108,7 +109,7 @@ ExpressionPtr Parser::either() {
 ExpressionPtr Parser::both() {
   ExpressionPtr left = negation();
   while (is_name("and")) {
-    const Place place = next().place;
+    const SourcePlace place = next().place;
     left = made(Expression::binary, place, list_of(std::move(left), negation()), "and");
   }
   return left;
@@ -117,7 +118,7 @@ ExpressionPtr Parser::both() {
 ExpressionPtr Parser::negation() {
   if (!is_name("not")) return comparison();
   const Deeper deeper(*this);
-  const Place place = next().place;
+  const SourcePlace place = next().place;
   return made(Expression::unary, place, list_of(negation()), "not");
 }
 
@@ -161,7 +162,7 @@ ExpressionPtr Parser::product() { return chain(&Parser::power, {"*", "/", "//", 
 ExpressionPtr Parser::power() {
   ExpressionPtr left = sign();
   while (is_symbol("**")) {
-    const Place place = next().place;
+    const SourcePlace place = next().place;
     ExpressionPtr right = sign();
     left = made(Expression::binary, place, list_of(std::move(left), std::move(right)), "**");
   }
@@ -183,7 +184,7 @@ ExpressionPtr Parser::sign(bool with_filters) {
 
 ExpressionPtr Parser::primary() {
   const Token& t = peek();
-  const Place place = t.place;
+  const SourcePlace place = t.place;
   if (t.kind == Token::name) {
     const std::string name = next().value;
     if (name == "true" || name == "True") return constant(place, true);
@@ -226,7 +227,7 @@ ExpressionPtr Parser::primary() {
   fail_expected("an expression");
 }
 
-ExpressionPtr Parser::dict_literal(Place place) {
+ExpressionPtr Parser::dict_literal(SourcePlace place) {
   std::vector<ExpressionPtr> kids;
   while (!is_symbol("}")) {
     kids.push_back(expression());
@@ -240,7 +241,7 @@ ExpressionPtr Parser::dict_literal(Place place) {
 
 ExpressionPtr Parser::postfix(ExpressionPtr inner) {
   for (;;) {
-    const Place place = peek().place;
+    const SourcePlace place = peek().place;
     if (take_symbol(".")) {
       if (peek().kind == Token::integer) {
         ExpressionPtr index = primary();
@@ -264,7 +265,7 @@ ExpressionPtr Parser::postfix(ExpressionPtr inner) {
   }
 }
 
-ExpressionPtr Parser::subscript(ExpressionPtr inner, Place place) {
+ExpressionPtr Parser::subscript(ExpressionPtr inner, SourcePlace place) {
   std::vector<ExpressionPtr> kids = list_of(std::move(inner));
   bool slice = false;
   for (int part = 0; part < 3; ++part) {
@@ -326,7 +327,7 @@ ExpressionPtr Parser::filter(ExpressionPtr inner) {
 
 // The argument of a test may stand without brackets: "x is divisibleby 3".
 ExpressionPtr Parser::test(ExpressionPtr inner) {
-  const Place place = next().place;
+  const SourcePlace place = next().place;
   const bool negated = take_name("not");
   Expression e;
   e.kind = Expression::test, e.place = peek().place;

@@ -132,7 +132,7 @@ Statement Parser::loop() {
 }
 
 ExpressionPtr Parser::one_target(bool may_be_attribute) {
-  const Place place = peek().place;
+  const SourcePlace place = peek().place;
   if (take_symbol("(")) {
     ExpressionPtr inner = target(may_be_attribute);
     require_symbol(")");
@@ -153,7 +153,7 @@ ExpressionPtr Parser::one_target(bool may_be_attribute) {
 
 ExpressionPtr Parser::target(bool may_be_attribute) {
   const Deeper deeper(*this);
-  const Place place = peek().place;
+  const SourcePlace place = peek().place;
   ExpressionPtr first = one_target(may_be_attribute);
   if (!is_symbol(",")) return first;
   std::vector<ExpressionPtr> all;
@@ -195,7 +195,7 @@ std::vector<Parameter> Parser::parameters() {
   std::vector<Parameter> out;
   require_symbol("(");
   while (!is_symbol(")")) {
-    const Place place = peek().place;
+    const SourcePlace place = peek().place;
     Parameter p{require_name("the name of a parameter"), nullptr};
     if (std::ranges::any_of(out, [&](const Parameter& other) { return other.name == p.name; }))
       fail_at(name_, place, fmt::format("two parameters are named '{}'", p.name));
@@ -279,7 +279,7 @@ Statement Parser::with() {
 Statement Parser::part() {
   Statement s;
   s.kind = Statement::part;
-  const Place place = peek().place;
+  const SourcePlace place = peek().place;
   s.text_ = require_name("the name of the block");
   if (!parts_.insert(s.text_).second) fail_at(name_, place, fmt::format("there are two blocks '{}'", s.text_));
   s.recursive = take_name("scoped");

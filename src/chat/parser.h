@@ -84,14 +84,14 @@ class Parser {
   ExpressionPtr filters(ExpressionPtr inner);
   ExpressionPtr filter(ExpressionPtr inner);
   ExpressionPtr test(ExpressionPtr inner);
-  ExpressionPtr subscript(ExpressionPtr inner, Place place);
-  ExpressionPtr dict_literal(Place place);
+  ExpressionPtr subscript(ExpressionPtr inner, SourcePlace place);
+  ExpressionPtr dict_literal(SourcePlace place);
   void arguments(Expression& of);
   /// Of the same level: `one` and, as long as one of `symbols` follows, another.
   ExpressionPtr chain(ExpressionPtr (Parser::*one)(), std::initializer_list<std::string_view> symbols);
-  ExpressionPtr made(Expression::Kind kind, Place place, std::vector<ExpressionPtr> kids, std::string text = {});
+  ExpressionPtr made(Expression::Kind kind, SourcePlace place, std::vector<ExpressionPtr> kids, std::string text = {});
   ExpressionPtr finished(Expression e);
-  ExpressionPtr constant(Place place, Value value);
+  ExpressionPtr constant(SourcePlace place, Value value);
 
   std::vector<Token> tokens_;
   const std::string& name_;

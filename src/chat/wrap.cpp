@@ -69,13 +69,13 @@ class Line {
   std::vector<size_t> dashes_;  // that follow each other from here on
 };
 
-struct Piece {
+struct Word {
   size_t begin = 0, end = 0;
   size_t size() const { return end - begin; }
 };
 
 // How much of a word that is too long stays on a line with `room`.
-size_t broken(const Line& line, const Piece& word, size_t room, bool at_hyphens) {
+size_t broken(const Line& line, const Word& word, size_t room, bool at_hyphens) {
   if (!at_hyphens || word.size() <= room) return std::min(room, word.size());
   for (size_t i = word.begin + room; i-- > word.begin + 1;) {
     if (line.code(i) != '-') continue;
@@ -90,21 +90,21 @@ size_t broken(const Line& line, const Piece& word, size_t room, bool at_hyphens)
 
 std::vector<std::string> wrapped(std::string_view text, const WrapStyle& style) {
   const Line line(text);
-  std::vector<Piece> pieces;
-  for (size_t at = 0; at < line.size(); at = pieces.back().end)
-    pieces.push_back({at, line.piece_end(at, style.breaks_hyphens)});
-  const auto is_blank = [&](const Piece& p) { return p.size() == 0 || is_space(line.code(p.begin)); };
+  std::vector<Word> words;
+  for (size_t at = 0; at < line.size(); at = words.back().end)
+    words.push_back({at, line.piece_end(at, style.breaks_hyphens)});
+  const auto is_blank = [&](const Word& p) { return p.size() == 0 || is_space(line.code(p.begin)); };
   std::vector<std::string> out;
-  for (size_t next = 0; next < pieces.size();) {
-    if (is_blank(pieces[next]) && !out.empty()) ++next;
-    std::vector<Piece> taken;
+  for (size_t next = 0; next < words.size();) {
+    if (is_blank(words[next]) && !out.empty()) ++next;
+    std::vector<Word> taken;
     size_t length = 0;
-    for (; next < pieces.size() && length + pieces[next].size() <= style.width; ++next) {
-      length += pieces[next].size();
-      taken.push_back(pieces[next]);
+    for (; next < words.size() && length + words[next].size() <= style.width; ++next) {
+      length += words[next].size();
+      taken.push_back(words[next]);
     }
-    if (next < pieces.size() && pieces[next].size() > style.width) {
-      Piece& word = pieces[next];
+    if (next < words.size() && words[next].size() > style.width) {
+      Word& word = words[next];
       if (style.breaks_words) {
         const size_t kept = broken(line, word, style.width - length, style.breaks_hyphens);
         taken.push_back({word.begin, word.begin + kept});

@@ -37,7 +37,7 @@ Mixture::Mixture(std::span<const double> weights, uint64_t seed) : seed_(seed) {
   splits_[last] = uint64_t(kUnits);  // it takes what is left, whatever the rounding of the sums before it
 }
 
-Mixture::Place Mixture::at(int64_t row) const {
+Mixture::Row Mixture::at(int64_t row) const {
   const uint64_t block = uint64_t(row) / kBlock, key = hash_name("mixture") ^ seed_;
   uint64_t place = block * kBlock + permute(uint64_t(row) % kBlock, kBlock, key, block);
   for (size_t s = 0; s < splits_.size(); ++s) {

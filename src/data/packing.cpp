@@ -11,21 +11,21 @@
 namespace toy {
 
 // Documents are cut, examples lose their end.
-std::vector<PackedRows::Piece> PackedRows::pieces_of(std::span<const uint64_t> begins, uint64_t end,
-                                                     const Answers& answers) {
+std::vector<PackedRows::Part> PackedRows::parts_of(std::span<const uint64_t> begins, uint64_t end,
+                                                   const Answers& answers) {
   const int64_t together = answers.pairs ? 2 : 1;
   const auto length = [&](size_t i) { return int64_t((i + 1 < begins.size() ? begins[i + 1] : end) - begins[i]); };
-  std::vector<Piece> pieces;
+  std::vector<Part> parts;
   for (size_t i = 0; i < begins.size(); i += size_t(together)) {
     if (trained_.empty()) {
       if (length(i) < 2) ++passed_over_;
       if (length(i) > tokens_ + 1) ++cut_;
       for (int64_t at = 0; at + 1 < length(i); at += tokens_)
-        pieces.push_back({begins[i] + uint64_t(at), int32_t(std::min(tokens_, length(i) - 1 - at))});
+        parts.push_back({begins[i] + uint64_t(at), int32_t(std::min(tokens_, length(i) - 1 - at))});
       continue;
     }
     int64_t counted = 0, least = INT64_MAX;
-    std::vector<Piece> one;
+    std::vector<Part> one;
     for (size_t k = i; k < i + size_t(together); ++k) {
       const int64_t other = together == 2 ? length(k == i ? i + 1 : i) - 1 : 0;
       const int64_t room = std::max((tokens_ + together - 1 - int64_t(k - i)) / together, tokens_ - other);
@@ -43,9 +43,9 @@ std::vector<PackedRows::Piece> PackedRows::pieces_of(std::span<const uint64_t> b
       continue;
     }
     counted_ += counted;
-    pieces.insert(pieces.end(), one.begin(), one.end());
+    parts.insert(parts.end(), one.begin(), one.end());
   }
-  return pieces;
+  return parts;
 }
 
 PackedRows::PackedRows(TokenView ids, std::span<const uint64_t> begins, uint64_t end, int64_t tokens, uint64_t seed,
@@ -53,19 +53,19 @@ PackedRows::PackedRows(TokenView ids, std::span<const uint64_t> begins, uint64_t
     : ids_(ids), trained_(trained), tokens_(tokens), seed_(seed) {
   check(tokens >= 1, "packed rows of {} tokens; give 1 or more", tokens);
   check(!answers.pairs || begins.size() % 2 == 0, "packed rows: {} answers are no pairs", begins.size());
-  const std::vector<Piece> pieces = pieces_of(begins, end, answers);
-  check(!pieces.empty() || trained.empty(),
+  const std::vector<Part> parts = parts_of(begins, end, answers);
+  check(!parts.empty() || trained.empty(),
         "data: of {} examples none has a target that counts within {} tokens; use a larger --tokens", begins.size(),
         tokens);
-  check(!pieces.empty(), "pack: of {} documents none has two tokens, so there is nothing to learn", begins.size());
-  for (const Piece& p : pieces) targets_ += p.inputs;
+  check(!parts.empty(), "pack: of {} documents none has two tokens, so there is nothing to learn", begins.size());
+  for (const Part& p : parts) targets_ += p.inputs;
   if (trained.empty()) counted_ = targets_;
 
   // What goes into a row together.
-  const size_t together = answers.pairs ? 2 : 1, units = pieces.size() / together;
+  const size_t together = answers.pairs ? 2 : 1, units = parts.size() / together;
   const auto inputs = [&](size_t unit) {
     int64_t n = 0;
-    for (size_t k = 0; k < together; ++k) n += pieces[unit * together + k].inputs;
+    for (size_t k = 0; k < together; ++k) n += parts[unit * together + k].inputs;
     return n;
   };
   std::vector<size_t> order(units);
@@ -96,15 +96,15 @@ PackedRows::PackedRows(TokenView ids, std::span<const uint64_t> begins, uint64_t
   row_begins_.assign(size_t(rows) + 1, 0);
   for (const int64_t row : row_of) row_begins_[size_t(row) + 1] += int64_t(together);
   std::partial_sum(row_begins_.begin(), row_begins_.end(), row_begins_.begin());
-  pieces_.resize(pieces.size());
+  parts_.resize(parts.size());
   std::vector<int64_t> next(row_begins_.begin(), row_begins_.end() - 1);
-  for (size_t i = 0; i < pieces.size(); ++i) pieces_[size_t(next[size_t(row_of[i / together])]++)] = pieces[i];
+  for (size_t i = 0; i < parts.size(); ++i) parts_[size_t(next[size_t(row_of[i / together])]++)] = parts[i];
 }
 
 void PackedRows::each_counted(const std::function<void(int64_t place)>& f) const {
-  for (const Piece& piece : pieces_) {
-    if (piece.id >= 0 && !piece.chosen) continue;
-    for (int64_t i = int64_t(piece.begin) + 1; i <= int64_t(piece.begin) + piece.inputs; ++i)
+  for (const Part& part : parts_) {
+    if (part.id >= 0 && !part.chosen) continue;
+    for (int64_t i = int64_t(part.begin) + 1; i <= int64_t(part.begin) + part.inputs; ++i)
       if (trained_.empty() || trained_[size_t(i)]) f(i);
   }
 }
@@ -112,15 +112,15 @@ void PackedRows::each_counted(const std::function<void(int64_t place)>& f) const
 void PackedRows::add_row(int64_t row, int64_t sequence, Windows& out) const {
   const size_t end = out.inputs.size() + size_t(tokens_);
   for (int64_t p = row_begins_[size_t(row)]; p < row_begins_[size_t(row) + 1]; ++p, ++sequence) {
-    const Piece& piece = pieces_[size_t(p)];
-    if (piece.id >= 0) out.answers.push_back({int64_t(out.inputs.size()), piece.inputs, piece.chosen, piece.id});
-    ids_.copy(int64_t(piece.begin), piece.inputs, out.inputs);
-    ids_.copy(int64_t(piece.begin) + 1, piece.inputs, out.targets);
+    const Part& part = parts_[size_t(p)];
+    if (part.id >= 0) out.answers.push_back({int64_t(out.inputs.size()), part.inputs, part.chosen, part.id});
+    ids_.copy(int64_t(part.begin), part.inputs, out.inputs);
+    ids_.copy(int64_t(part.begin) + 1, part.inputs, out.targets);
     if (!trained_.empty()) {
-      const auto first = trained_.begin() + int64_t(piece.begin) + 1;
-      out.trained.insert(out.trained.end(), first, first + piece.inputs);
+      const auto first = trained_.begin() + int64_t(part.begin) + 1;
+      out.trained.insert(out.trained.end(), first, first + part.inputs);
     }
-    for (int32_t t = 0; t < piece.inputs; ++t) {
+    for (int32_t t = 0; t < part.inputs; ++t) {
       out.sequence.push_back(int32_t(sequence));
       out.position.push_back(t);
     }

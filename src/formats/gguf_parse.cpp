@@ -18,7 +18,7 @@ struct Header {
 };
 
 // A tensor's place in the file, before the start of the data is known.
-struct Place {
+struct TensorEntry {
   uint64_t offset = 0;  // from the start of the data
   size_t at = 0;        // of its entry in the file
 };
@@ -155,8 +155,8 @@ void read_type(Cursor& in, TensorInfo& info) {
     in.fail("the size in bytes of {} {} does not fit into 64 bits", type->name, info.shape.str());
 }
 
-std::vector<Place> read_tensors(Cursor& in, uint64_t tensors, Contents& contents) {
-  std::vector<Place> places;
+std::vector<TensorEntry> read_tensors(Cursor& in, uint64_t tensors, Contents& contents) {
+  std::vector<TensorEntry> places;
   std::unordered_set<std::string> names;
   for (uint64_t i = 0; i < tensors; ++i) {
     in.set_context(fmt::format("tensor {} of {}", i + 1, tensors));
@@ -176,12 +176,12 @@ std::vector<Place> read_tensors(Cursor& in, uint64_t tensors, Contents& contents
 
 // Points every tensor at its data, all of which lies inside the file.
 void place_data(std::span<const std::byte> bytes, size_t header_end, uint64_t alignment, const std::string& file,
-                const std::vector<Place>& places, Contents& contents) {
+                const std::vector<TensorEntry>& places, Contents& contents) {
   const uint64_t start = (uint64_t(header_end) + alignment - 1) / alignment * alignment;
   const uint64_t available = start < bytes.size() ? bytes.size() - start : 0;
   for (size_t i = 0; i < places.size(); ++i) {
     TensorInfo& info = contents.tensors[i];
-    const Place& place = places[i];
+    const TensorEntry& place = places[i];
     check(place.offset % alignment == 0,
           "{}: tensor {} at offset {}: its data's offset {} is not a multiple of the alignment {}", file,
           in_quotes(info.name), place.at, place.offset, alignment);
@@ -194,7 +194,7 @@ void place_data(std::span<const std::byte> bytes, size_t header_end, uint64_t al
   }
 }
 
-void check_overlaps(const std::string& file, const std::vector<Place>& places, const Contents& contents) {
+void check_overlaps(const std::string& file, const std::vector<TensorEntry>& places, const Contents& contents) {
   std::vector<size_t> order(places.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return places[a].offset < places[b].offset; });
@@ -217,7 +217,7 @@ Contents parse_contents(std::span<const std::byte> bytes, const std::string& fil
   const Header header = read_header(in);
   read_metadata(in, header.keys, contents);
   const uint64_t alignment = alignment_of(contents, file);
-  const std::vector<Place> places = read_tensors(in, header.tensors, contents);
+  const std::vector<TensorEntry> places = read_tensors(in, header.tensors, contents);
   place_data(bytes, in.position(), alignment, file, places, contents);
   check_overlaps(file, places, contents);
   return contents;

@@ -35,7 +35,7 @@ void walk(Matcher& m, const Trie& trie, int32_t begin, int32_t end, size_t depth
 
 }  // namespace
 
-std::shared_ptr<const RuleMask> RuleMasks::find(const std::vector<Place>& places, size_t& work) {
+std::shared_ptr<const RuleMask> RuleMasks::find(const std::vector<RulePlace>& places, size_t& work) {
   const std::lock_guard lock(mutex_);
   if (const auto known = masks_.find(places); known != masks_.end()) return known->second;
   if (masks_.size() * trie_->words() * sizeof(uint64_t) > kMostBytes) masks_.clear();
@@ -116,7 +116,7 @@ TokenBits GrammarConstraint::compute_mask() {
   const std::vector<Return> ways = matcher_.ways(state_);
   for (size_t i = 0; i < ways.size();) {
     const int32_t frame = ways[i].frame;
-    std::vector<Place> places;
+    std::vector<RulePlace> places;
     for (; i < ways.size() && ways[i].frame == frame; ++i) {
       const NfaState& s = masks_->automaton().states[size_t(ways[i].state)];
       places.push_back({ways[i].state, masks_->automaton().zone(s, ways[i].count, trie.deepest)});

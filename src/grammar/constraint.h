@@ -32,7 +32,7 @@ class RuleMasks {
   const Trie& trie() const { return *trie_; }
   size_t bytes() const;  ///< of memory, about
   /// `work`: what was spent on the caller's mask, and is spent here.
-  std::shared_ptr<const RuleMask> find(const std::vector<Place>& places, size_t& work);
+  std::shared_ptr<const RuleMask> find(const std::vector<RulePlace>& places, size_t& work);
 
  private:
   static constexpr size_t kMostBytes = size_t(16) << 20, kMostStates = 50'000;
@@ -40,7 +40,7 @@ class RuleMasks {
   std::shared_ptr<const Trie> trie_;
   mutable std::mutex mutex_;
   Matcher matcher_;
-  std::map<std::vector<Place>, std::shared_ptr<const RuleMask>> masks_;
+  std::map<std::vector<RulePlace>, std::shared_ptr<const RuleMask>> masks_;
 };
 
 /// Follows one text of a grammar.
@@ -107,7 +107,7 @@ class LazyConstraint : public TokenConstraint {
   std::vector<Trigger> triggers_;
   bool once_, finished_ = false;
   Untriggered untriggered_;
-  enum Place { before_untriggered, in_untriggered, after_untriggered } place_;
+  enum Trigger { before_untriggered, in_untriggered, after_untriggered } place_;
   std::string begun_;                          // of untriggered_: what may be its beginning, or its end
   std::string free_;                           // the end of the text outside of the grammar
   bool from_start_ = true;                     // free_ is all of the text

@@ -59,9 +59,9 @@ int32_t Matcher::start() {
   return intern(std::move(state));
 }
 
-int32_t Matcher::inside(const std::vector<Place>& places) {
+int32_t Matcher::inside(const std::vector<RulePlace>& places) {
   State state;
-  for (const Place& p : places) state.ways.push_back({p.state, kBottom, p.count});
+  for (const RulePlace& p : places) state.ways.push_back({p.state, kBottom, p.count});
   return intern(std::move(state));
 }
 

@@ -18,9 +18,9 @@ struct Return {
 };
 
 /// A state of a rule, without what the rule returns to.
-struct Place {
+struct RulePlace {
   int32_t state = 0, count = 0;
-  auto operator<=>(const Place&) const = default;
+  auto operator<=>(const RulePlace&) const = default;
 };
 
 /// The stacks of all ways to read a text, and the steps between them. A frame is a list of places that may be returned
@@ -36,7 +36,7 @@ class Matcher {
   /// Before the first byte.
   int32_t start();
   /// A state that is at these places of one rule, whose end is the end of the text.
-  int32_t inside(const std::vector<Place>& places);
+  int32_t inside(const std::vector<RulePlace>& places);
   /// After one more byte. Throws Error{bad_input} where the grammar is so ambiguous that kMaxWays do not suffice.
   int32_t step(int32_t state, uint8_t byte) {
     const int32_t known = next_[size_t(state) * classes_ + automaton_->class_of[byte]];

@@ -86,7 +86,7 @@ class Column {
   Phase phase() const { return phase_; }
 
  private:
-  struct Place {
+  struct GridPlace {
     size_t layer;
     int row;
   };
@@ -156,7 +156,7 @@ class Column {
   Phase phase_;
   const std::map<int, std::string>& gradients_;
   std::vector<Layer> layers_;
-  std::map<int, Place> place_;
+  std::map<int, GridPlace> place_;
 };
 
 // Where each edge that is not to the next row runs: lanes beside the rows, edges that overlap in different ones.

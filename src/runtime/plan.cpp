@@ -26,7 +26,7 @@ struct Storage {
 };
 
 // What a value is: a storage and a view into it.
-struct Place {
+struct StoredView {
   int storage = -1;
   View view;  // data counts from kOrigin
 };
@@ -79,7 +79,7 @@ class Planner {
   }
 
   View full_view(const TensorType& t) const { return View(kOrigin, device_.storage(t.dtype), t.shape); }
-  const Place& place(Value v) const { return places_[size_t(v.node)][size_t(v.out)]; }
+  const StoredView& place(Value v) const { return places_[size_t(v.node)][size_t(v.out)]; }
 
   int new_block(size_t bytes, int step) {
     blocks_.push_back({bytes, step, step, 0});
@@ -126,7 +126,7 @@ class Planner {
     }
     const KernelRecord* kernel = find_kernel(device_, *graph_, n, used_[size_t(n.id)], options_);
     if (!kernel) fail_internal("{}: no kernel after lowering", where(n));
-    std::vector<Place> in;
+    std::vector<StoredView> in;
     for (size_t i = 0; i < n.inputs.size(); ++i) in.push_back(laid_out(n, i, kernel->layout));
     place_outputs(n, *kernel, in);
     emit(n, kernel, in);
@@ -134,17 +134,17 @@ class Planner {
 
   // A view that strides cannot express: a contiguous copy of the input, then the view of that.
   void copied_view(const Node& n) {
-    const Place copy = contiguous_copy(place(n.inputs[0]), graph_->type(n.inputs[0]).rows, n);
+    const StoredView copy = contiguous_copy(place(n.inputs[0]), graph_->type(n.inputs[0]).rows, n);
     const auto v = n.op->view(copy.view, n.attrs);
     if (!v) fail_internal("{}: no view of a contiguous value", where(n));
     places_[size_t(n.id)][0] = {copy.storage, *v};
     settle_value({graph_.get(), n.id, 0}, copy.storage);
   }
 
-  Place laid_out(const Node& n, size_t i, Layout wanted) {
+  StoredView laid_out(const Node& n, size_t i, Layout wanted) {
     const Value v = n.inputs[i];
     if (!v) return {};
-    const Place& p = place(v);
+    const StoredView& p = place(v);
     const bool fits =
         wanted == Layout::any || (wanted == Layout::rows && p.view.rows_contiguous()) || p.view.contiguous();
     const bool spare = !n.op->signature.input_spec(i).donated || may_overwrite(p, n, i);
@@ -152,18 +152,18 @@ class Planner {
   }
 
   // Parameters are there to be updated; a temporary only if nobody needs its old value.
-  bool may_overwrite(const Place& p, const Node& n, size_t i) const {
+  bool may_overwrite(const StoredView& p, const Node& n, size_t i) const {
     if (!p.view.contiguous()) return false;
     return storages_[size_t(p.storage)].base == Operand::param || dies_here(p.storage, n, i);
   }
 
-  Place contiguous_copy(const Place& source, int rows, const Node& n) {
+  StoredView contiguous_copy(const StoredView& source, int rows, const Node& n) {
     const KernelRecord* copy = nullptr;
     for (const KernelRecord& k : device_.kernels())
       if (k.op == "copy") copy = &k;
     if (!copy) fail_internal("{}: the device has no copy kernel", where(n));
     const int step = int(plan_.steps.size());
-    Place p{new_block(source.view.bytes(), step), View(kOrigin, source.view.dtype, source.view.shape)};
+    StoredView p{new_block(source.view.bytes(), step), View(kOrigin, source.view.dtype, source.view.shape)};
     touch(source.storage, step);
     PlanStep s{.kernel = copy, .op = "copy", .layer = n.layer, .phase = n.phase};
     s.cost.bytes = 2.0 * double(p.view.bytes());
@@ -174,7 +174,7 @@ class Planner {
     return p;
   }
 
-  void place_outputs(const Node& n, const KernelRecord& kernel, const std::vector<Place>& in) {
+  void place_outputs(const Node& n, const KernelRecord& kernel, const std::vector<StoredView>& in) {
     auto& mine = places_[size_t(n.id)];
     const int step = int(plan_.steps.size());
     for (size_t o = 0; o < n.outputs.size(); ++o) {
@@ -199,17 +199,18 @@ class Planner {
     }
   }
 
-  static void* in_view_data(const std::vector<Place>& in, int storage) {
-    for (const Place& p : in)
+  static void* in_view_data(const std::vector<StoredView>& in, int storage) {
+    for (const StoredView& p : in)
       if (p.storage == storage) return p.view.data;
     return kOrigin;
   }
 
   // The storage of input i, if the output may and can lie there.
-  int reusable(const Node& n, size_t i, const std::vector<Place>& in, const View& out, const std::vector<Place>& mine) {
+  int reusable(const Node& n, size_t i, const std::vector<StoredView>& in, const View& out,
+               const std::vector<StoredView>& mine) {
     if (i >= in.size() || in[i].storage < 0) return -1;
-    const Place& p = in[i];
-    for (const Place& m : mine)
+    const StoredView& p = in[i];
+    for (const StoredView& m : mine)
       if (m.storage == p.storage) return -1;
     const bool same = p.view.contiguous() && p.view.shape == out.shape && p.view.dtype == out.dtype;
     if (!same) return -1;
@@ -217,7 +218,7 @@ class Planner {
     return dies_here(p.storage, n, i) ? p.storage : -1;
   }
 
-  void emit(const Node& n, const KernelRecord* kernel, const std::vector<Place>& in) {
+  void emit(const Node& n, const KernelRecord* kernel, const std::vector<StoredView>& in) {
     const int step = int(plan_.steps.size());
     PlanStep s{.kernel = kernel, .attrs = n.attrs, .op = step_name(n), .layer = n.layer, .phase = n.phase};
     for (size_t i = 0; i < in.size(); ++i) {
@@ -226,7 +227,7 @@ class Planner {
       if (v) touch(in[i].storage, step);
     }
     for (size_t o = 0; o < n.outputs.size(); ++o) {
-      const Place& p = places_[size_t(n.id)][o];
+      const StoredView& p = places_[size_t(n.id)][o];
       const bool used = p.storage >= 0;
       s.out.push_back(used ? operand(p, n.outputs[o].rows) : Operand{});
       if (used) touch(p.storage, step);
@@ -255,7 +256,7 @@ class Planner {
     s.kernel = how.kernel;
   }
 
-  Operand operand(const Place& p, int rows) const {
+  Operand operand(const StoredView& p, int rows) const {
     const Storage& s = storages_[size_t(p.storage)];
     Operand o{s.base, s.index, size_t(static_cast<std::byte*>(p.view.data) - kOrigin), p.view, rows};
     o.view.data = nullptr;
@@ -301,7 +302,7 @@ class Planner {
   }
 
   void finish() {
-    std::vector<Place> read;
+    std::vector<StoredView> read;
     for (const Value& v : outputs_)
       read.push_back(place(v).view.contiguous() ? place(v)
                                                 : contiguous_copy(place(v), graph_->type(v).rows, graph_->node(v)));
@@ -337,7 +338,7 @@ class Planner {
   std::vector<int> order_, position_;
   std::vector<Storage> storages_;
   std::vector<Block> blocks_;
-  std::vector<std::vector<Place>> places_;
+  std::vector<std::vector<StoredView>> places_;
   std::map<int, int> last_use_;  // of a storage: position of the last node that reads a value in it, -1 for none
   std::map<Value, std::vector<int>> consumers_;
   std::set<Value> wanted_;  // outputs and updates

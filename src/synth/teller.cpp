@@ -37,14 +37,14 @@ std::pair<std::string_view, std::string_view> split_at(std::string_view text, ch
 }
 
 // A part of a pattern: 't' text, or what the first character of the others says. The body has no brackets.
-struct Piece {
+struct PatternPart {
   char kind;
   std::string_view body;
   bool is_choice() const { return kind == '[' || kind == '<' || (kind == '{' && body.find('=') != body.npos); }
 };
 
-// Takes the first piece off a pattern.
-Piece take_piece(std::string_view& pattern) {
+// Takes the first part off a pattern.
+PatternPart take_part(std::string_view& pattern) {
   constexpr std::string_view kOpen = "[{<", kClose = "]}>", kLetters = "abcdefghijklmnopqrstuvwxyz";
   const char first = pattern[0];
   const size_t bracket = kOpen.find(first);
@@ -109,10 +109,10 @@ void Teller::draw(std::string_view reference, std::string_view slot, std::span<c
 
 bool Teller::head(std::string_view pattern, std::string& out) const {
   while (!pattern.empty()) {
-    const Piece piece = take_piece(pattern);
-    if (piece.is_choice() || (piece.kind == '@' && !head(phrase(piece.body), out))) return false;
-    if (piece.kind == 't') out += piece.body;
-    if (piece.kind == '{') out += recall(piece.body);
+    const PatternPart part = take_part(pattern);
+    if (part.is_choice() || (part.kind == '@' && !head(phrase(part.body), out))) return false;
+    if (part.kind == 't') out += part.body;
+    if (part.kind == '{') out += recall(part.body);
   }
   return true;
 }
@@ -131,18 +131,18 @@ size_t Teller::say_one(std::span<const Alternative> alternatives) {
 
 void Teller::say(std::string_view pattern) {
   while (!pattern.empty()) {
-    const Piece piece = take_piece(pattern);
-    if (piece.kind == 't') {
-      chooser_.literal(piece.body);
-    } else if (piece.kind == '@') {
-      say(phrase(piece.body));
-    } else if (piece.kind == '[') {
-      say_one(alternatives_of(piece.body));
-    } else if (!piece.is_choice()) {
-      chooser_.literal(recall(piece.body));
+    const PatternPart part = take_part(pattern);
+    if (part.kind == 't') {
+      chooser_.literal(part.body);
+    } else if (part.kind == '@') {
+      say(phrase(part.body));
+    } else if (part.kind == '[') {
+      say_one(alternatives_of(part.body));
+    } else if (!part.is_choice()) {
+      chooser_.literal(recall(part.body));
     } else {
-      const auto [first, second] = split_at(piece.body, '=');
-      piece.kind == '<' ? draw(first, {}) : draw(second, first);
+      const auto [first, second] = split_at(part.body, '=');
+      part.kind == '<' ? draw(first, {}) : draw(second, first);
     }
   }
 }

@@ -83,7 +83,7 @@ class MixedRows final : public Rows {
   Windows windows(int64_t first, int64_t count) const override {
     Windows out;
     for (int64_t i = 0; i < count; ++i) {
-      const Mixture::Place place = mixture_.at(first + i);
+      const Mixture::Row place = mixture_.at(first + i);
       append_row(sources_[place.source].rows->windows(place.row, 1), i, tokens_, out);
     }
     return out;

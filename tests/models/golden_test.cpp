@@ -56,7 +56,7 @@ class Expected {
     }
   }
   std::vector<float> operator()(const std::string& kind, const TensorSpec& t) const {
-    const Place& p = places_.at(t.name);
+    const TensorPlace& p = places_.at(t.name);
     const std::vector<float> whole = floats(file_, kind + p.name);
     return {whole.begin() + int64_t(p.begin), whole.begin() + int64_t(p.begin + p.count)};
   }
@@ -68,12 +68,12 @@ class Expected {
   }
 
  private:
-  struct Place {
+  struct TensorPlace {
     std::string name;
     size_t begin, count;
   };
   const gguf::File& file_;
-  std::map<std::string, Place> places_;
+  std::map<std::string, TensorPlace> places_;
 };
 
 class Golden : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {

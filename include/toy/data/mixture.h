@@ -17,12 +17,12 @@ class Mixture {
   Mixture(std::span<const double> weights, uint64_t seed);
 
   /// A row of a source.
-  struct Place {
+  struct Row {
     size_t source;
     int64_t row;
   };
   /// Of row `row` of the mixture.
-  Place at(int64_t row) const;
+  Row at(int64_t row) const;
   /// Of each source: its part of all rows, in 0 to 1.
   const std::vector<double>& shares() const { return shares_; }
 

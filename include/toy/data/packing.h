@@ -61,21 +61,21 @@ class PackedRows final : public Rows, public ValidationRows {
 
  private:
   // `id` and `chosen`: of an answer.
-  struct Piece {
+  struct Part {
     uint64_t begin;
     int32_t inputs;
     bool chosen = false;
     int64_t id = -1;
   };
-  std::vector<Piece> pieces_of(std::span<const uint64_t> begins, uint64_t end, const Answers& answers);
+  std::vector<Part> parts_of(std::span<const uint64_t> begins, uint64_t end, const Answers& answers);
   void add_row(int64_t row, int64_t sequence, Windows& out) const;
 
   TokenView ids_;
   std::span<const uint8_t> trained_;
   int64_t tokens_, targets_ = 0, counted_ = 0, cut_ = 0, passed_over_ = 0;
   uint64_t seed_;
-  std::vector<Piece> pieces_;        // by row
-  std::vector<int64_t> row_begins_;  // [rows + 1], in pieces_
+  std::vector<Part> parts_;          // by row
+  std::vector<int64_t> row_begins_;  // [rows + 1], in parts_
 };
 
 }  // namespace toy

@@ -269,7 +269,7 @@ class OuterTask {
     }
 
    private:
-    struct Place {
+    struct PanelPlace {
       size_t index, at;
     };
     bool claims() const { return task_.part_.at_once > 0; }
@@ -288,20 +288,20 @@ class OuterTask {
       else
         go_to(now_.index + 1, next_);
     }
-    void go_to_next_claim(Place& place) {
+    void go_to_next_claim(PanelPlace& place) {
       const size_t begin = size_t(task_.team_.pool->claim()) * task_.part_.at_once;
       claim_end_ = begin + task_.part_.at_once;
       go_to(std::min(begin, count_), place);
     }
     // Claims only grow.
-    void go_to(size_t index, Place& place) const {
+    void go_to(size_t index, PanelPlace& place) const {
       for (; place.index < index; ++place.index) place.at += task_.width_of<S>(std::min(place.at, end_ - 1));
     }
 
     const OuterTask& task_;
     const size_t end_, count_;
     size_t claim_end_ = 0;
-    Place now_, next_{};
+    PanelPlace now_, next_{};
     bool ahead_ = false;
   };
 
