@@ -107,7 +107,7 @@ class LazyConstraint : public TokenConstraint {
   std::vector<Trigger> triggers_;
   bool once_, finished_ = false;
   Untriggered untriggered_;
-  enum Trigger { before_untriggered, in_untriggered, after_untriggered } place_;
+  enum Reading { before_untriggered, in_untriggered, after_untriggered } place_;
   std::string begun_;                          // of untriggered_: what may be its beginning, or its end
   std::string free_;                           // the end of the text outside of the grammar
   bool from_start_ = true;                     // free_ is all of the text

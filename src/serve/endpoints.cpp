@@ -15,36 +15,37 @@ namespace toy::serve {
 
 using nlohmann::ordered_json;
 
+const Server::Route Server::kRoutes[] = {
+    {"GET", "/", &Server::page},
+    {"GET", "/health", &Server::health},
+    {"GET", "/metrics", &Server::metrics},
+    {"GET", "/v1/models", &Server::models},
+    {"POST", "/apply-template", &Server::apply_template},
+    {"POST", "/tokenize", &Server::tokenize},
+    {"POST", "/detokenize", &Server::detokenize},
+    {"POST", "/v1/completions", &Server::completions},
+    {"POST", "/v1/embeddings", &Server::embeddings},
+    {"POST", "/v1/responses", &Server::responses},
+    {"POST", "/v1/messages", &Server::messages, anthropic_error},
+    {"POST", "/v1/messages/count_tokens", &Server::count_tokens, anthropic_error},
+    {"POST", "/v1/chat/completions", &Server::chat_completions},
+    {"POST", "/v1/state", &Server::state},
+    {"GET", "/v1/state", &Server::list_states},
+    {"GET", "/props", &Server::props},
+    {"GET", "/slots", &Server::slots},
+    {"POST", "/completion", &Server::completion},
+    {"POST", "/infill", &Server::infill},
+    {"GET", "/api/version", &Server::ollama_version, ollama_error},
+    {"GET", "/api/tags", &Server::ollama_tags, ollama_error},
+    {"GET", "/api/ps", &Server::ollama_running, ollama_error},
+    {"POST", "/api/show", &Server::ollama_show, ollama_error},
+    {"POST", "/api/chat", &Server::ollama_chat, ollama_error},
+    {"POST", "/api/generate", &Server::ollama_generate, ollama_error},
+    {"POST", "/api/embed", &Server::ollama_embed, ollama_error},
+    {"POST", "/api/embeddings", &Server::ollama_embeddings, ollama_error},
+};
+
 const Server::Route* Server::route_of(const std::string& target, const std::string& method) {
-  static constexpr Route kRoutes[] = {
-      {"GET", "/", &Server::page},
-      {"GET", "/health", &Server::health},
-      {"GET", "/metrics", &Server::metrics},
-      {"GET", "/v1/models", &Server::models},
-      {"POST", "/apply-template", &Server::apply_template},
-      {"POST", "/tokenize", &Server::tokenize},
-      {"POST", "/detokenize", &Server::detokenize},
-      {"POST", "/v1/completions", &Server::completions},
-      {"POST", "/v1/embeddings", &Server::embeddings},
-      {"POST", "/v1/responses", &Server::responses},
-      {"POST", "/v1/messages", &Server::messages, anthropic_error},
-      {"POST", "/v1/messages/count_tokens", &Server::count_tokens, anthropic_error},
-      {"POST", "/v1/chat/completions", &Server::chat_completions},
-      {"POST", "/v1/state", &Server::state},
-      {"GET", "/v1/state", &Server::list_states},
-      {"GET", "/props", &Server::props},
-      {"GET", "/slots", &Server::slots},
-      {"POST", "/completion", &Server::completion},
-      {"POST", "/infill", &Server::infill},
-      {"GET", "/api/version", &Server::ollama_version, ollama_error},
-      {"GET", "/api/tags", &Server::ollama_tags, ollama_error},
-      {"GET", "/api/ps", &Server::ollama_running, ollama_error},
-      {"POST", "/api/show", &Server::ollama_show, ollama_error},
-      {"POST", "/api/chat", &Server::ollama_chat, ollama_error},
-      {"POST", "/api/generate", &Server::ollama_generate, ollama_error},
-      {"POST", "/api/embed", &Server::ollama_embed, ollama_error},
-      {"POST", "/api/embeddings", &Server::ollama_embeddings, ollama_error},
-  };
   const auto* r = std::ranges::find(kRoutes, target, &Route::target);
   if (r == std::end(kRoutes)) {  // without /v1, or with two
     const bool twice = target.starts_with("/v1/v1/");
@@ -53,6 +54,13 @@ const Server::Route* Server::route_of(const std::string& target, const std::stri
   for (const auto* other = r; other != std::end(kRoutes); ++other)  // few have several methods
     if (target == other->target && method == other->method) return other;
   return r;
+}
+
+std::vector<std::string_view> endpoints() {
+  std::vector<std::string_view> targets;
+  for (const Server::Route& r : Server::kRoutes)
+    if (std::ranges::find(targets, r.target) == targets.end()) targets.emplace_back(r.target);
+  return targets;
 }
 
 // Does the path ask to rank texts, as other servers have it?

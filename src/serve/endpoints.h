@@ -79,6 +79,8 @@ class Server {
     void (Server::*handler)(ExchangePointer);
     ErrorBody errors = error_body;
   };
+  static const Route kRoutes[];
+  friend std::vector<std::string_view> endpoints();
   // That of another method where there is none of this one.
   static const Route* route_of(const std::string& target, const std::string& method = "");
   static ErrorBody errors_of(const std::string& target);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "serve/access_log.h"
@@ -37,6 +38,9 @@ struct ServerOptions {
   bool share_prefixes = false;         ///< keys see each other's states, and what was computed for others
   std::function<void()> stuck = {};    ///< as HttpCalls
 };
+
+/// The paths that clients can ask for.
+std::vector<std::string_view> endpoints();
 
 /// Serves a model until HttpServer::run() returns. `chat`: its chat template, if it has one. Model and decoder must
 /// outlive the call; nothing else may use the decoder, which has DecoderOptions::adapters_by_sequence if the model has

@@ -75,7 +75,6 @@ class Session {
   bool answer_calls();
   std::optional<std::string> result_of(const ordered_json& call);
   void require_turn() const;
-  void require_nothing(const CommandLine& command) const;
 
   void help(const CommandLine& command);
   void system(const CommandLine& command);

@@ -33,14 +33,14 @@ void project_rows(const View& table, int64_t first, std::span<const float> w, st
   const int64_t columns = table.shape.back(), outputs = int64_t(w.size()) / columns;
   const int64_t count = int64_t(out.size()) / outputs, blocks = (count + kRows - 1) / kRows;
   const Rows<double> map = Eigen::Map<const Rows<float>>(w.data(), outputs, columns).cast<double>();
-  struct Block {
+  struct Scratch {
     Rows<float> stored;
     Rows<double> x, y;
   };
-  std::vector<Block> blocks(size_t(threads.size()));
-  for (Block& p : blocks) p.stored.setZero(kRows, columns), p.x.resize(kRows, columns), p.y.resize(kRows, outputs);
+  std::vector<Scratch> scratch(size_t(threads.size()));
+  for (Scratch& p : scratch) p.stored.setZero(kRows, columns), p.x.resize(kRows, columns), p.y.resize(kRows, outputs);
   threads.run([&](int thread) {
-    Block& p = blocks[size_t(thread)];
+    Scratch& p = scratch[size_t(thread)];
     for (int64_t block = threads.claim(); block < blocks; block = threads.claim()) {
       const int64_t begin = block * kRows, n = std::min(kRows, count - begin);
       read_rows(table, first + begin, n, 1, p.stored.data());

@@ -415,12 +415,6 @@ int64_t Dataset::validation_tokens() const {
   return tokens;
 }
 
-int64_t Dataset::validation_bytes() const {
-  double bytes = 0;
-  for (const ValidationText& v : validation_) bytes += v.bytes;
-  return int64_t(bytes);
-}
-
 std::vector<int32_t> Dataset::validation_start(size_t count) const {
   std::vector<int32_t> ids;
   if (!validation_.empty())

@@ -70,7 +70,6 @@ class Dataset {
   int64_t training_tokens() const;
   const std::vector<ValidationText>& validation() const { return validation_; }
   int64_t validation_tokens() const;
-  int64_t validation_bytes() const;
   /// The first tokens of the validation text, `count` at most.
   std::vector<int32_t> validation_start(size_t count) const;
   /// Looks at some of the files, others at the next call. "", or what has changed since they were tokenized.

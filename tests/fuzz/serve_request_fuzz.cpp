@@ -4,19 +4,28 @@
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
 
+#include "serve/api/anthropic.h"
 #include "serve/api/api.h"
+#include "serve/api/embeddings.h"
+#include "serve/api/llama_server.h"
+#include "serve/api/ollama.h"
 #include "serve/api/reply_format.h"
+#include "serve/api/responses.h"
 #include "toy/base/json_text.h"
 
 namespace {
+
+using namespace toy::serve;
 
 void require(bool so) {
   if (!so) std::abort();
 }
 
-void require_limits(const toy::serve::CompletionRequest& r) {
-  using namespace toy::serve;
+void require_limits(const CompletionRequest& r) {
   require(r.n >= 1 && r.n <= kMostChoices);
   require(int64_t(r.stops.size()) <= kMostStops);
   for (const std::string& s : r.stops) require(!s.empty() && s.size() <= kMostStopBytes);
@@ -28,16 +37,32 @@ void require_limits(const toy::serve::CompletionRequest& r) {
   require(std::isfinite(s.temperature) && s.temperature >= 0 && s.top_p > 0 && s.top_p <= 1 && s.top_k >= 0);
 }
 
+// All that read a body.
+constexpr void (*kParsers[])(const std::string&) = {
+    [](const std::string& b) { require_limits(parse_completion(b, false)); },
+    [](const std::string& b) { require_limits(parse_completion(b, true)); },
+    [](const std::string& b) { parse_tokenize(b); },
+    [](const std::string& b) { parse_detokenize(b); },
+    [](const std::string& b) { require_limits(parse_messages(b)); },
+    [](const std::string& b) { parse_messages(b, true); },
+    [](const std::string& b) { parse_responses(b); },
+    [](const std::string& b) { parse_apply_template(b); },
+    [](const std::string& b) { parse_embeddings(b); },
+    [](const std::string& b) { parse_llama_completion(b); },
+    [](const std::string& b) { parse_infill(b); },
+    [](const std::string& b) { parse_ollama_chat(b); },
+    [](const std::string& b) { parse_ollama_generate(b, true); },
+    [](const std::string& b) { parse_ollama_embeddings(b, false); },
+    [](const std::string& b) { parse_ollama_show(b); },
+};
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace toy::serve;
   if (size == 0) return 0;
   const std::string body(reinterpret_cast<const char*>(data + 1), size - 1);
   try {
-    if (data[0] % 4 < 2) require_limits(parse_completion(body, data[0] % 4 == 1));
-    if (data[0] % 4 == 2) parse_tokenize(body);
-    if (data[0] % 4 == 3) parse_detokenize(body);
+    kParsers[data[0] % std::size(kParsers)](body);
   } catch (...) {
     const ApiError e = api_error(std::current_exception());
     require(e.status == 400);

@@ -1,4 +1,4 @@
-// A graph as text for people, as JSON for programs, as mermaid and SVG for documents.
+// A graph as text for people, as JSON for programs, as mermaid for documents.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -20,9 +20,5 @@ nlohmann::ordered_json to_json(const Cost& cost);
 /// A flowchart with one box per op. Without costs, what autodiff made is left out; with costs, all that is used is
 /// there, in the subgraphs `forward`, `backward` and `update`.
 std::string to_mermaid(const Graph& graph, const GraphCost* costs = nullptr);
-/// A self-contained drawing: a column for each phase, a box for each layer, in it a row for each op that
-/// computes (type of the result, weight, FLOPs) and what flows from row to row. Identical consecutive
-/// layers are drawn once.
-std::string to_svg(const Graph& graph, const GraphCost& costs, const std::string& title);
 
 }  // namespace toy

@@ -41,8 +41,6 @@ std::string to_text(const MemoryProfile& profile, size_t most = 12);
 /// {"arena_bytes", "peak_bytes", "peak_step", "live": [...], "phases": [...], "blocks": [{"first", "last", "bytes",
 /// "offset", "what", "use"}]}
 nlohmann::ordered_json to_json(const MemoryProfile& profile);
-/// A self-contained drawing: bytes in use against steps, coloured by phase, and the blocks of the peak.
-std::string to_svg(const MemoryProfile& profile, const std::string& title);
 
 /// Bytes that a step reads or writes, and how many bytes other steps touched since these were last read or written:
 /// what a level of memory has to hold for them to be still cached there.

@@ -12,6 +12,7 @@
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
 #include "toy/graph/print.h"
+#include "toy/runs/drawings.h"
 #include "toy/runtime/plan_profile.h"
 #include "toy/train/memory.h"
 

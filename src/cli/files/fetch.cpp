@@ -10,12 +10,12 @@
 #include "cli/help.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
+#include "fetch/catalog.h"
 #include "fetch/fetch.h"
 #include "fetch/http.h"
 #include "toy/base/clock.h"
 #include "toy/base/memory.h"
 #include "toy/base/utf8.h"
-#include "toy/formats/catalog.h"
 
 namespace toy::cli {
 namespace {

@@ -8,10 +8,10 @@
 #include "cli/console.h"
 #include "cli/help.h"
 #include "cli/tables.h"
+#include "fetch/catalog.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
 #include "toy/base/utf8.h"
-#include "toy/formats/catalog.h"
 
 namespace toy::cli {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "cli/console.h"
 #include "cli/help.h"
+#include "fetch/catalog.h"
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"
-#include "toy/formats/catalog.h"
 #include "toy/formats/checkpoint.h"
 #include "toy/hf/peft.h"
 #include "toy/models/adapter.h"

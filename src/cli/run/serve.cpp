@@ -86,14 +86,11 @@ struct Serve : Command {
     draft.add(app);
     show_in_help(app, {"--lora", "--draft", "--alias", "--chat-template", "--host", "--port", "--api-key-file",
                        "--parallel", "--ctx", "--cache", "--state", "--threads"});
-    app.footer(
-        "Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/embeddings, /v1/models, "
-        "/v1/state, /tokenize, /detokenize, /health, /metrics; llama-server's /completion, /infill, /props, /slots; "
-        "Ollama's /api/chat and others.\n\n"
-        "Examples:\n"
-        "  toy serve chat.gguf\n"
-        "  toy serve chat.gguf --lora out/letters --lora poems=poems.gguf:0.5\n"
-        "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once upon a time\"}'");
+    app.footer(fmt::format("Endpoints: {}.\n\n", fmt::join(serve::endpoints(), ", ")) +
+               "Examples:\n"
+               "  toy serve chat.gguf\n"
+               "  toy serve chat.gguf --lora out/letters --lora poems=poems.gguf:0.5\n"
+               "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once upon a time\"}'");
   }
 
   // Secrets are for their owner.

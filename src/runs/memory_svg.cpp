@@ -5,7 +5,7 @@
 
 #include "toy/base/memory.h"
 #include "toy/base/svg.h"
-#include "toy/runtime/plan_profile.h"
+#include "toy/runs/drawings.h"
 
 namespace toy {
 namespace {

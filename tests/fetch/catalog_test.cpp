@@ -1,5 +1,5 @@
 // Caches of other programs, built in a temporary folder.
-#include "toy/formats/catalog.h"
+#include "fetch/catalog.h"
 
 #include <gtest/gtest.h>
 

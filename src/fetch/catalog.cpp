@@ -1,4 +1,4 @@
-#include "toy/formats/catalog.h"
+#include "fetch/catalog.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "quant_mix.h"
+#include "formats/quant_mix.h"
 #include "toy/base/error.h"
 #include "toy/base/gguf_name.h"
 #include "toy/base/json_text.h"

@@ -9,7 +9,7 @@
 
 #include "toy/base/svg.h"
 #include "toy/graph/op_def.h"
-#include "toy/graph/print.h"
+#include "toy/runs/drawings.h"
 
 namespace toy {
 namespace {
