@@ -35,7 +35,7 @@ struct Expected {
   }
 };
 
-class Bf16 : public testing::Test {
+class Bf16 : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!cpu::has_bf16_products()) GTEST_SKIP() << "this CPU has no bf16 dot product";
@@ -200,7 +200,7 @@ TEST_F(Bf16, EveryInstructionGivesTheProductForEveryLayout) {
         for (const auto init : {ProductCase::none, ProductCase::matrix, ProductCase::row}) {
           const size_t m = size[0], n = size[1], k = size[2];
           const ProductCase c{m, n, k, a_along_k, b_along_k, init};
-          SCOPED_TRACE(testing::Message() << m << " " << n << " " << k << " " << a_along_k << b_along_k << init);
+          SCOPED_TRACE(::testing::Message() << m << " " << n << " " << k << " " << a_along_k << b_along_k << init);
           Array<float> a({int64_t(m * k)}), b({int64_t(k * n)}), start({int64_t(m * n)});
           fill_random(a, 1), fill_random(b, 2), fill_random(start, 3);
           Array<float> out({int64_t(m), int64_t(n)});

@@ -14,8 +14,8 @@ namespace toy::test {
 namespace {
 
 template <class T>
-class LinearOf : public testing::Test {};
-using WeightTypes = testing::Types<float, F16, BF16>;
+class LinearOf : public ::testing::Test {};
+using WeightTypes = ::testing::Types<float, F16, BF16>;
 TYPED_TEST_SUITE(LinearOf, WeightTypes);
 
 int64_t first_difference(const Array<float>& a, const std::vector<float>& b) {

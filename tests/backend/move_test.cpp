@@ -4,10 +4,10 @@
 namespace toy::test {
 namespace {
 
-constexpr DType kDTypes[] = {DType::f32, DType::f16, DType::bf16, DType::i32};
+constexpr DType kMovedTypes[] = {DType::f32, DType::f16, DType::bf16, DType::i32};
 
 TEST(Copy, AnyStrides) {
-  for (const DType dtype : kDTypes) {
+  for (const DType dtype : kMovedTypes) {
     const auto copied = [&](const Shape& memory, const Shape& shape, std::array<int64_t, kMaxRank> stride) {
       Comparison c{.cpu = cpu::copy_kernel(), .reference = reference::copy_kernel(), .out = {{dtype, shape}}};
       Tensor t = random_tensor(memory, 1, -9, 9, dtype);
@@ -28,7 +28,7 @@ TEST(Copy, AnyStrides) {
 }
 
 TEST(Concat, EveryAxis) {
-  for (const DType dtype : kDTypes)
+  for (const DType dtype : kMovedTypes)
     for (const int64_t n : {1, 17, 1000, 9000}) {
       const auto joined = [&](const std::vector<Shape>& in, const Shape& out, int axis) {
         Comparison c{.cpu = cpu::concat_kernel(), .reference = reference::concat_kernel(), .out = {{dtype, out}}};
@@ -49,8 +49,8 @@ TEST(Cast, BetweenAll) {
       0.0,  -0.0, inf, -inf, 65504,      65519.99,      65520,  1e30,     -1e30,    0x1p-24,  0x1p-25,    3e-8,
       6e-5, 1.5,  2.5, -2.5, 2147483647, -2147483648.0, 0x1p31, 16777217, 16842753, 33554433, 1.00390625, 1.01171875};
   for (uint32_t i = 0; i < 3000; ++i) values.push_back(std::ldexp(double(int32_t(i * 2654435761u)), -int(i % 50)));
-  for (const DType from : kDTypes)
-    for (const DType to : kDTypes) {
+  for (const DType from : kMovedTypes)
+    for (const DType to : kMovedTypes) {
       Comparison c{.cpu = cpu::cast_kernel(), .reference = reference::cast_kernel()};
       const auto n = int64_t(values.size());
       Tensor t(from, {n});
@@ -69,7 +69,7 @@ TEST(Cast, BetweenAll) {
 
 TEST(Cast, NaN) {
   for (const DType from : {DType::f32, DType::f16, DType::bf16})
-    for (const DType to : kDTypes) {
+    for (const DType to : kMovedTypes) {
       Comparison c{.cpu = cpu::cast_kernel(), .reference = reference::cast_kernel(), .out = {{to, {33}}}};
       c.in.push_back(tensor_of({33}, std::vector<double>(33, std::nan("")), from));
       c.attrs = CastAttrs{to};

@@ -25,7 +25,7 @@ struct Result {
 
 using toy::testing::slurp;
 
-class Cli : public testing::Test, protected toy::testing::Folder {
+class Cli : public ::testing::Test, protected toy::testing::Folder {
  protected:
   // Runs the program with a shell's words.
   Result toy(const std::string& arguments, const std::string& input = "/dev/null") const {

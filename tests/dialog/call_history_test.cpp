@@ -32,7 +32,7 @@ const std::vector<ordered_json> kTalk{
     said("", {call("c1", "weather", {{"city", "Ulm"}, {"all", true}}), call("c2", "now", ordered_json::object())}),
     result("c2", "now", "9:00"), result("c1", "weather", R"({"rain": [1, null]})")};
 
-ordered_json tools() {
+ordered_json weather_tools() {
   return {{{"type", "function"},
            {"function",
             {{"name", "weather"},
@@ -43,7 +43,7 @@ std::string rendered(const std::string& text, const std::vector<ordered_json>& m
   const CallForm* form = call_form_of(text);
   EXPECT_NE(form, nullptr);
   if (form == nullptr) return "";
-  TemplateInput input = input_for(*form, text, {messages, tools()});
+  TemplateInput input = input_for(*form, text, {messages, weather_tools()});
   return ChatTemplate(text)
       .render({.messages = input.messages,
                .tools = input.tools,

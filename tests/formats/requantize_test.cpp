@@ -29,7 +29,7 @@ std::vector<float> noise(int64_t n, uint32_t seed) {
 
 // tests/golden/make_mix_golden.py asked llama.cpp.
 TEST(Mixes, GiveTheTypesOfLlamaCpp) {
-  const testing::Folder folder;
+  const toy::testing::Folder folder;
   const auto golden =
       nlohmann::json::parse(std::ifstream(std::string(TOY_SOURCE_DIR) + "/tests/golden/quant_mixes.golden.json"));
   const std::vector<float> zeros(1 << 14);
@@ -65,7 +65,7 @@ TEST(Mixes, GiveTheTypesOfLlamaCpp) {
 
 class Requantize : public ::testing::Test {
  protected:
-  const testing::Folder folder_;
+  const toy::testing::Folder folder_;
   const std::string from_ = folder_.path("from.gguf"), to_ = folder_.path("to.gguf");
   const Shape big_{3, 100, 512}, wide_{2, 40960};
 
@@ -236,7 +236,7 @@ struct Dat {
 
 class ImatrixFile : public ::testing::Test {
  protected:
-  const testing::Folder folder_;
+  const toy::testing::Folder folder_;
   const std::string path_ = folder_.path("imatrix");
 
   Imatrix read(const std::string& bytes) {

@@ -232,7 +232,7 @@ void run_time_rows(const OpSuite& s, const Case& c) {
   }
 }
 
-class SuiteTest : public testing::Test {
+class SuiteTest : public ::testing::Test {
  public:
   explicit SuiteTest(std::function<void()> body) : body_(std::move(body)) {}
   void TestBody() override { body_(); }
@@ -324,8 +324,8 @@ const std::vector<const OpSuite*>& all_suites() { return suites(); }
 bool register_suite(const OpSuite& suite) {
   suites().push_back(&suite);
   const auto add = [&](const char* name, std::function<void()> body) {
-    testing::RegisterTest(("Ops_" + suite.op).c_str(), name, nullptr, nullptr, __FILE__, __LINE__,
-                          [=]() -> testing::Test* { return new SuiteTest(body); });
+    ::testing::RegisterTest(("Ops_" + suite.op).c_str(), name, nullptr, nullptr, __FILE__, __LINE__,
+                            [=]() -> ::testing::Test* { return new SuiteTest(body); });
   };
   const auto add_for_cases = [&](const char* name, void (*check)(const OpSuite&, const Case&)) {
     add(name, [&suite, check] {

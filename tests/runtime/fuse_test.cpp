@@ -25,7 +25,7 @@ std::vector<std::string> steps_of(const Plan& plan) {
 
 using Steps = std::vector<std::string>;
 
-struct Fusion : testing::Test {
+struct Fusion : ::testing::Test {
   std::unique_ptr<Device> cpu = make_test_device(2), reference = make_reference_device();
   Graph g;
   Value x = g.input("x", f32({4, 6})), y = g.input("y", f32({4, 6})), row = g.input("row", f32({6}));

@@ -27,7 +27,7 @@ void expect_error(const std::string& part, const std::function<void()>& f) {
   }
 }
 
-struct Misuse : testing::Test {
+struct Misuse : ::testing::Test {
   Graph g;
   Value a = g.input("a", {DType::f32, {2, 3}, 0}), ids = g.input("ids", {DType::i32, {4}, 0}, 5);
   std::unique_ptr<Device> device = make_test_device(1);

@@ -132,7 +132,7 @@ TEST(Stories, DrawsFollowTheWeights) {
     tell_story(chooser);
     const double d = chooser.nats() - chooser.entropy;
     difference += d, squares += d * d, entropy += chooser.entropy;
-    if (testing::Test::HasFailure()) return;
+    if (::testing::Test::HasFailure()) return;
   }
   EXPECT_LT(std::abs(difference), 4.5 * std::sqrt(squares));
   EXPECT_GT(entropy / kStories, 100);
