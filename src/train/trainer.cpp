@@ -45,8 +45,8 @@ LossValues build_loss(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& d
                         .dropout = {dropout > 0 ? random : Value{}, dropout}};
   const Transformer model(spec, Weights(g, dtype_of), tokens, random);
   const Value x = model(inputs, ctx);
-  const CrossEntropy ce = model.loss(x, targets, weight);
-  return {ce.loss, ce.nll, with_logits ? model.logits(x) : Value{}};
+  const CrossEntropy ce = model.head.loss(x, targets, weight);
+  return {ce.loss, ce.nll, with_logits ? model.head.logits(x) : Value{}};
 }
 
 std::string accumulator_name(const TensorSpec& s) { return s.name + ".grad"; }
