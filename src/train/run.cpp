@@ -13,6 +13,7 @@
 #include "toy/runs/run.h"
 #include "train/calibrate.h"
 #include "train/config.h"
+#include "train/agree.h"
 #include "train/dataset.h"
 #include "train/publish.h"
 #include "train/resume.h"
@@ -213,7 +214,8 @@ class Run {
   TrainResult::Reason advance() {
     step();
     if (const std::string change = data_.change(); !change.empty()) give_up_on(change);
-    const bool all = state_.step == o_.steps, timed_out = !all && o_.time_limit > 0 && elapsed() >= o_.time_limit;
+    const bool all = state_.step == o_.steps;
+    const bool timed_out = !all && o_.time_limit > 0 && agree(elapsed() >= o_.time_limit);
     TrainResult::Reason reason = timed_out ? TrainResult::time : TrainResult::done;
     bool stopped = (all || validator_->is_due()) && !validator_->evaluate(all);
     if (timed_out && !stopped && !data_.validation().empty()) {
@@ -238,7 +240,7 @@ class Run {
     const Windows windows = data_.windows(state_.windows, rows_per_step());
     watcher_->before(state_.step + 1, windows, *trainer_, tell);
     const double before = tell_.seconds();
-    runs::Step r = trainer_->step(windows, lr);
+    const StepResult r = trainer_->step(windows, lr);
     const double seconds = tell_.seconds() - before;
     training_ += seconds;
     tell_.at(++state_.step);
@@ -246,10 +248,15 @@ class Run {
     state_.windows += rows_per_step();
     state_.loss = r.loss;
     state_.skipped = r.skipped ? state_.skipped + 1 : 0;
-    r.wall_us = std::llround(seconds * 1e6);
-    r.tokens_per_second = double((state_.step - first_) * tokens_per_step()) / training_;
-    r.seconds_left = seconds_left();
-    tell_(std::move(r));
+    tell_(runs::Step{.loss = r.loss,
+                     .lr = lr,
+                     .grad_norm = r.grad_norm,
+                     .tokens = tokens_per_step(),
+                     .wall_us = std::llround(seconds * 1e6),
+                     .tokens_per_second = double((state_.step - first_) * tokens_per_step()) / training_,
+                     .skipped = r.skipped ? std::optional(true) : std::nullopt,
+                     .seconds_left = seconds_left(),
+                     .rewards = r.preference.rewards()});
     watcher_->after(state_.step, *trainer_, tell);
     if (state_.skipped >= o_.max_skipped) give_up();
   }
