@@ -6,14 +6,16 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <nlohmann/json.hpp>
 
+#include "toy/base/json_text.h"
 #include "toy/base/memory.h"
 #include "toy/decode/decoder.h"
 #include "toy/models/grow.h"
 #include "toy/runs/run.h"
+#include "train/agree.h"
 #include "train/calibrate.h"
 #include "train/config.h"
-#include "train/agree.h"
 #include "train/dataset.h"
 #include "train/publish.h"
 #include "train/resume.h"
@@ -151,10 +153,12 @@ class Run {
     if (o_.epochs > 0)
       o_.steps = std::max<int64_t>(1, int64_t(std::ceil(o_.epochs * double(rows) / double(rows_per_step()))));
     const Schedule rates = o_.rates();
-    if (auto& effective = o_.record.effective; effective && (o_.epochs > 0 || o_.fit_tokens)) {
-      (*effective)["steps"] = o_.steps, (*effective)["tokens"] = o_.trainer.tokens;
-      (*effective)["warmup"] = rates.warmup;
-      if (o_.schedule == Schedule::wsd) (*effective)["decay-steps"] = rates.decay;
+    if (auto& told = o_.record.effective; told && (o_.epochs > 0 || o_.fit_tokens)) {
+      auto effective = read_json<nlohmann::ordered_json>("record: effective", told->text);
+      effective["steps"] = o_.steps, effective["tokens"] = o_.trainer.tokens;
+      effective["warmup"] = rates.warmup;
+      if (o_.schedule == Schedule::wsd) effective["decay-steps"] = rates.decay;
+      told->text = json_text(effective);
     }
     if (!o_.data.examples.empty())
       tell_.note(fmt::format("{} steps of {} x {} tokens are {:.3g} epochs of {} rows", o_.steps, rows_per_step(),
@@ -172,8 +176,9 @@ class Run {
     e.backend = device_.name();
     e.git = runs::git_commit(".");
     e.host = runs::this_host(device_.threads());
-    e.model = to_json(model_.spec);
-    e.model["name"] = model_.spec.name;
+    nlohmann::ordered_json model = to_json(model_.spec);
+    model["name"] = model_.spec.name;
+    e.model.text = json_text(model);
     e.config = o_.record.config;
     e.effective = o_.record.effective;
     e.parameters = parameter_count(model_.spec);

@@ -198,7 +198,8 @@ void RunFolder::open(const RecipeOptions& o, const ModelSpec& spec, bool resumed
   goes_on_ = resumed && fs::exists(file) && can_go_on(file, warn);
   auto log = std::make_unique<runs::EventWriter>(
       file, goes_on_ ? runs::EventWriter::Mode::resume : runs::EventWriter::Mode::fresh);
-  if (!o.record.config.empty()) write_json(folder / runs::kConfigFile, o.record.config);
+  if (o.record.config != runs::JsonObject())
+    write_json(folder / runs::kConfigFile, read_json<ordered_json>("record: config", o.record.config.text));
   write_json(folder / runs::kFlowFile, flow(spec, o.trainer));
   board_ = std::move(board), log_ = std::move(log);
 }

@@ -115,8 +115,8 @@ TEST(Summary, AFailureHasItsReasonUntilTheRunIsResumed) {
 
 TEST(Summary, OptionsThatDiffer) {
   Summary a, b;
-  a.config = {{"lr", 0.001}, {"steps", 10}, {"out", "a"}, {"size", "tiny"}, {"tap", {"x"}}};
-  b.config = {{"lr", 1e-5}, {"steps", 10}, {"out", "b"}, {"size", "tiny"}, {"tap", nullptr}, {"new", true}};
+  a.config = {R"({"lr":0.001,"steps":10,"out":"a","size":"tiny","tap":["x"]})"};
+  b.config = {R"({"lr":1e-05,"steps":10,"out":"b","size":"tiny","tap":null,"new":true})"};
   const Summary runs[] = {a, b};
   std::string text;
   for (const OptionDifference& d : option_differences(runs))

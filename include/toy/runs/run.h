@@ -20,9 +20,9 @@ struct Summary {
   Rewards rewards;                          ///< of the last validation, before the first of the last step
   std::optional<bool> validation_is_whole;  ///< what best_validation_loss compares: losses on the whole text, or a part
   double seconds = 0;
-  std::string error;                                                 ///< why a run failed
-  std::optional<int64_t> exit_code;                                  ///< of a run that has ended
-  nlohmann::ordered_json config = nlohmann::ordered_json::object();  ///< every option with its value
+  std::string error;                 ///< why a run failed
+  std::optional<int64_t> exit_code;  ///< of a run that has ended
+  JsonObject config;                 ///< every option with its value
 };
 
 /// A column of a list of runs.
