@@ -29,6 +29,8 @@ endif()
 # Headers that many files include are parsed once: fmt, JSON and the standard library for all libraries, and a folder's
 # own. OFF shows whether every file includes what it uses.
 option(TOY_PCH "Precompile headers that many files include; compile small files of a folder together" ON)
+# A shared library can be made of the static ones, and shows of them what it wants to show.
+set(toy_shareable POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 set(toy_quick $<$<NOT:$<CONFIG:Debug>>:-Og>)  # for code that takes no time when it runs
 
 # toy_precompile(toy_cpu backend/cpu/kernels.h <cmath>): headers of a folder's own; paths from the folder of the
@@ -48,6 +50,7 @@ endfunction()
 file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/headers.cpp CONTENT "")
 add_library(toy_headers OBJECT EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/headers.cpp)
 target_link_libraries(toy_headers PRIVATE toy_flags fmt::fmt nlohmann_json::nlohmann_json)
+set_target_properties(toy_headers PROPERTIES ${toy_shareable})
 toy_precompile(toy_headers <algorithm> <chrono> <cmath> <filesystem> <functional> <map> <memory> <optional> <string>
                            <thread> <vector> <fmt/format.h> <nlohmann/json.hpp>)
 
@@ -131,6 +134,7 @@ function(toy_library name)
   set(public PUBLIC)
   if(sources)
     add_library(toy_${name} STATIC ${sources})
+    set_target_properties(toy_${name} PROPERTIES ${toy_shareable})
   else()  # headers alone
     add_library(toy_${name} INTERFACE)
     set(public INTERFACE)

@@ -14,6 +14,7 @@
 
 #include "chat/ast.h"
 #include "chat/value.h"
+#include "toy/chat/chat_input.h"
 #include "toy/chat/chat_template.h"
 
 namespace toy::chat {

@@ -11,6 +11,7 @@
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "toy/base/atomic_file.h"
 #include "toy/base/json_text.h"

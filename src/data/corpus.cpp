@@ -1,11 +1,23 @@
 #include "toy/data/corpus.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "data/permute.h"
 #include "toy/base/error.h"
 
 namespace toy {
+
+Windows Windows::part(int64_t first, int64_t count) const {
+  const auto cut = [&](const auto& from) {
+    using List = std::remove_cvref_t<decltype(from)>;
+    return from.empty() ? List{} : List(from.begin() + first, from.begin() + first + count);
+  };
+  Windows out{cut(inputs), cut(targets), cut(sequence), cut(position), cut(trained), {}};
+  for (Answer a : answers)
+    if (a.first >= first && a.first < first + count) a.first -= first, out.answers.push_back(a);
+  return out;
+}
 
 WindowSampler::WindowSampler(TokenView ids, int64_t batch, int64_t tokens, uint64_t seed)
     : ids_(ids), batch_(batch), tokens_(tokens), per_epoch_(0), seed_(seed) {

@@ -10,6 +10,7 @@
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
+#include "toy/dialog/dialog_input.h"
 
 namespace toy {
 namespace {

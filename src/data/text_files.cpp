@@ -12,6 +12,7 @@
 #include "toy/base/checksum.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
+#include "toy/base/run_files.h"
 
 namespace toy {
 namespace {
@@ -92,11 +93,11 @@ bool lies_below(const fs::path& path, const std::string& folder) {
 // What a run writes into its folder (docs/runs.md); all else there may be a text.
 bool is_of_run(const fs::path& entry) {
   const std::string name = entry.filename().string();
-  const bool named = name == "config.json" || name == "flow.json" || name == "checkpoints" || name == "weights" ||
-                     (name.starts_with("events") && name.ends_with(".jsonl"));
+  const bool named = name == runs::kConfigFile || name == runs::kFlowFile || name == runs::kCheckpointsFolder ||
+                     name == runs::kSecondFolder || (name.starts_with("events") && name.ends_with(".jsonl"));
   std::error_code error;
-  return named && fs::exists(entry.parent_path() / "events.jsonl", error) &&
-         fs::exists(entry.parent_path() / "flow.json", error);
+  return named && fs::exists(entry.parent_path() / runs::kEventsFile, error) &&
+         fs::exists(entry.parent_path() / runs::kFlowFile, error);
 }
 
 // Why a file or folder is no text of the corpus; "" if it is one, or may have some.

@@ -40,7 +40,7 @@ DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dt
   const Value x = model(tokens, ctx, layers);
   const auto scope = g.scope("logits");
   const Value picked = g.input("logit_rows", g.rows_type(wanted, DType::i32), max_rows);
-  d.outputs = {model.logits(embedding(x, picked), picked)};
+  d.outputs = {model.head.logits(embedding(x, picked), picked)};
   if (hidden) {
     const int asked = g.declare_rows("hidden_rows", max_rows);
     d.outputs.push_back(embedding(x, g.input("hidden_rows", g.rows_type(asked, DType::i32), max_rows)));

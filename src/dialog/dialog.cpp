@@ -17,6 +17,8 @@
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
+#include "toy/chat/chat_input.h"
+#include "toy/dialog/dialog_input.h"
 
 namespace toy {
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "toy/base/json_text.h"
+#include "toy/chat/chat_input.h"
 
 namespace toy::dialog {
 namespace {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "toy/base/error.h"
+#include "toy/chat/chat_input.h"
 
 namespace toy::dialog {
 namespace {

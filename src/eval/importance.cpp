@@ -62,7 +62,7 @@ gguf::Imatrix measure_importance(Device& device, const Model& model, std::span<c
   const nn::Context ctx{.batch = {.sequence = g.input("sequence", ids), .position = g.input("position", ids, n)}};
   const Weights weights = model.weights(g);
   const Transformer transformer(model.spec, weights, n);
-  transformer.logits(transformer(inputs, ctx));
+  transformer.head.logits(transformer(inputs, ctx));
   const std::vector<Tap> taps = find_taps(g, weights.declared());
   std::vector<Value> outputs;
   for (const Tap& t : taps) {

@@ -13,6 +13,7 @@
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"
 #include "toy/dialog/dialog.h"
+#include "toy/dialog/dialog_input.h"
 
 namespace toy {
 namespace {

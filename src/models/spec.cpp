@@ -167,7 +167,7 @@ bool has_frozen(const ModelSpec& spec) {
 
 std::vector<std::vector<nn::StateSpec>> states_of(const ModelSpec& spec) {
   Graph graph;
-  return Transformer(spec, Weights(graph, [](const std::string&) { return DType::f32; }), 0).states();
+  return Transformer(spec, Weights(graph, [](const std::string&) { return DType::f32; }), 0).stack.states();
 }
 
 std::vector<FileTensor> file_tensors(const ModelSpec& s) {

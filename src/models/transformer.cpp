@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
 #include "models/mixers/mixer.h"
 #include "toy/base/error.h"
@@ -131,64 +132,115 @@ nn::Block make_block(const ModelSpec& m, size_t layer, const Weights& w, RopeTab
 
 }  // namespace
 
-// The one place where a model's tensors are declared; their order is that of files.
-Transformer::Transformer(const ModelSpec& spec, const Weights& of_graph, int64_t positions, Value random) {
-  const Weights weights = of_graph.with(spec.adapters, random);
-  if (const Weights w = weights.of(ModelPart::embedding); spec.lens > 0) {
-    embedding_ = w({Init::embedding, kDonorEmbedding, {spec.vocab, spec.lens}});
+Embedder::Embedder(const ModelSpec& spec, const Weights& weights) {
+  const Weights w = weights.of(ModelPart::embedding);
+  if (spec.lens > 0) {
+    matrix_ = w({Init::embedding, kDonorEmbedding, {spec.vocab, spec.lens}});
     lens_ = w({Init::matrix, kLens, {spec.d_model, spec.lens}});
-    if (spec.tied) output_lens_ = permute(lens_, {1, 0});
   } else {
     TensorSpec t{Init::embedding, "token_embd.weight", {spec.vocab, spec.d_model}};
     t.adaptable = true;
-    embedding_ = w(t);
-    embedding_adapters_ = make_adapters(w, t.name, t.shape, true);
+    matrix_ = w(t);
+    adapters_ = make_adapters(w, t.name, t.shape, true);
   }
-  embedding_scale_ = {spec.embedding_scale > 0 ? double(spec.embedding_scale) : std::sqrt(double(spec.d_model))};
+  scale_ = {spec.embedding_scale > 0 ? double(spec.embedding_scale) : std::sqrt(double(spec.d_model))};
   if (spec.positions == PositionKind::learned)  // f32 in files, as llama.cpp's converter writes it
     positions_ = weights.of(ModelPart::positions)(
         {Init::embedding, "position_embd.weight", {spec.context, spec.d_model}, "", false});
   if (const int64_t width = spec.layer_embedding, all = int64_t(spec.layers.size()) * width; width > 0) {
-    const Weights w = weights.of(ModelPart::embedding);
     layer_embedding_ = w({Init::embedding, "per_layer_token_embd.weight", {spec.vocab, all}});
     layer_map_ = make_linear(w, "per_layer_model_proj", all, spec.d_model, false);
     layer_norm_ = make_rms_norm(w, "per_layer_proj_norm", width, spec.norm_eps);
   }
-  RopeTables ropes(*embedding_.graph, spec, positions);
-  for (size_t i = 0; i < spec.layers.size(); ++i) kv_source_.push_back(kv_source(spec, int64_t(i)));
-  for (size_t i = 0; i < spec.layers.size(); ++i) blocks_.push_back(make_block(spec, i, weights.block(int(i)), ropes));
-  norm_ = make_norm(spec, weights, "output_norm", spec.output_norm_is_embedding_norm ? "token_embd_norm" : "");
-  scale_ = {1 / double(spec.logit_divisor)};
-  TensorSpec output{Init::embedding, "output.weight", {spec.vocab, spec.d_model}};
-  output.adaptable = true;
-  output_ = spec.tied ? embedding_ : weights(output);
-  output_adapters_ = make_adapters(weights, output.name, output.shape);
-  softcap_ = double(spec.logit_softcap);
 }
 
-std::vector<std::vector<nn::StateSpec>> Transformer::states() const {
+Embedded Embedder::operator()(Value tokens, const nn::Context& ctx) const {
+  Value x = embedding(matrix_, tokens);
+  for (const nn::Adapter& e : adapters_) x = linear(e.scaled(embedding(e.a, tokens)), e.b, {}, x);
+  if (lens_) x = linear(x, lens_);
+  x = scale_(x);
+  const Value layers = layer_embedding_ ? of_layers(tokens, x) : Value{};
+  if (positions_) x = x + embedding(positions_, ctx.batch.position);
+  x = ctx.dropout(x, "embedding");
+  tokens.graph->set_name(x, "x_embed");
+  return {x, layers};
+}
+
+Value Embedder::of_layers(Value tokens, Value x) const {
+  const int64_t width = layer_norm_.weight.dim(0), layers = layer_embedding_.dim(1) / width;
+  const auto by_layer = [&](Value y) { return reshape(y, {-1, layers, width}); };
+  const Value own = scale(by_layer(embedding(layer_embedding_, tokens)), std::sqrt(double(width)));
+  const Value common = layer_norm_(by_layer(scale(layer_map_(x), 1 / std::sqrt(double(x.dim(1))))));
+  return scale(common + own, std::sqrt(0.5));
+}
+
+Stack::Stack(const ModelSpec& spec, const Weights& weights, int64_t positions, std::string blocks)
+    : name_(std::move(blocks)) {
+  RopeTables ropes(weights.graph(), spec, positions);
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    kv_source_.push_back(kv_source(spec, int64_t(i)));
+    blocks_.push_back(make_block(spec, i, weights.block(int(i), name_), ropes));
+  }
+}
+
+Value Stack::operator()(const Embedded& in, const nn::Context& ctx, std::span<nn::LayerState> states) const {
+  check(states.empty() || states.size() == blocks_.size(),
+        "transformer: {} states for {} layers; give one for each, or none", states.size(), blocks_.size());
+  Graph& g = *in.x.graph;
+  std::vector<nn::LayerState> own(states.empty() ? blocks_.size() : 0);
+  if (states.empty()) states = own;
+  Value x = in.x;
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const auto layer = g.block(int(i));
+    Value embedding;
+    if (in.layers) embedding = reshape(slice(in.layers, 1, int64_t(i), 1), {-1, in.layers.dim(2)});
+    x = blocks_[i](x, states[size_t(kv_source_[i])], ctx, embedding);
+    g.set_name(x, fmt::format("{}{}.out", name_, i));
+  }
+  return x;
+}
+
+std::vector<std::vector<nn::StateSpec>> Stack::states() const {
   std::vector<std::vector<nn::StateSpec>> list;
   for (const nn::Block& b : blocks_) list.push_back(b.mixer ? b.mixer->states : std::vector<nn::StateSpec>{});
   return list;
 }
 
-Value Transformer::before_output(Value x) const { return output_lens_ ? linear(scale_(x), output_lens_) : scale_(x); }
+Head::Head(const ModelSpec& spec, const Weights& weights, const Embedder& embedder)
+    : norm_(make_norm(spec, weights, "output_norm", spec.output_norm_is_embedding_norm ? "token_embd_norm" : "")),
+      scale_{1 / double(spec.logit_divisor)},
+      softcap_(double(spec.logit_softcap)) {
+  TensorSpec output{Init::embedding, "output.weight", {spec.vocab, spec.d_model}};
+  output.adaptable = true;
+  output_ = spec.tied ? embedder.matrix() : weights(output);
+  if (spec.tied && embedder.lens()) lens_ = permute(embedder.lens(), {1, 0});
+  adapters_ = make_adapters(weights, output.name, output.shape);
+}
 
-Value Transformer::logits(Value x, Value rows) const {
+Value Head::norm(Value x) const {
+  const auto scope = x.graph->scope("output");
+  const Value x_final = norm_(x);
+  x.graph->set_name(x_final, "x_final");
+  return x_final;
+}
+
+Value Head::before_output(Value x) const { return lens_ ? linear(scale_(x), lens_) : scale_(x); }
+
+Value Head::logits(Value x, Value rows) const {
   const Value y = before_output(x);
   Value logits = linear(y, output_);
-  for (nn::Adapter adapter : output_adapters_) {
+  for (nn::Adapter adapter : adapters_) {
     if (adapter.factors && rows) adapter.factors = embedding(adapter.factors, rows);
     logits = adapter(y, logits);
   }
   return softcapped(logits, softcap_);
 }
 
-CrossEntropy Transformer::loss(Value x, Value targets, Value weight) const {
+CrossEntropy Head::loss(Value x, Value targets, Value weight) const {
   const Value y = before_output(x);
-  if (output_adapters_.empty()) return linear_xent(y, output_, targets, weight, {softcap_});
+  if (adapters_.empty()) return linear_xent(y, output_, targets, weight, {softcap_});
   std::vector<Value> z, b;
-  for (const nn::Adapter& o : output_adapters_) {
+  for (const nn::Adapter& o : adapters_) {
     z.push_back(nn::Scale{o.scale}(linear(o.dropout(y, o.name), o.a)));
     b.push_back(o.b);
   }
@@ -196,39 +248,10 @@ CrossEntropy Transformer::loss(Value x, Value targets, Value weight) const {
   return linear_xent(y, output_, targets, weight, {softcap_}, side_by_side(z), side_by_side(b));
 }
 
-Value Transformer::layer_embeddings(Value tokens, Value x) const {
-  const int64_t layers = int64_t(blocks_.size()), width = layer_norm_.weight.dim(0);
-  const auto by_layer = [&](Value y) { return reshape(y, {-1, layers, width}); };
-  const Value own = scale(by_layer(embedding(layer_embedding_, tokens)), std::sqrt(double(width)));
-  const Value common = layer_norm_(by_layer(scale(layer_map_(x), 1 / std::sqrt(double(x.dim(1))))));
-  return scale(common + own, std::sqrt(0.5));
-}
-
-Value Transformer::operator()(Value tokens, const nn::Context& ctx, std::span<nn::LayerState> states) const {
-  check(states.empty() || states.size() == blocks_.size(),
-        "transformer: {} states for {} layers; give one for each, or none", states.size(), blocks_.size());
-  Graph& g = *tokens.graph;
-  Value x = embedding(embedding_, tokens);
-  for (const nn::Adapter& e : embedding_adapters_) x = linear(e.scaled(embedding(e.a, tokens)), e.b, {}, x);
-  if (lens_) x = linear(x, lens_);
-  x = embedding_scale_(x);
-  const Value of_layers = layer_embedding_ ? layer_embeddings(tokens, x) : Value{};
-  if (positions_) x = x + embedding(positions_, ctx.batch.position);
-  x = ctx.dropout(x, "embedding");
-  g.set_name(x, "x_embed");
-  std::vector<nn::LayerState> own(states.empty() ? blocks_.size() : 0);
-  if (states.empty()) states = own;
-  for (size_t i = 0; i < blocks_.size(); ++i) {
-    const auto layer = g.block(int(i));
-    Value embedding;
-    if (of_layers) embedding = reshape(slice(of_layers, 1, int64_t(i), 1), {-1, of_layers.dim(2)});
-    x = blocks_[i](x, states[size_t(kv_source_[i])], ctx, embedding);
-    g.set_name(x, fmt::format("blk.{}.out", i));
-  }
-  const auto layer = g.scope("output");
-  const Value x_final = norm_(x);
-  g.set_name(x_final, "x_final");
-  return x_final;
-}
+// The one place where a model's tensors are declared; their order is that of files.
+Transformer::Transformer(const ModelSpec& spec, Weights weights, int64_t positions, Value random)
+    : embedder(spec, weights = weights.with(spec.adapters, random)),
+      stack(spec, weights, positions),
+      head(spec, weights, embedder) {}
 
 }  // namespace toy

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <nlohmann/json.hpp>
 #include <type_traits>
 
 #include "toy/base/error.h"
@@ -18,7 +19,7 @@ concept Optional = requires(T v) {
   v.has_value();
 };
 template <class T>
-concept List = !std::is_same_v<T, Json> && requires(T v) {
+concept List = requires(T v) {
   v.emplace_back();
 };
 template <class T>
@@ -60,6 +61,8 @@ struct FieldWriter {
         write(e);
       }
       s += ']';
+    } else if constexpr (std::is_same_v<T, JsonObject>) {
+      s += v.text;
     } else if constexpr (Struct<T>) {
       s += '{';
       T::fields(v, *this);
@@ -95,6 +98,8 @@ struct FieldReader {
       check(j.is_array(), "{} is not a list", name);
       v.clear();
       for (const Json& e : j) read(name, e, v.emplace_back());
+    } else if constexpr (std::is_same_v<T, JsonObject>) {
+      v.text = json_text(j);
     } else if constexpr (Struct<T>) {
       check(j.is_object(), "{} is not an object", name);
       T::fields(v, FieldReader{j});
@@ -169,7 +174,7 @@ struct FieldSchema {
     if constexpr (std::is_same_v<T, bool>) return {{"type", "boolean"}};
     if constexpr (std::is_same_v<T, int64_t>) return {{"type", "integer"}};
     if constexpr (std::is_same_v<T, std::string>) return {{"type", "string"}};
-    if constexpr (std::is_same_v<T, Json>) return {{"type", "object"}};
+    if constexpr (std::is_same_v<T, JsonObject>) return {{"type", "object"}};
     if constexpr (Optional<T>) return of<typename T::value_type>();
     if constexpr (List<T>) return {{"type", "array"}, {"items", of<typename T::value_type>()}};
     if constexpr (Struct<T>) return object<T>(Json::object(), Json::array());

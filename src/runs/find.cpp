@@ -12,6 +12,7 @@
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
 #include "toy/base/threads.h"
+#include "toy/formats/checkpoint.h"
 #include "toy/runs/run.h"
 
 namespace toy::runs {
@@ -51,6 +52,26 @@ bool claim(const fs::path& folder) {
   return made;
 }
 
+// `name` of a run, `in_checkpoint` of its checkpoints.
+Made newest(const fs::path& folder, const char* name, const char* in_checkpoint) {
+  const fs::path made = folder / name, here = folder / in_checkpoint;
+  std::error_code error;
+  const bool finished = fs::exists(made, error);
+  if (!finished && fs::exists(here, error)) return {here.string(), {}};  // the folder of a checkpoint
+  fs::path checkpoint;
+  const std::string all = (folder / kCheckpointsFolder).string();
+  for (const int64_t step : checkpoint_steps(all))  // ascending
+    if (const fs::path file = fs::path(checkpoint_path(all, step)) / in_checkpoint; fs::exists(file, error))
+      checkpoint = file;
+  // A run that trains where another one was finished replaces its result only at its end. (A file that is not there is
+  // older than all others.)
+  if (finished && fs::last_write_time(checkpoint, error) <= fs::last_write_time(made, error))
+    return {made.string(), {}};
+  if (checkpoint.empty()) return {};
+  return {checkpoint.string(),
+          finished ? fmt::format("{} is older than the newest checkpoint", name) : "the run has not finished"};
+}
+
 std::string first_line(const fs::path& path) {
   std::ifstream f(path);
   std::string line;
@@ -69,6 +90,9 @@ std::vector<std::string> runs_below(std::span<const std::string> roots) {
 }
 
 }  // namespace
+
+Made newest_model(const std::string& folder) { return newest(folder, kModelFile, kWeightsFile); }
+Made newest_adapter(const std::string& folder) { return newest(folder, kAdapterFile, kAdapterFile); }
 
 std::vector<std::string> find_runs(const std::string& root) {
   std::error_code error;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "runs/text.h"
 #include "toy/base/json_text.h"
@@ -172,10 +173,11 @@ std::string about(const Log& log) {
   for (const Event& e : log.events) {
     const RunStart* s = e.as<RunStart>();
     const Resume* r = e.as<Resume>();
-    if (s) start = s, options = s->config;
-    if (r && r->config) options = *r->config;
-    const auto& effective = s ? s->effective : r ? r->effective : std::nullopt;
-    if (effective && effective->is_object() && options.is_object()) options.update(*effective);
+    if (s) start = s, options = parse_json<ordered_json>(s->config.text);
+    if (r && r->config) options = parse_json<ordered_json>(r->config->text);
+    const auto& used = s ? s->effective : r ? r->effective : std::nullopt;
+    const auto effective = used ? parse_json<ordered_json>(used->text) : ordered_json();
+    if (effective.is_object() && options.is_object()) options.update(effective);
   }
   if (!start) return {};
   const ordered_json machine{{"toy", start->toy},
@@ -187,8 +189,9 @@ std::string about(const Log& log) {
                              {"planned_bytes", grouped(start->planned_bytes)},
                              {"train_tokens", grouped(start->train_tokens)},
                              {"validation_tokens", grouped(start->validation_tokens)}};
-  return "<section class=\"pair\">\n" + about_card("Options", options) + about_card("Model", start->model) +
-         about_card("Machine and data", machine) + "</section>\n";
+  return "<section class=\"pair\">\n" + about_card("Options", options) +
+         about_card("Model", parse_json<ordered_json>(start->model.text)) + about_card("Machine and data", machine) +
+         "</section>\n";
 }
 
 constexpr const char* kStyle = R"css(

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "runs/text.h"
 #include "toy/base/error.h"
@@ -57,8 +58,9 @@ void take(Summary& s, const Event& event) {
   s.step = std::max(s.step, event.step.value_or(0));
   if (const auto* e = event.as<RunStart>()) {
     if (!e->run_id.empty()) s.id = e->run_id;
-    const auto name = e->model.find("name");
-    s.model = name != e->model.end() && name->is_string() ? name->get<std::string>() : "";
+    const auto model = parse_json<nlohmann::ordered_json>(e->model.text);
+    const auto name = model.find("name");
+    s.model = name != model.end() && name->is_string() ? name->get<std::string>() : "";
     s.recipe = e->recipe;
     s.started = e->time;
     s.steps = e->steps;
@@ -196,12 +198,14 @@ Summary summarize_file(const std::string& path, const std::string& folder, bool 
 std::vector<OptionDifference> option_differences(std::span<const Summary> runs) {
   std::vector<OptionDifference> list;
   std::vector<std::string> names;
-  for (const Summary& s : runs)
-    for (const auto& [name, value] : s.config.items())
+  std::vector<nlohmann::ordered_json> configs;
+  for (const Summary& s : runs) configs.push_back(parse_json<nlohmann::ordered_json>(s.config.text));
+  for (const auto& config : configs)
+    for (const auto& [name, value] : config.items())
       if (!only_shows(name) && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   for (const std::string& name : names) {
     OptionDifference d{name, {}};
-    for (const Summary& s : runs) d.values.push_back(option_text(s.config, name));
+    for (const auto& config : configs) d.values.push_back(option_text(config, name));
     if (std::count(d.values.begin(), d.values.end(), d.values[0]) < std::ptrdiff_t(d.values.size()))
       list.push_back(std::move(d));
   }

@@ -8,24 +8,33 @@
 
 namespace toy {
 
-void ParamStore::add(const std::string& name, const TensorType& type) {
-  check(!has(name), "parameters: the name '{}' is taken", name);
-  check_rows(type.dtype, type.shape, "parameters: tensor '" + name + "'");
-  const size_t bytes = bytes_of(device_->storage(type.dtype), type.shape);
-  entries_.emplace(name, Entry{.type = type, .at = allocate(bytes), .bytes = bytes});
+void ParamStore::add(const std::vector<std::pair<std::string, TensorType>>& tensors) {
+  const auto bytes = [this](const TensorType& t) { return bytes_of(device_->storage(t.dtype), t.shape); };
+  size_t all = 0;
+  for (const auto& [name, type] : tensors) {
+    check(!has(name), "parameters: the name '{}' is taken", name);
+    check_rows(type.dtype, type.shape, "parameters: tensor '" + name + "'");
+    all += round_up(bytes(type), device_->alignment());
+  }
+  Place at = allocate(all);
+  for (const auto& [name, type] : tensors) {
+    const bool added = entries_.emplace(name, Entry{.type = type, .at = at, .bytes = bytes(type)}).second;
+    check(added, "parameters: the name '{}' is given twice", name);
+    at = at + round_up(bytes(type), device_->alignment());
+  }
 }
 
 // Tensors lie together in few large buffers, which huge pages can hold: of each tensor alone, only what happens to fill
 // a page of 2 MiB would. Buffers grow with the store; of large ones, what is not touched yet costs nothing.
 Place ParamStore::allocate(size_t bytes) {
   constexpr size_t kSmallest = size_t(1) << 16, kLargest = size_t(1) << 28;
-  const size_t size = std::clamp(this->bytes(), kSmallest, kLargest), wanted = round_up(bytes, device_->alignment());
-  if (wanted > size / 2) return full_.emplace_back(*device_, wanted).at();
-  if (used_ + wanted > shared_.bytes()) {
+  const size_t size = std::clamp(this->bytes(), kSmallest, kLargest);
+  if (bytes > size / 2) return full_.emplace_back(*device_, bytes).at();
+  if (used_ + bytes > shared_.bytes()) {
     full_.push_back(std::exchange(shared_, DeviceBuffer(*device_, size)));
     used_ = 0;
   }
-  return shared_.at(std::exchange(used_, used_ + wanted));
+  return shared_.at(std::exchange(used_, used_ + bytes));
 }
 
 void ParamStore::bind(const std::string& name, const View& host, std::shared_ptr<const void> keep_alive, bool mapped) {
@@ -87,6 +96,11 @@ void ParamStore::write(std::string_view name, std::span<const float> values) {
 void ParamStore::clear(std::string_view name) {
   const Entry& e = writable(name);
   device_->fill(e.at, std::byte{0}, bytes_of(stored(name), e.type.shape));
+}
+
+void ParamStore::clear() {
+  for (const DeviceBuffer& b : full_) device_->fill(b.at(), std::byte{0}, b.bytes());
+  if (used_ > 0) device_->fill(shared_.at(), std::byte{0}, used_);
 }
 
 std::vector<std::string> ParamStore::names() const {

@@ -8,6 +8,7 @@
 #include "dialog/fields.h"
 #include "serve/api/fill.h"
 #include "toy/base/error.h"
+#include "toy/dialog/dialog_input.h"
 
 namespace toy::serve {
 

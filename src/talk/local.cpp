@@ -17,6 +17,7 @@
 #include "toy/base/error.h"
 #include "toy/decode/service.h"
 #include "toy/dialog/dialog.h"
+#include "toy/dialog/dialog_input.h"
 
 namespace toy::talk {
 namespace {

@@ -16,14 +16,6 @@ int64_t answer_begin(const Windows& w, const Answer& a) {
 
 }  // namespace
 
-std::span<const Answer> answers_between(const Windows& windows, int64_t begin, int64_t end) {
-  const auto from = [&](int64_t place) {
-    return std::lower_bound(windows.answers.begin(), windows.answers.end(), place,
-                            [](const Answer& a, int64_t p) { return a.first < p; });
-  };
-  return {from(begin), from(end)};
-}
-
 double log_probability(const Windows& windows, const Answer& answer, std::span<const float> nll) {
   double sum = 0;
   for (int64_t i = answer.first; i < answer.first + answer.places; ++i)

@@ -9,8 +9,6 @@
 
 namespace toy {
 
-/// Those that lie in the places [begin, end).
-std::span<const Answer> answers_between(const Windows& windows, int64_t begin, int64_t end);
 /// Minus the sum of `nll`, of all places, over the targets of an answer that count.
 double log_probability(const Windows& windows, const Answer& answer, std::span<const float> nll);
 /// The same over those of its prompt, too, of which there are `places`.

@@ -9,6 +9,7 @@
 #include "toy/base/atomic_file.h"
 #include "toy/base/checksum.h"
 #include "toy/base/json_text.h"
+#include "toy/base/run_files.h"
 #include "toy/data/text_files.h"
 #include "toy/formats/safetensors.h"
 #include "toy/models/adapter.h"
@@ -19,15 +20,12 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
+using runs::kAdapterFile, runs::kConfigFile, runs::kFinishedFile, runs::kWeightsFile;
 
-constexpr const char* kConfig = "config.json";
 constexpr const char* kState = "state.json";
 constexpr const char* kMoments = "state.safetensors";
-constexpr const char* kWeights = "weights.gguf";
-constexpr const char* kAdapter = "adapter.gguf";
 constexpr const char* kBest = "best";
-constexpr const char* kFinished = "finished.json";
-constexpr const char* kExact = "weights/";  // in front of weights that kWeights does not hold exactly
+constexpr const char* kExact = "weights/";  // in front of weights that kWeightsFile does not hold exactly
 
 void write_text(const std::string& path, const std::string& text) {
   AtomicFile file(path);
@@ -187,7 +185,7 @@ std::string Checkpoints::save(const Model& model, const Trainer& trainer, const 
                               const RunState& s) {
   try {
     CheckpointWriter writer(root_, s.step);
-    write_text(writer.path(kConfig), json_text(config, 2) + "\n");
+    write_text(writer.path(kConfigFile), json_text(config, 2) + "\n");
     const ordered_json state{{"step", s.step},
                              {"updates", s.updates},
                              {"windows", s.windows},
@@ -208,9 +206,9 @@ std::string Checkpoints::save(const Model& model, const Trainer& trainer, const 
     for (const std::string& name : inexact(model)) add(kExact + name, *model.params, name);
     tensors.finish(writer.path(kMoments));
     if (!model.spec.adapters.empty())
-      save_adapter(model, model.spec.adapters.size() - 1, writer.path(kAdapter));
+      save_adapter(model, model.spec.adapters.size() - 1, writer.path(kAdapterFile));
     else if (!has_frozen(model.spec))
-      save_model(model, writer.path(kWeights));
+      save_model(model, writer.path(kWeightsFile));
     newest_ = writer.commit();
   } catch (const Error& e) {
     std::string rest = "there is no earlier one to resume from";
@@ -259,7 +257,7 @@ size_t disk_bytes(const RecipeOptions& o, const ModelSpec& spec, const Checkpoin
 }
 
 ordered_json checkpoint_config(const std::string& path) {
-  const std::string file = path + "/" + kConfig;
+  const std::string file = path + "/" + kConfigFile;
   ordered_json j = read_file(file);
   const Fields options = Fields(j, file).object("options");
   options.text("compute"), options.object("optimizer").text("kind");  // what is read apart from the comparison
@@ -284,18 +282,18 @@ RunState checkpoint_state(const std::string& path) {
 }
 
 std::shared_ptr<const Tokenizer> checkpoint_tokenizer(const std::string& path) {
-  if (std::error_code error; !fs::exists(path + "/" + kWeights, error)) return nullptr;
-  auto tokenizer = load_tokenizer(gguf::File::open(path + "/" + kWeights));
-  check(tokenizer != nullptr, "{}/{}: there is no tokenizer in it", path, kWeights);
+  if (std::error_code error; !fs::exists(path + "/" + kWeightsFile, error)) return nullptr;
+  auto tokenizer = load_tokenizer(gguf::File::open(path + "/" + kWeightsFile));
+  check(tokenizer != nullptr, "{}/{}: there is no tokenizer in it", path, kWeightsFile);
   return tokenizer;
 }
 
 Model checkpoint_model(const std::string& path, const ModelSpec& spec, const Device& device) {
-  Model model = load_model(path + "/" + kWeights, device, LoadMode::trainable);
+  Model model = load_model(path + "/" + kWeightsFile, device, LoadMode::trainable);
   for (const TensorSpec& t : tensors_of(spec)) {
-    check(model.params->has(t.name), "{}/{}: the model has no tensor '{}'", path, kWeights, t.name);
+    check(model.params->has(t.name), "{}/{}: the model has no tensor '{}'", path, kWeightsFile, t.name);
     const Shape& shape = model.params->type(t.name).shape;
-    check(shape == t.shape, "{}/{}: tensor '{}' is {}, this run needs {}", path, kWeights, t.name, shape.str(),
+    check(shape == t.shape, "{}/{}: tensor '{}' is {}, this run needs {}", path, kWeightsFile, t.name, shape.str(),
           t.shape.str());
   }
   model.spec = spec;
@@ -325,11 +323,11 @@ void write_finished(const std::string& out, const FinishedRun& run) {
   j["model"] = content_of(r.model_path);
   if (!run.init.is_null()) j["init"] = run.init;
   j["config"] = run.config;
-  write_text((fs::path(out) / kFinished).string(), json_text(j, 2) + "\n");
+  write_text((fs::path(out) / kFinishedFile).string(), json_text(j, 2) + "\n");
 }
 
 std::optional<FinishedRun> read_finished(const std::string& out, const std::string& checkpoint, Teller& tell) {
-  const std::string file = (fs::path(out) / kFinished).string();
+  const std::string file = (fs::path(out) / kFinishedFile).string();
   std::error_code error;
   const bool there = fs::exists(model_path(out), error) || fs::exists(model_path(out, true), error);
   if (!fs::exists(file, error) || !there) return std::nullopt;
@@ -347,7 +345,7 @@ std::optional<FinishedRun> read_finished(const std::string& out, const std::stri
 
 void forget_finished(const std::string& out) {
   std::error_code none;
-  fs::remove(fs::path(out) / kFinished, none);
+  fs::remove(fs::path(out) / kFinishedFile, none);
 }
 
 std::optional<DType> checkpoint_compute(const std::string& out) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "toy/base/run_files.h"
 #include "toy/formats/checkpoint.h"
 #include "toy/train/recipe.h"
 #include "train/tell.h"
@@ -30,7 +31,7 @@ struct RunState {
 /// The folder `<out>/checkpoints`.
 class Checkpoints {
  public:
-  Checkpoints(const std::string& out, int64_t keep) : root_(out + "/checkpoints"), keep_(keep) {}
+  Checkpoints(const std::string& out, int64_t keep) : root_(out + "/" + runs::kCheckpointsFolder), keep_(keep) {}
 
   const std::string& root() const { return root_; }
   /// The newest that is whole, or "". Touches nothing. Throws Error{bad_input} when there are some and none is whole.

@@ -9,9 +9,9 @@
 
 namespace toy {
 
-int64_t counted_targets(const Windows& windows, size_t first, size_t rows) {
+int64_t counted_targets(const Windows& windows) {
   int64_t counted = 0;
-  for (size_t i = first; i < first + rows; ++i) counted += windows.counts(i);
+  for (size_t i = 0; i < windows.targets.size(); ++i) counted += windows.counts(i);
   return counted;
 }
 
@@ -21,25 +21,24 @@ std::vector<float> equal_weights(const Windows& windows, double weight) {
   return weights;
 }
 
-void feed_windows(Session& session, const Windows& windows, size_t first, size_t rows, int64_t tokens,
-                  std::span<const float> weights) {
+void feed_windows(Session& session, const Windows& batch, int64_t tokens, std::span<const float> weights) {
   std::vector<int32_t> targets;
-  for (size_t i = first; i < first + rows; ++i) targets.push_back(std::max(windows.targets[i], 0));
-  session.set("tokens", std::span(windows.inputs).subspan(first, rows));
+  for (const int32_t target : batch.targets) targets.push_back(std::max(target, 0));
+  session.set("tokens", batch.inputs);
   session.set("targets", targets);
-  if (!windows.sequence.empty()) {
-    session.set("sequence", std::span(windows.sequence).subspan(first, rows));
-    session.set("position", std::span(windows.position).subspan(first, rows));
+  if (!batch.sequence.empty()) {
+    session.set("sequence", batch.sequence);
+    session.set("position", batch.position);
   } else {
     std::vector<int32_t> sequence, position;
-    for (int64_t i = 0; i < int64_t(rows); ++i) {
+    for (int64_t i = 0; i < int64_t(batch.inputs.size()); ++i) {
       sequence.push_back(int32_t(i / tokens));
       position.push_back(int32_t(i % tokens));
     }
     session.set("sequence", sequence);
     session.set("position", position);
   }
-  session.set("weight", weights.subspan(first, rows));
+  session.set("weight", weights);
 }
 
 void feed_random(Session& session, uint64_t seed, int64_t number) {

@@ -10,13 +10,12 @@
 namespace toy {
 
 /// Targets that count in the loss: not negative ones, those of padding, nor those that a mask leaves out.
-int64_t counted_targets(const Windows& windows, size_t first, size_t rows);
+int64_t counted_targets(const Windows& windows);
 /// `weight` for each of them among all places, 0 for the others.
 std::vector<float> equal_weights(const Windows& windows, double weight);
-/// The inputs `tokens`, `targets`, `sequence`, `position` and `weight` of `rows` places from `first` on. `weights`: of
-/// all places. Windows that are not packed are sequences of T tokens.
-void feed_windows(Session& session, const Windows& windows, size_t first, size_t rows, int64_t tokens,
-                  std::span<const float> weights);
+/// The inputs `tokens`, `targets`, `sequence`, `position` and `weight`, with these `weights`. Windows that are not
+/// packed are sequences of T tokens.
+void feed_windows(Session& session, const Windows& batch, int64_t tokens, std::span<const float> weights);
 /// The input `random` of what drops: batch `number` of a run with this seed.
 void feed_random(Session& session, uint64_t seed, int64_t number);
 /// Fills up with padding: of packed rows each place is a sequence of its own.

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "toy/base/atomic_file.h"
+#include "toy/base/run_files.h"
 #include "toy/hf/peft.h"
 #include "train/loaded.h"
 #include "train/tensor_pattern.h"
@@ -85,7 +86,7 @@ void add_peft(const FineTuneOptions& o, const Device& device, TrainResult& r) {
                         (can_be_merged(model.spec, adapter)
                              ? fmt::format("; for it, make one model: toy merge {} --lora {} --out FILE", o.init, r.out)
                              : ""));
-  const std::filesystem::path folder = std::filesystem::path(r.out) / "peft";
+  const std::filesystem::path folder = std::filesystem::path(r.out) / runs::kPeftFolder;
   remove_leftovers(folder.string());  // of a process that was killed while it wrote
   try {
     hf::save_peft(model, 0, folder.string());
@@ -93,8 +94,7 @@ void add_peft(const FineTuneOptions& o, const Device& device, TrainResult& r) {
   } catch (const Error& e) {
     if (e.code() != ErrorCode::bad_input) throw;
     std::error_code none;  // of an earlier adapter here
-    for (const char* name : {"adapter_config.json", "adapter_model.safetensors", "chat_template.jinja"})
-      std::filesystem::remove(folder / name, none);
+    for (const char* name : runs::kPeftFiles) std::filesystem::remove(folder / name, none);
     r.remarks.push_back(fmt::format("not written for PEFT: {}", e.what()));
   }
 }

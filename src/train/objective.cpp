@@ -24,7 +24,7 @@ class CrossEntropyObjective final : public Objective {
   explicit CrossEntropyObjective(const ModelSpec& spec) : spec_(spec) {}
   std::vector<ForwardPass> passes() const override { return {{spec_}}; }
   StepWeights weigh(Trainer&, const Windows& windows, int64_t) override {
-    const int64_t counted = counted_targets(windows, 0, windows.targets.size());
+    const int64_t counted = counted_targets(windows);
     check(counted > 0, "trainer: a batch without a target that counts");
     return {equal_weights(windows, 1.0 / double(counted))};
   }
@@ -32,7 +32,7 @@ class CrossEntropyObjective final : public Objective {
                       const std::function<bool()>& stop) override {
     EvalResult result;
     read(trainer, rows, max_tokens, stop, result, [&](const Windows& w, int64_t) {
-      const std::vector<float> nll = trainer.nlls(0, w, 0, "validation after step");
+      const std::vector<float> nll = trainer.nlls(0, w, "validation after step");
       for (size_t i = 0; i < nll.size(); ++i)
         if (w.counts(i)) result.nats += nll[i], ++result.tokens;
     });

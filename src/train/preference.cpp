@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "toy/base/error.h"
+#include "toy/runs/event.h"
 
 namespace toy {
 namespace {

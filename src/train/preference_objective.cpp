@@ -49,7 +49,7 @@ class PreferenceObjective final : public Objective {
       kl = estimate_kl(log_ratios(trainer, windows, windows.answers, before));
     }
     const PreferenceResult r = preference_loss(o_, answers, kl);
-    return {answer_weights(windows, r), r.sums.mean_loss(), r.sums.rewards()};
+    return {answer_weights(windows, r), r.sums};
   }
 
   // The loss is of all answers together, so that it depends on no batch.
@@ -68,7 +68,7 @@ class PreferenceObjective final : public Objective {
       const int64_t before = std::min<int64_t>(first, 1);  // rows
       const Windows w = rows.validation(first - before, trainer.options().batch + before, max_tokens);
       const std::span<const Answer> all = w.answers;
-      const size_t skipped = std::max<size_t>(1, answers_between(w, 0, before * trainer.options().tokens).size());
+      const size_t skipped = std::max<size_t>(1, w.part(0, before * trainer.options().tokens).answers.size());
       const std::vector<double> some =
           log_ratios(trainer, w, all.subspan(skipped), all.subspan(skipped - 1, all.size() - skipped));
       ratios.insert(ratios.end(), some.begin(), some.end());
@@ -83,47 +83,40 @@ class PreferenceObjective final : public Objective {
 
   // The answers of batches of windows, with the dropout of a step where they are its.
   std::vector<ScoredAnswer> score(Trainer& trainer, const Windows& windows, std::optional<int64_t> random) {
-    const size_t dropped = with_reference_ ? 2 : 1, places = size_t(trainer.places());
+    const size_t dropped = with_reference_ ? 2 : 1;
+    const int64_t places = trainer.places();
     if (!with_dropout_) random.reset();
-    std::vector<float> policy;
-    for (size_t at = 0; at < windows.inputs.size(); at += places) {
-      const std::vector<float> some = trainer.nlls(random ? dropped : kPolicy, windows, at, kScoring, random);
-      policy.insert(policy.end(), some.begin(), some.end());
-      if (random) ++*random;
-    }
-    const std::vector<double> reference =
-        with_reference_ ? references(trainer, windows) : std::vector<double>(windows.answers.size(), 0);
     std::vector<ScoredAnswer> out;
-    for (size_t i = 0; i < windows.answers.size(); ++i) {
-      const Answer& a = windows.answers[i];
-      out.push_back({.policy = log_probability(windows, a, policy),
-                     .reference = reference[i],
-                     .tokens = counted_targets(windows, a),
-                     .chosen = a.chosen,
-                     .text = text_log_probability(a, policy),
-                     .text_tokens = a.places});
+    for (int64_t at = 0; at < int64_t(windows.inputs.size()); at += places) {
+      const Windows batch = windows.part(at, places);
+      const std::vector<float> policy = trainer.nlls(random ? dropped : kPolicy, batch, kScoring, random);
+      if (random) ++*random;
+      const std::vector<double> reference =
+          with_reference_ ? references(trainer, batch) : std::vector<double>(batch.answers.size(), 0);
+      for (size_t i = 0; i < batch.answers.size(); ++i) {
+        const Answer& a = batch.answers[i];
+        out.push_back({.policy = log_probability(batch, a, policy),
+                       .reference = reference[i],
+                       .tokens = counted_targets(batch, a),
+                       .chosen = a.chosen,
+                       .text = text_log_probability(a, policy),
+                       .text_tokens = a.places});
+      }
     }
     return out;
   }
 
-  // Log probabilities of the answers without the last adapter. Those of answers with an id are remembered: a token has
-  // the same bits in any batch, so that it makes no difference.
-  std::vector<double> references(Trainer& trainer, const Windows& windows) {
-    const int64_t places = trainer.places();
+  // Log probabilities of a batch's answers without the last adapter. Those of answers with an id are remembered: a
+  // token has the same bits in any batch, so that it makes no difference.
+  std::vector<double> references(Trainer& trainer, const Windows& batch) {
     const auto known = [&](const Answer& a) { return references_.contains(a.id); };
+    const bool all_known = std::all_of(batch.answers.begin(), batch.answers.end(), known);
+    std::vector<float> nll;
+    if (!all_known) nll = trainer.nlls(kReference, batch, kScoring);
     std::vector<double> out;
-    for (int64_t at = 0; at < int64_t(windows.inputs.size()); at += places) {
-      const std::span<const Answer> answers = answers_between(windows, at, at + places);
-      const bool all_known = std::all_of(answers.begin(), answers.end(), known);
-      std::vector<float> nll(windows.inputs.size());
-      if (!all_known) {
-        const std::vector<float> some = trainer.nlls(kReference, windows, size_t(at), kScoring);
-        std::copy(some.begin(), some.end(), nll.begin() + at);
-      }
-      for (const Answer& a : answers) {
-        out.push_back(all_known ? references_.at(a.id) : log_probability(windows, a, nll));
-        if (a.id >= 0 && base_is_frozen_) references_[a.id] = out.back();
-      }
+    for (const Answer& a : batch.answers) {
+      out.push_back(all_known ? references_.at(a.id) : log_probability(batch, a, nll));
+      if (a.id >= 0 && base_is_frozen_) references_[a.id] = out.back();
     }
     return out;
   }
@@ -133,7 +126,7 @@ class PreferenceObjective final : public Objective {
                                  std::span<const Answer> others) {
     std::vector<double> out;
     for (const Windows& w : mismatched(windows, prompts, others, trainer.places(), trainer.options().tokens)) {
-      const std::vector<float> policy = trainer.nlls(kPolicy, w, 0, kScoring);
+      const std::vector<float> policy = trainer.nlls(kPolicy, w, kScoring);
       const std::vector<double> reference = references(trainer, w);
       for (size_t i = 0; i < w.answers.size(); ++i)
         out.push_back(log_probability(w, w.answers[i], policy) - reference[i]);

@@ -13,16 +13,13 @@
 #include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
+#include "toy/base/run_files.h"
 #include "toy/models/adapter.h"
 #include "toy/tensor/convert.h"
 #include "train/checkpoints.h"
 
 namespace toy {
 namespace {
-
-constexpr const char *kModelFile = "model.gguf", *kAverageFile = "model-ema.gguf", *kAdapterFile = "adapter.gguf",
-                     *kAdapterAverage = "adapter-ema.gguf";
-constexpr const char *kSecondFolder = "weights", *kSecondFile = "/latest.gguf";  // of the model's second name
 
 [[noreturn]] void fail_link(const std::string& link, int error) {
   if (error == ENOSPC || error == EDQUOT)
@@ -45,10 +42,10 @@ void make_durable_folder(const std::filesystem::path& folder) {
 }  // namespace
 
 std::string model_path(const std::string& out, bool adapter) {
-  return (std::filesystem::path(out) / (adapter ? kAdapterFile : kModelFile)).string();
+  return (std::filesystem::path(out) / (adapter ? runs::kAdapterFile : runs::kModelFile)).string();
 }
 std::string average_path(const std::string& out, bool adapter) {
-  return (std::filesystem::path(out) / (adapter ? kAdapterAverage : kAverageFile)).string();
+  return (std::filesystem::path(out) / (adapter ? runs::kAdapterAverageFile : runs::kAverageFile)).string();
 }
 
 void save_result(const Model& model, const std::string& path, const StoredAs& stored) {
@@ -62,11 +59,11 @@ void prepare_folder(const std::string& out, size_t needed) {
   check(std::filesystem::is_directory(out), "out: '{}' is not a folder", out);
   check(access(out.c_str(), W_OK | X_OK) == 0, "out: the folder '{}' is not writable", out);
   Checkpoints(out, 1).require_places();
-  const std::string second = (std::filesystem::path(out) / kSecondFolder).string();
+  const std::string second = (std::filesystem::path(out) / runs::kSecondFolder).string();
   check(!std::filesystem::exists(second, error) || std::filesystem::is_directory(second, error),
         "out: '{}' is not a folder; a second name of the model is to be made there", second);
-  for (const std::string& target :
-       {model_path(out), average_path(out), model_path(out, true), average_path(out, true), second + kSecondFile})
+  for (const std::string& target : {model_path(out), average_path(out), model_path(out, true), average_path(out, true),
+                                    (std::filesystem::path(out) / runs::kSecondName).string()})
     check(!std::filesystem::is_directory(target, error), "out: '{}' is a folder; the model is to be written there",
           target);
   const auto space = std::filesystem::space(out, error);
@@ -95,8 +92,9 @@ std::optional<Weight> first_beyond(const Model& model, float limit, bool matrice
 std::string publish_model(const Model& model, const std::string& out, const StoredAs& stored) {
   const std::string path = model_path(out, !model.spec.adapters.empty());
   if (!model.spec.adapters.empty()) return save_result(model, path, stored), path;
-  const std::string folder = (std::filesystem::path(out) / kSecondFolder).string(), link = folder + kSecondFile,
-                    temporary = folder + "/.latest.gguf.tmp";
+  const std::filesystem::path second = std::filesystem::path(out) / runs::kSecondName;
+  const std::string folder = second.parent_path().string(), link = second.string(),
+                    temporary = folder + "/." + second.filename().string() + ".tmp";
   save_model(model, path, stored);
   std::error_code error;
   if (std::filesystem::create_directory(folder, error)) sync_folder(out, folder);
@@ -104,7 +102,7 @@ std::string publish_model(const Model& model, const std::string& out, const Stor
   ::unlink(temporary.c_str());
   const auto full = [] { return errno == ENOSPC || errno == EDQUOT; };
   if (::linkat(AT_FDCWD, path.c_str(), AT_FDCWD, temporary.c_str(), AT_SYMLINK_FOLLOW) != 0) {
-    const std::string relative = std::string("../") + kModelFile;
+    const std::string relative = std::string("../") + runs::kModelFile;
     if (full()) fail_link(link, errno);
     if (::symlink(relative.c_str(), temporary.c_str()) != 0) {
       if (full()) fail_link(link, errno);

@@ -6,11 +6,14 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <nlohmann/json.hpp>
 
+#include "toy/base/json_text.h"
 #include "toy/base/memory.h"
 #include "toy/decode/decoder.h"
 #include "toy/models/grow.h"
 #include "toy/runs/run.h"
+#include "train/agree.h"
 #include "train/calibrate.h"
 #include "train/config.h"
 #include "train/dataset.h"
@@ -150,10 +153,12 @@ class Run {
     if (o_.epochs > 0)
       o_.steps = std::max<int64_t>(1, int64_t(std::ceil(o_.epochs * double(rows) / double(rows_per_step()))));
     const Schedule rates = o_.rates();
-    if (auto& effective = o_.record.effective; effective && (o_.epochs > 0 || o_.fit_tokens)) {
-      (*effective)["steps"] = o_.steps, (*effective)["tokens"] = o_.trainer.tokens;
-      (*effective)["warmup"] = rates.warmup;
-      if (o_.schedule == Schedule::wsd) (*effective)["decay-steps"] = rates.decay;
+    if (auto& told = o_.record.effective; told && (o_.epochs > 0 || o_.fit_tokens)) {
+      auto effective = read_json<nlohmann::ordered_json>("record: effective", told->text);
+      effective["steps"] = o_.steps, effective["tokens"] = o_.trainer.tokens;
+      effective["warmup"] = rates.warmup;
+      if (o_.schedule == Schedule::wsd) effective["decay-steps"] = rates.decay;
+      told->text = json_text(effective);
     }
     if (!o_.data.examples.empty())
       tell_.note(fmt::format("{} steps of {} x {} tokens are {:.3g} epochs of {} rows", o_.steps, rows_per_step(),
@@ -171,8 +176,9 @@ class Run {
     e.backend = device_.name();
     e.git = runs::git_commit(".");
     e.host = runs::this_host(device_.threads());
-    e.model = to_json(model_.spec);
-    e.model["name"] = model_.spec.name;
+    nlohmann::ordered_json model = to_json(model_.spec);
+    model["name"] = model_.spec.name;
+    e.model.text = json_text(model);
     e.config = o_.record.config;
     e.effective = o_.record.effective;
     e.parameters = parameter_count(model_.spec);
@@ -213,7 +219,8 @@ class Run {
   TrainResult::Reason advance() {
     step();
     if (const std::string change = data_.change(); !change.empty()) give_up_on(change);
-    const bool all = state_.step == o_.steps, timed_out = !all && o_.time_limit > 0 && elapsed() >= o_.time_limit;
+    const bool all = state_.step == o_.steps;
+    const bool timed_out = !all && o_.time_limit > 0 && agree(elapsed() >= o_.time_limit);
     TrainResult::Reason reason = timed_out ? TrainResult::time : TrainResult::done;
     bool stopped = (all || validator_->is_due()) && !validator_->evaluate(all);
     if (timed_out && !stopped && !data_.validation().empty()) {
@@ -238,7 +245,7 @@ class Run {
     const Windows windows = data_.windows(state_.windows, rows_per_step());
     watcher_->before(state_.step + 1, windows, *trainer_, tell);
     const double before = tell_.seconds();
-    runs::Step r = trainer_->step(windows, lr);
+    const StepResult r = trainer_->step(windows, lr);
     const double seconds = tell_.seconds() - before;
     training_ += seconds;
     tell_.at(++state_.step);
@@ -246,10 +253,15 @@ class Run {
     state_.windows += rows_per_step();
     state_.loss = r.loss;
     state_.skipped = r.skipped ? state_.skipped + 1 : 0;
-    r.wall_us = std::llround(seconds * 1e6);
-    r.tokens_per_second = double((state_.step - first_) * tokens_per_step()) / training_;
-    r.seconds_left = seconds_left();
-    tell_(std::move(r));
+    tell_(runs::Step{.loss = r.loss,
+                     .lr = lr,
+                     .grad_norm = r.grad_norm,
+                     .tokens = tokens_per_step(),
+                     .wall_us = std::llround(seconds * 1e6),
+                     .tokens_per_second = double((state_.step - first_) * tokens_per_step()) / training_,
+                     .skipped = r.skipped ? std::optional(true) : std::nullopt,
+                     .seconds_left = seconds_left(),
+                     .rewards = r.preference.rewards()});
     watcher_->after(state_.step, *trainer_, tell);
     if (state_.skipped >= o_.max_skipped) give_up();
   }

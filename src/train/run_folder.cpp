@@ -25,12 +25,11 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr std::string_view kModel = "model.gguf", kSecondName = "weights/latest.gguf", kFlow = "flow.json",
-                           kCheckpoints = "checkpoints", kPreviousLog = "events.previous.jsonl";
 // The files that a run writes next to its checkpoints.
 constexpr std::string_view kFiles[] = {
-    kModel, kSecondName,       "model-ema.gguf", "adapter.gguf",  "adapter-ema.gguf", runs::kConfigFile,
-    kFlow,  runs::kEventsFile, kPreviousLog,     "finished.json", kLockFile};
+    runs::kModelFile,          runs::kSecondName,   runs::kAverageFile, runs::kAdapterFile,
+    runs::kAdapterAverageFile, runs::kConfigFile,   runs::kFlowFile,    runs::kEventsFile,
+    runs::kPreviousEventsFile, runs::kFinishedFile, kLockFile};
 
 // With what is known of a run filled in, and without `..` (before folders are made, "new/../there" leads nowhere).
 std::string settled(std::string out, const std::map<std::string, std::string>& fields) {
@@ -63,9 +62,9 @@ bool begins_as_log(const fs::path& file) {
 bool is_of_a_run(const fs::path& out) {
   const fs::path log = out / runs::kEventsFile;
   std::error_code error;
-  return begins_as_log(log) || begins_as_log(out / kPreviousLog) ||
-         !checkpoint_steps((out / kCheckpoints).string()).empty() ||
-         (fs::is_regular_file(log, error) && fs::is_empty(log, error) && !fs::exists(out / kModel, error));
+  return begins_as_log(log) || begins_as_log(out / runs::kPreviousEventsFile) ||
+         !checkpoint_steps((out / runs::kCheckpointsFolder).string()).empty() ||
+         (fs::is_regular_file(log, error) && fs::is_empty(log, error) && !fs::exists(out / runs::kModelFile, error));
 }
 
 // Whether `path` is `folder`, or lies in it.
@@ -81,9 +80,9 @@ bool is_replaced(const fs::path& out, std::string_view name, const std::string& 
   std::error_code not_there;
   // The second name is replaced, not written to: a file that it shares stays as it is under its other names.
   const bool by_this_name =
-      name != kSecondName || fs::canonical(out / name, not_there) == fs::canonical(source, not_there);
-  return (name == kModel || name == kSecondName) && fs::equivalent(out / name, source, not_there) &&
-         (!by_this_name || fs::equivalent(out / kModel, source, not_there));
+      name != runs::kSecondName || fs::canonical(out / name, not_there) == fs::canonical(source, not_there);
+  return (name == runs::kModelFile || name == runs::kSecondName) && fs::equivalent(out / name, source, not_there) &&
+         (!by_this_name || fs::equivalent(out / runs::kModelFile, source, not_there));
 }
 
 // A run must not write over what it reads, nor over what no run wrote. (A model that it begins with may be replaced by
@@ -96,8 +95,7 @@ void refuse_losses(const RecipeOptions& o, const ModelSource& source) {
           "out: '{}' exists without a run ({}) that wrote it, and would be lost; choose another folder",
           (out / name).string(), runs::kEventsFile);
   };
-  for (const char* name : {"peft/adapter_config.json", "peft/adapter_model.safetensors", "peft/chat_template.jinja"})
-    refuse_others(name);
+  for (const char* name : runs::kPeftFiles) refuse_others(std::string(runs::kPeftFolder) + "/" + name);
   for (const std::string_view name : kFiles) {
     const std::string file = (out / name).string();
     check(!fs::is_directory(file), "out: '{}' is a folder; the run writes a file of this name", file);
@@ -115,7 +113,7 @@ void refuse_losses(const RecipeOptions& o, const ModelSource& source) {
 void require_own_folder(const std::string& tensorboard, const fs::path& out) {
   if (tensorboard.empty()) return;
   std::vector<std::string_view> names(std::begin(kFiles), std::end(kFiles));
-  names.push_back(kCheckpoints);
+  names.push_back(runs::kCheckpointsFolder);
   for (const std::string_view name : names)
     check(!is_below(tensorboard, out / name), "tensorboard: '{}' is where the run writes {}; choose another folder",
           tensorboard, (out / name).string());
@@ -200,8 +198,9 @@ void RunFolder::open(const RecipeOptions& o, const ModelSpec& spec, bool resumed
   goes_on_ = resumed && fs::exists(file) && can_go_on(file, warn);
   auto log = std::make_unique<runs::EventWriter>(
       file, goes_on_ ? runs::EventWriter::Mode::resume : runs::EventWriter::Mode::fresh);
-  if (!o.record.config.empty()) write_json(folder / runs::kConfigFile, o.record.config);
-  write_json(folder / kFlow, flow(spec, o.trainer));
+  if (o.record.config != runs::JsonObject())
+    write_json(folder / runs::kConfigFile, read_json<ordered_json>("record: config", o.record.config.text));
+  write_json(folder / runs::kFlowFile, flow(spec, o.trainer));
   board_ = std::move(board), log_ = std::move(log);
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "toy/train/recipe.h"
+#include "train/agree.h"
 
 namespace toy {
 
@@ -26,7 +27,7 @@ class Teller {
   /// See TrainObserver.
   void preparing(const std::string& what) { observer_.preparing(what); }
   void validating(int64_t done, int64_t batches) { observer_.validating(done, batches); }
-  bool stop() { return observer_.stop(); }
+  bool stop() { return agree(observer_.stop()); }
 
   /// Steps that are done, from now on.
   void at(int64_t step) { step_ = step; }

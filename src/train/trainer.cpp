@@ -8,6 +8,7 @@
 #include <set>
 
 #include "toy/train/memory.h"
+#include "train/agree.h"
 #include "train/feed.h"
 #include "train/objective.h"
 
@@ -45,12 +46,17 @@ LossValues build_loss(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& d
                         .dropout = {dropout > 0 ? random : Value{}, dropout}};
   const Transformer model(spec, Weights(g, dtype_of), tokens, random);
   const Value x = model(inputs, ctx);
-  const CrossEntropy ce = model.loss(x, targets, weight);
-  return {ce.loss, ce.nll, with_logits ? model.logits(x) : Value{}};
+  const CrossEntropy ce = model.head.loss(x, targets, weight);
+  return {ce.loss, ce.nll, with_logits ? model.head.logits(x) : Value{}};
 }
 
-std::string accumulator_name(const TensorSpec& s) { return s.name + ".grad"; }
-TensorType accumulator_type(const TensorSpec& s) { return {DType::f32, s.shape, 0}; }
+// One for each trained tensor, which takes in the gradients of a step's batches.
+std::vector<std::pair<std::string, TensorType>> accumulators_of(const ModelSpec& spec) {
+  std::vector<std::pair<std::string, TensorType>> list;
+  for (const TensorSpec& s : trained_tensors(spec))
+    list.emplace_back(s.name + ".grad", TensorType{DType::f32, s.shape, 0});
+  return list;
+}
 
 // Norm, clipping and the optimizer on gradients that are all there.
 void add_updates(TrainGraph& t, const ModelSpec& spec, std::span<const Value> weights, const OptimizerOptions& o) {
@@ -115,9 +121,8 @@ TrainGraph build_step(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, c
     return t;
   }
   const auto scope = g.update_scope("accumulate");
-  for (size_t i = 0; i < tensors.size(); ++i)
-    t.updates.push_back(
-        accumulate(g.param(accumulator_name(tensors[i]), accumulator_type(tensors[i])), t.gradients[i]));
+  for (const auto& [name, type] : accumulators_of(spec))
+    t.updates.push_back(accumulate(g.param(name, type), t.gradients[t.updates.size()]));
   return t;
 }
 
@@ -134,9 +139,11 @@ TrainGraph build_train_graph(const ModelSpec& spec, const Weights::DTypeOf& dtyp
 TrainGraph build_update_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const TrainerOptions& options) {
   TrainGraph t{std::make_unique<Graph>(), {}, {}, {}, {}};
   std::vector<Value> weights;
+  const auto accumulators = accumulators_of(spec);
   for (const TensorSpec& s : trained_tensors(spec)) {
     weights.push_back(t.graph->param(s.name, {dtype_of(s.name), s.shape, 0}));
-    t.gradients.push_back(t.graph->param(accumulator_name(s), accumulator_type(s)));
+    const auto& [name, type] = accumulators[t.gradients.size()];
+    t.gradients.push_back(t.graph->param(name, type));
   }
   add_updates(t, spec, weights, options.optimizer);
   return t;
@@ -212,8 +219,7 @@ Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
   plans_ = compile_training(device, model.spec, dtype_of, options);
   require_room(device, model.spec, dtype_of, options, planned_bytes(), store->bytes());
   for (const auto& [name, type] : moment_types(model.spec, options.optimizer)) moments_.add(name, type);
-  if (plans_.update)
-    for (const TensorSpec& s : trained_tensors(model.spec)) accumulators_.add(accumulator_name(s), accumulator_type(s));
+  if (plans_.update) accumulators_.add(accumulators_of(model.spec));
   const std::initializer_list<const ParamStore*> stores{store, &moments_, &accumulators_};
   arena_ = std::make_shared<const DeviceBuffer>(device, plans_.arena_bytes());
   session_ = std::make_unique<Session>(device, plans_.step, stores, arena_);
@@ -234,28 +240,24 @@ void Trainer::resume(int64_t steps, int64_t updates) {
   updates_ = updates;
 }
 
-void Trainer::clear_accumulators() {
-  for (const std::string& name : accumulators_.names()) accumulators_.clear(name);
-}
-
-double Trainer::run_batch(const Windows& windows, int64_t first, int64_t random, std::span<const float> weights) {
-  const size_t at = size_t(first * options_.tokens), rows = size_t(options_.batch * options_.tokens);
-  feed_windows(*session_, windows, at, rows, options_.tokens, weights);
-  if (drops(model_.spec, options_.dropout)) feed_random(*session_, options_.seed, random);
+double Trainer::run_batch(const Windows& windows, int64_t number, std::span<const float> weights) {
+  const int64_t first = number * places();
+  feed_windows(*session_, windows.part(first, places()), options_.tokens,
+               weights.subspan(size_t(first), size_t(places())));
+  if (drops(model_.spec, options_.dropout))
+    feed_random(*session_, options_.seed, updates_ * options_.accumulate + number);
   run_session(*session_, "step", steps_);
   return session_->scalar(0);
 }
 
-std::vector<float> Trainer::nlls(size_t pass, const Windows& windows, size_t first, const char* what,
-                                 std::optional<int64_t> random) {
+std::vector<float> Trainer::nlls(size_t pass, const Windows& batch, const char* what, std::optional<int64_t> random) {
   std::unique_ptr<Session>& session = forwards_[pass];
   if (!session) {
     session = std::make_unique<Session>(device_, plans_.forwards[pass],
                                         std::initializer_list<const ParamStore*>{model_.params.get()}, arena_);
     session->check_finite(options_.check_finite);
   }
-  const std::vector<float> weights(windows.inputs.size(), 1);
-  feed_windows(*session, windows, first, size_t(places()), options_.tokens, weights);
+  feed_windows(*session, batch, options_.tokens, std::vector<float>(batch.inputs.size(), 1));
   if (random) feed_random(*session, options_.seed, *random);
   run_session(*session, what, steps_);
   return session->values(0);
@@ -265,7 +267,7 @@ StepWeights Trainer::weigh(const Windows& windows) {
   return objective_->weigh(*this, windows, updates_ * options_.accumulate);
 }
 
-runs::Step Trainer::step(const Windows& windows, double lr) {
+StepResult Trainer::step(const Windows& windows, double lr) {
   const int64_t n = options_.batch * options_.tokens * options_.accumulate;
   check(int64_t(windows.inputs.size()) == n && int64_t(windows.targets.size()) == n,
         "trainer: a batch of {} tokens, expected {}", windows.inputs.size(), n);
@@ -277,19 +279,14 @@ runs::Step Trainer::step(const Windows& windows, double lr) {
   const StepWeights weights = weigh(windows);
   Session& last = update_session_ ? *update_session_ : *session_;
   feed_optimizer(last, options_.optimizer, updates_, lr);
-  if (update_session_) clear_accumulators();
-  runs::Step result;
-  result.loss = 0, result.lr = lr, result.tokens = n;
-  for (int64_t i = 0; i < options_.accumulate; ++i)
-    result.loss += run_batch(windows, i * options_.batch, updates_ * options_.accumulate + i, weights.targets);
-  if (weights.loss) result.loss = *weights.loss;
-  result.rewards = weights.rewards;
+  accumulators_.clear();
+  StepResult result;
+  for (int64_t i = 0; i < options_.accumulate; ++i) result.loss += run_batch(windows, i, weights.targets);
+  if (weights.preference) result.preference = *weights.preference, result.loss = result.preference.mean_loss();
   if (update_session_) run_session(last, "step", steps_);
   if (options_.updates == TrainerOptions::gathered) result.grad_norm = last.scalar(last.plan().outputs.size() - 1);
-  if (std::isfinite(result.grad_norm.value_or(result.loss)))
-    ++updates_;
-  else
-    result.skipped = true;  // nothing has changed, the moments' age included
+  result.skipped = !agree(std::isfinite(result.grad_norm.value_or(result.loss)));
+  if (!result.skipped) ++updates_;  // else nothing has changed, the moments' age included
   return result;
 }
 

@@ -92,7 +92,7 @@ bool Validator::is_final(const Evaluation& e) const { return e.whole || o_.eval_
 
 // A loss that is not a number is no better.
 void Validator::judge(const Evaluation& e) {
-  const bool better = e.loss < state_.least - o_.min_delta;
+  const bool better = agree(e.loss < state_.least - o_.min_delta);
   state_.waited = better ? 0 : state_.waited + 1;
   if (better) state_.least = e.loss;
   state_.eval = e;

@@ -305,13 +305,13 @@ void Watcher::look(Probe& probe, int64_t step, const Windows& windows, Trainer& 
   for (size_t i = 0; i < probe.names.size(); ++i)
     if (any_due(probe.watches, probe.names[i], step)) due.push_back(i);
   if (due.empty()) return;
-  const int64_t rows = options_.batch * options_.tokens;
+  const Windows batch = windows.part(0, options_.batch * options_.tokens);
   Session& s = *probe.session;
   // Where a step sums over several batches, its first: the mean over its own targets, or its part of another loss.
-  const double weight = 1.0 / double(std::max<int64_t>(1, counted_targets(windows, 0, size_t(rows))));
-  const StepWeights weights = trainer.weigh(windows);
-  feed_windows(s, windows, 0, size_t(rows), options_.tokens,
-               weights.loss ? weights.targets : equal_weights(windows, weight));
+  const double weight = 1.0 / double(std::max<int64_t>(1, counted_targets(batch)));
+  StepWeights weights = trainer.weigh(windows);
+  weights.targets.resize(batch.targets.size());
+  feed_windows(s, batch, options_.tokens, weights.preference ? weights.targets : equal_weights(batch, weight));
   if (drops(model_.spec, options_.dropout)) feed_random(s, options_.seed, trainer.updates() * options_.accumulate);
   s.run();
   for (const size_t i : due) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "testing/errors.h"
 #include "testing/files.h"
 #include "toy/text/tokenizer.h"

@@ -5,6 +5,7 @@
 
 #include "testing/files.h"
 #include "toy/base/error.h"
+#include "toy/chat/chat_input.h"
 #include "toy/chat/chat_template.h"
 #include "toy/formats/gguf.h"
 

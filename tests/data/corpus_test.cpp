@@ -29,6 +29,30 @@ TEST(WindowSampler, TargetsAreTheNextIds) {
   for (size_t i = 0; i < 64; ++i) EXPECT_EQ(batch.inputs[i], batch.inputs[i / 16 * 16] + int32_t(i % 16));
 }
 
+// What a step's rows are does not depend on how they are dealt out: any batch of them can be had by itself.
+TEST(Windows, APartIsWhatItsRowsAreByThemselves) {
+  const std::vector<int32_t> ids = counted(1000);
+  const WindowSampler sampler(ids, 6, 16, 1);
+  const Windows step = sampler.batch(2);
+  for (int64_t k = 0; k < 3; ++k) {
+    const Windows part = step.part(k * 32, 32), alone = sampler.windows(2 * 6 + 2 * k, 2);
+    EXPECT_EQ(part.inputs, alone.inputs);
+    EXPECT_EQ(part.targets, alone.targets);
+    EXPECT_TRUE(part.sequence.empty() && part.position.empty() && part.trained.empty() && part.answers.empty());
+  }
+  const Windows packed{{1, 2, 3, 4}, {2, 3, 4, 5}, {7, 7, 8, 8},
+                       {0, 1, 0, 1}, {0, 1, 0, 1}, {{0, 2, true, 5}, {2, 2, false, 6}}};
+  const Windows second = packed.part(2, 2);
+  EXPECT_EQ(second.sequence, (std::vector<int32_t>{8, 8}));
+  EXPECT_EQ(second.position, (std::vector<int32_t>{0, 1}));
+  EXPECT_EQ(second.trained, (std::vector<uint8_t>{0, 1}));
+  ASSERT_EQ(second.answers.size(), 1u);
+  EXPECT_EQ(second.answers[0].first, 0);
+  EXPECT_EQ(second.answers[0].places, 2);
+  EXPECT_FALSE(second.answers[0].chosen);
+  EXPECT_EQ(second.answers[0].id, 6);
+}
+
 // Windows of one epoch: all the places at stride T from one start, each once. Batches cross the ends of
 // epochs.
 TEST(WindowSampler, EpochCoversTheTextOnce) {

@@ -114,7 +114,7 @@ TEST_P(FamilyBits, TrainingsForwardPiecesThreadsAndOthers) {
   const nn::Context ctx{
       .batch = {.sequence = g.input("sequence", rows), .position = g.input("position", rows, kContext)}};
   const Transformer transformer(model.spec, model.weights(g), kContext);
-  const std::vector<Value> logits{transformer.logits(transformer(in, ctx))};
+  const std::vector<Value> logits{transformer.head.logits(transformer(in, ctx))};
   Session session(*device, std::make_shared<const Plan>(compile(g, logits, {}, *device)), {model.params.get()});
   std::vector<int32_t> position(ids.size());
   for (size_t i = 0; i < position.size(); ++i) position[i] = int32_t(i);

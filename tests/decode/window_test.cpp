@@ -64,7 +64,7 @@ TEST_F(WindowedModel, TheBitsOfTrainingsForward) {
   const nn::Context ctx{
       .batch = {.sequence = g.input("sequence", rows), .position = g.input("position", rows, kContext)}};
   const Transformer model(model_.spec, Weights(g, [](const std::string&) { return DType::f32; }), kContext);
-  const std::vector<Value> logits{model.logits(model(in, ctx))};
+  const std::vector<Value> logits{model.head.logits(model(in, ctx))};
   Session session(*device_, std::make_shared<const Plan>(compile(g, logits, {}, *device_)), {model_.params.get()});
   std::vector<int32_t> position(ids_.size());
   for (size_t i = 0; i < position.size(); ++i) position[i] = int32_t(i);

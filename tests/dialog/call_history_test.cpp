@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "toy/base/error.h"
+#include "toy/chat/chat_input.h"
 #include "toy/chat/chat_template.h"
 
 namespace toy::dialog {

@@ -1,9 +1,11 @@
 // The one way from messages to tokens.
 #include "toy/dialog/dialog.h"
+#include "toy/dialog/dialog_input.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "dialog/control_tokens.h"
 #include "testing/errors.h"

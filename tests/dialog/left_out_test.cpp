@@ -5,6 +5,7 @@
 #include "dialog/control_tokens.h"
 #include "testing/errors.h"
 #include "toy/dialog/dialog.h"
+#include "toy/dialog/dialog_input.h"
 
 namespace toy {
 namespace {

@@ -12,6 +12,7 @@
 #include "dialog/token_begins.h"
 #include "testing/errors.h"
 #include "toy/base/error.h"
+#include "toy/chat/chat_input.h"
 
 namespace toy::dialog {
 namespace {

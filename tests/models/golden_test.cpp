@@ -145,7 +145,7 @@ TEST_P(GoldenSteps, TenAdamWSteps) {
   // lr and the bias corrections are f32 inputs: a few roundings more, also on the reference; each step adds its own.
   const double steps_tolerance = reference() ? 8 : 160;
   for (size_t step = 0; step < losses.size(); ++step) {
-    const runs::Step r = trainer.step(batch, 1e-2);
+    const StepResult r = trainer.step(batch, 1e-2);
     EXPECT_LE(roundings({float(r.loss)}, {losses[step]}), steps_tolerance) << "loss of step " << step;
   }
   const Expected expected(golden, model.spec);

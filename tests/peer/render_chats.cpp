@@ -2,9 +2,11 @@
 // template sees; each line of the output one with "text" and "generated" (offsets in bytes), or "error".
 #include <cstdio>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "toy/base/error.h"
+#include "toy/chat/chat_input.h"
 #include "toy/chat/chat_template.h"
 
 int main() {

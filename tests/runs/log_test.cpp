@@ -57,7 +57,7 @@ TEST(Event, EveryKindComesBack) {
   RunStart start;
   start.run_id = "a \"quoted\" name\n";
   start.git = "0123";
-  start.model = {{"layers", {1, 2}}};
+  start.model = {R"({"layers":[1,2]})"};
   Tap tap;
   tap.name = "blk.0.out";
   tap.histogram = {-1, 1, {1, 2, 3}};

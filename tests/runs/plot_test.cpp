@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "runs/chart.h"
@@ -253,7 +254,7 @@ TEST(Charts, LongSeriesStaySmall) {
 Log log_with(const std::string& text) {
   RunStart start;
   start.run_id = "<script>alert(1)</script>";
-  start.config = {{"corpus", text}};
+  start.config = {json_text(nlohmann::ordered_json{{"corpus", text}})};
   Log log;
   log.events.push_back({0, {}, "prepare", start});
   for (int64_t i = 1; i <= 100; ++i) {
@@ -310,9 +311,9 @@ TEST(Curves, ManySeriesAreColoredByKindOrDepth) {
 TEST(Report, ShowsEffectiveValuesAndWhyARunFailed) {
   Log log = with_gradients({"attn_q.weight"}, 12);
   RunStart start;
-  start.model = {{"rms_eps", double(1e-5f)}};
-  start.config = {{"lr", nullptr}, {"warmup", -1}, {"val", nullptr}, {"decay-steps", -1}};
-  start.effective = {{"lr", 0.001}, {"warmup", 15}, {"decay-steps", nullptr}};
+  start.model = {json_text(nlohmann::ordered_json{{"rms_eps", double(1e-5f)}})};
+  start.config = {R"({"lr":null,"warmup":-1,"val":null,"decay-steps":-1})"};
+  start.effective = {{R"({"lr":0.001,"warmup":15,"decay-steps":null})"}};
   log.events.insert(log.events.begin(), {0, {}, "prepare", start});
   RunEnd end;
   end.error = "the <weights> diverged", end.exit_code = 1;

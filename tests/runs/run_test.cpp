@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <tuple>
 
 #include "testing/errors.h"
 #include "testing/files.h"
@@ -115,8 +117,8 @@ TEST(Summary, AFailureHasItsReasonUntilTheRunIsResumed) {
 
 TEST(Summary, OptionsThatDiffer) {
   Summary a, b;
-  a.config = {{"lr", 0.001}, {"steps", 10}, {"out", "a"}, {"size", "tiny"}, {"tap", {"x"}}};
-  b.config = {{"lr", 1e-5}, {"steps", 10}, {"out", "b"}, {"size", "tiny"}, {"tap", nullptr}, {"new", true}};
+  a.config = {R"({"lr":0.001,"steps":10,"out":"a","size":"tiny","tap":["x"]})"};
+  b.config = {R"({"lr":1e-05,"steps":10,"out":"b","size":"tiny","tap":null,"new":true})"};
   const Summary runs[] = {a, b};
   std::string text;
   for (const OptionDifference& d : option_differences(runs))
@@ -180,6 +182,33 @@ TEST_F(Folders, FindsALog) {
   EXPECT_NE(error_of([&] { find_log("bert", roots); }).find("gpt, llama-1, llama-2"), std::string::npos);
   fs::create_directories(path("empty"));
   EXPECT_NE(error_of([&] { find_log(path("empty"), roots); }).find("has no events.jsonl"), std::string::npos);
+}
+
+// What a program takes as the model or the adapter of a run that has not ended, or goes on after its end.
+TEST_F(Folders, FindsTheNewestThatARunMade) {
+  const auto now = fs::file_time_type::clock::now();
+  const auto write_at = [&](const std::string& name, int minutes) {
+    fs::last_write_time(write(name, "x"), now + std::chrono::minutes(minutes));
+  };
+  const std::string run = path("run");
+  EXPECT_EQ(newest_model(run).file, "");
+  EXPECT_EQ(newest_adapter(run).file, "");
+  for (const auto& [made, in_checkpoint, newest] :
+       {std::tuple{"model.gguf", "weights.gguf", newest_model}, {"adapter.gguf", "adapter.gguf", newest_adapter}}) {
+    const std::string first = std::string("run/checkpoints/step_000002/") + in_checkpoint,
+                      second = std::string("run/checkpoints/step_000010/") + in_checkpoint;
+    write_at(first, 2), write_at(second, 3);
+    EXPECT_EQ(newest(run).file, path(second));
+    EXPECT_EQ(newest(run).note, "the run has not finished");
+    EXPECT_EQ(newest(path("run/checkpoints/step_000002")).file, path(first));
+    EXPECT_EQ(newest(path("run/checkpoints/step_000002")).note, "");
+    write_at(std::string("run/") + made, 3);
+    EXPECT_EQ(newest(run).file, path(std::string("run/") + made));
+    EXPECT_EQ(newest(run).note, "");
+    write_at(second, 4);  // the next run in the folder
+    EXPECT_EQ(newest(run).file, path(second));
+    EXPECT_EQ(newest(run).note, std::string(made) + " is older than the newest checkpoint");
+  }
 }
 
 TEST_F(Folders, NamesByTemplate) {

@@ -324,6 +324,31 @@ TEST(ParamStore, TensorsOfManySizesDoNotOverlap) {
   EXPECT_EQ(store.read("x"), std::vector<float>(100, 1));
 }
 
+// What is added together can be cleared, sent or summed as one piece.
+TEST(ParamStore, TensorsAddedTogetherAreOnePiece) {
+  const auto cpu = make_test_device(1);
+  ParamStore store(*cpu);
+  store.add("before", {DType::f32, {100}, 0});
+  const TensorType large{DType::f32, {50000}, 0}, small{DType::f32, {3}, 0};
+  store.add({{"z", large}, {"y", small}, {"x", large}});
+  EXPECT_EQ(store.place("y").memory, store.place("z").memory);
+  EXPECT_EQ(store.place("y").offset, store.place("z").offset + 200000);
+  EXPECT_EQ(store.place("x").memory, store.place("z").memory);
+  EXPECT_EQ(store.place("x").offset,
+            store.place("y").offset + (12 + cpu->alignment() - 1) / cpu->alignment() * cpu->alignment());
+  EXPECT_EQ(store.bytes(), size_t(400 + 2 * 200000 + 12));
+  for (const std::string& name : store.names()) {
+    const std::vector<float> zeros(size_t(store.type(name).count()), 0);
+    EXPECT_EQ(store.read(name), zeros);
+    store.write(name, std::vector<float>(zeros.size(), 1));
+  }
+  store.clear();
+  for (const std::string& name : store.names())
+    EXPECT_EQ(store.read(name), std::vector<float>(size_t(store.type(name).count()), 0)) << name;
+  ParamStore(*cpu).clear();  // nothing is there
+  EXPECT_EQ(error_of([&] { store.add({{"v", small}, {"v", small}}); }), "parameters: the name 'v' is given twice");
+}
+
 TEST(ParamStore, BoundTensorsAreFrozenAndNotCopied) {
   const auto cpu = make_cpu_device(1), reference = make_reference_device();
   const auto file = std::make_shared<std::vector<float>>(std::vector<float>{1, 2, 3});

@@ -59,7 +59,7 @@ Outcome train(const ModelSpec& spec, TrainerOptions options, int threads, int st
   const int64_t count = options.batch * options.accumulate;
   Outcome out;
   for (int i = 0; i < steps; ++i) {
-    const runs::Step r = trainer.step(sampler.windows(i * count, count), lr);
+    const StepResult r = trainer.step(sampler.windows(i * count, count), lr);
     EXPECT_FALSE(r.skipped);
     out.losses.push_back(r.loss), out.norms.push_back(r.grad_norm.value_or(0));
   }

@@ -40,7 +40,7 @@ Outcome train(const ModelSpec& spec, TrainerOptions options, const Recompute& re
   const WindowSampler sampler(ids, options.batch, options.tokens, 1);
   Outcome o;
   for (int64_t i = 0; i < 3; ++i) {
-    const runs::Step r = trainer.step(sampler.windows(i * count, count), 3e-3);
+    const StepResult r = trainer.step(sampler.windows(i * count, count), 3e-3);
     o.losses.push_back(r.loss);
     o.norms.push_back(r.grad_norm.value_or(0));
   }

@@ -94,10 +94,10 @@ TEST_F(PreferenceGolden, TenStepsOfEachLossBesidePyTorch) {
       Trainer trainer(*device, m, options(loss));
       const std::vector<float> losses = floats(name + ".losses"), margins = floats(name + ".margins");
       for (int64_t step = 0; step < steps(); ++step) {
-        const runs::Step s = trainer.step(windows(step), lr());
+        const StepResult s = trainer.step(windows(step), lr());
         EXPECT_NEAR(s.loss, losses[size_t(step)], 5 * exact) << name << " " << step;
-        EXPECT_NEAR(s.rewards.margin.value(), margins[size_t(step)], 5 * exact) << name << " " << step;
-        EXPECT_EQ(s.rewards.accuracy.has_value(), takes_pairs(loss));
+        EXPECT_NEAR(s.preference.rewards().margin.value(), margins[size_t(step)], 5 * exact) << name << " " << step;
+        EXPECT_EQ(s.preference.rewards().accuracy.has_value(), takes_pairs(loss));
         if (step > 0) continue;
         EXPECT_NEAR(s.loss, losses[0], exact) << name;
         for (const TensorSpec& t : trained_tensors(m.spec)) {  // AdamW's m is 0.1 g now

@@ -45,7 +45,7 @@ class RunInFolder : public ::testing::Test, protected testing::Folder {
     FromScratchOptions o;
     o.size = path("size.json"), o.out = path(out), o.data.corpus = {path("text.txt")};
     o.trainer.batch = 1, o.trainer.tokens = 8, o.context = 64, o.steps = 4;
-    o.record.config = {{"steps", 4}};
+    o.record.config = {R"({"steps":4})"};
     return o;
   }
   TrainResult train(const FromScratchOptions& o, Seen& seen) const {
@@ -78,7 +78,7 @@ TEST_F(RunInFolder, HasLogConfigAndGraph) {
       std::count_if(read.events.begin(), read.events.end(), [](const auto& e) { return e.template as<runs::Step>(); }),
       4);
   EXPECT_TRUE(read.events.back().as<runs::RunEnd>());
-  EXPECT_EQ(nlohmann::ordered_json::parse(slurp(stopped.out + "/config.json")), o.record.config);
+  EXPECT_EQ(nlohmann::ordered_json::parse(slurp(stopped.out + "/config.json")).dump(), o.record.config.text);
   EXPECT_TRUE(nlohmann::ordered_json::parse(slurp(stopped.out + "/flow.json")).is_object());
   EXPECT_GE(entries("board"), 1u);  // a file for each process
   // A run without options to be known by has no config.json; whose observer is gone ends with 1.

@@ -68,7 +68,7 @@ struct Gradient {
 inline Gradient gradient(Device& device, const ModelSpec& spec, const TrainerOptions& options, const Windows& w) {
   Model model = random_model(spec, device, 9, 2.0);
   Trainer trainer(device, model, options);
-  const runs::Step r = trainer.step(w, 1e-3);
+  const StepResult r = trainer.step(w, 1e-3);
   Gradient g{{}, r.loss, r.grad_norm.value()};
   for (const TensorSpec& t : tensors_of(spec)) {
     const HostTensor moment = trainer.moments().host(t.name + ".v");

@@ -234,7 +234,7 @@ TEST(Trainer, NonFiniteGradientSkipsTheStep) {
   const auto before = model.params->read("blk.0.attn_q.weight");
   const auto ids = walk(500);
   Trainer trainer(*device, model, {.batch = 2, .tokens = 16});
-  const runs::Step r = trainer.step(WindowSampler(ids, 2, 16, 1).batch(0), 1e-2);
+  const StepResult r = trainer.step(WindowSampler(ids, 2, 16, 1).batch(0), 1e-2);
   EXPECT_FALSE(std::isfinite(*r.grad_norm));
   EXPECT_TRUE(r.skipped);
   EXPECT_EQ(model.params->read("blk.0.attn_q.weight"), before);
@@ -254,7 +254,7 @@ TEST(Trainer, StreamingUpdatesGiveTheSameBitsInLessMemory) {
       Trainer trainer(*device, model, {.batch = 3, .tokens = 23, .optimizer = {.clip = 0}, .updates = updates});
       all.emplace_back();
       for (int i = 0; i < 8; ++i) {
-        const runs::Step r = trainer.step(sampler.batch(i), 3e-3);
+        const StepResult r = trainer.step(sampler.batch(i), 3e-3);
         all.back().push_back(r.loss);
         EXPECT_EQ(r.grad_norm.has_value(), updates == TrainerOptions::gathered);
       }

@@ -116,7 +116,7 @@ Told train(const WatchOptions& watch, const TrainerOptions& options = kPlain, co
       w.position.push_back(i % int32_t(options.tokens));
     }
     watcher.before(step, w, trainer, tell);
-    const runs::Step r = trainer.step(w, 1e-2);
+    const StepResult r = trainer.step(w, 1e-2);
     watcher.after(step, trainer, tell);
     told.losses.push_back(r.loss);
     told.norms.push_back(r.grad_norm.value_or(NAN));

@@ -2,10 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <ctime>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +17,7 @@ namespace toy {
 namespace chat {
 struct Program;
 }
+struct ChatInput;
 
 /// What a template may use up. A template that needs more is an error, so that each one ends. A step is an evaluated
 /// node, a comparison, half an element of a list or 16 bytes of a text that are read or made; so steps bound
@@ -29,15 +29,6 @@ struct ChatLimits {
   int64_t steps_per_value = 10'000;  ///< more for each value of the input
   int64_t depth = 400;               ///< of calls, loops and expressions in each other
   size_t output = size_t(64) << 20;  ///< bytes of a text
-};
-
-/// What a template sees.
-struct ChatInput {
-  nlohmann::ordered_json messages = nlohmann::ordered_json::array();
-  nlohmann::ordered_json tools, documents;  ///< null: none
-  bool add_generation_prompt = false;
-  nlohmann::ordered_json variables = nlohmann::ordered_json::object();  ///< others by name, such as bos_token
-  std::optional<std::time_t> now = {};                                  ///< of strftime_now; none: the clock's
 };
 
 /// Bytes [begin, end) of a text.

@@ -26,6 +26,8 @@ struct Windows {
   std::vector<uint8_t> trained = {};
   /// Of preference training, in the order of places. Of pairs the chosen answer comes first, then the rejected one.
   std::vector<Answer> answers = {};
+  /// Its `count` places from `first` on, which begin and end with sequences.
+  Windows part(int64_t first, int64_t count) const;
   /// Does the target at place `i` count?
   bool counts(size_t i) const {
     return targets[i] >= 0 && (sequence.empty() || sequence[i] >= 0) && (trained.empty() || trained[i]);

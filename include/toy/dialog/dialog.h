@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <ctime>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,18 +18,7 @@ struct CallForm;
 struct Shown;
 struct TemplateInput;
 }  // namespace dialog
-
-/// A conversation. Messages and tools may be as OpenAI's API has them or as templates do: arguments of calls as an
-/// object or as its text, content as a text, null, or parts of type text. Fields of messages that are not known here
-/// reach the template.
-struct DialogInput {
-  nlohmann::ordered_json messages = nlohmann::ordered_json::array();
-  nlohmann::ordered_json tools, documents;                              ///< null: none
-  nlohmann::ordered_json variables = nlohmann::ordered_json::object();  ///< of the template, besides its own
-  bool answered = false;                ///< the last message is an answer: no other one begins
-  bool continues = false;               ///< the last message is the beginning of an answer, which goes on
-  std::optional<std::time_t> now = {};  ///< the time that a template may tell; none: the clock's
-};
+struct DialogInput;
 
 /// A conversation as the model reads it.
 struct DialogText {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "toy/models/spec.h"
@@ -9,47 +10,95 @@
 
 namespace toy {
 
-/// A model whose weights are values of a graph. Build one for each graph.
-class Transformer {
- public:
-  /// Declares every tensor of the model, in the order of files. `positions`: how many there are in the batches that it
-  /// is called with; 0: it is not called. `random`: i32[3], seed and step of the adapters' dropout; absent: none.
-  Transformer(const ModelSpec& spec, const Weights& weights, int64_t positions, Value random = {});
+/// What enters the blocks.
+struct Embedded {
+  Value x;            ///< [N,D]
+  Value layers = {};  ///< [N,L,E]: what each block adds by itself (nn::LayerInput), or absent
+};
 
-  /// tokens: i32[N] -> x_final [N,D], the normed output of the last block. `states`: one for each layer while decoding,
-  /// empty in training; updated. Throws Error{bad_input} for another number of them.
-  Value operator()(Value tokens, const nn::Context& ctx, std::span<nn::LayerState> states = {}) const;
+/// From tokens to rows.
+class Embedder {
+ public:
+  /// Declares its tensors.
+  Embedder(const ModelSpec& spec, const Weights& weights);
+  /// tokens: i32[N]
+  Embedded operator()(Value tokens, const nn::Context& ctx) const;
+  Value matrix() const { return matrix_; }  ///< [V,D]; [V,E] where there is a lens
+  Value lens() const { return lens_; }      ///< [D,E] or absent
+
+ private:
+  /// x: the embedding of the model, scaled.
+  Value of_layers(Value tokens, Value x) const;
+
+  Value matrix_, lens_;
+  std::vector<nn::Adapter> adapters_;
+  nn::Scale scale_;
+  Value positions_;         // [C,D], where they are learned
+  Value layer_embedding_;   // [V,L E] or absent
+  nn::Linear layer_map_;    // [L E,D]
+  nn::RmsNorm layer_norm_;  // [E]
+};
+
+/// The blocks of a model: from rows to rows.
+class Stack {
+ public:
+  /// Declares the tensors of all layers, whose names begin with `blocks` and the layer's number. `positions`: see
+  /// Transformer.
+  Stack(const ModelSpec& spec, const Weights& weights, int64_t positions, std::string blocks = "blk.");
+  /// [N,D] -> [N,D]. `states`: one for each layer while decoding, empty in training; updated. Throws Error{bad_input}
+  /// for another number of them.
+  Value operator()(const Embedded& in, const nn::Context& ctx, std::span<nn::LayerState> states = {}) const;
   /// What each layer keeps of a sequence while decoding.
   std::vector<std::vector<nn::StateSpec>> states() const;
-  /// Logits of the rows x:[M,D] -> [M,V]. `rows`: i32[M], their numbers in the batch, where adapters have factors of
+
+ private:
+  std::string name_;  // of its blocks, without their numbers
+  std::vector<int64_t> kv_source_;
+  std::vector<nn::Block> blocks_;
+};
+
+/// What comes after the blocks: the final norm, and from normed rows to logits.
+class Head {
+ public:
+  /// Declares its tensors; a tied output is the embedder's matrix.
+  Head(const ModelSpec& spec, const Weights& weights, const Embedder& embedder);
+  /// x_final [N,D]
+  Value norm(Value x) const;
+  /// Logits of normed rows x:[M,D] -> [M,V]. `rows`: i32[M], their numbers in the batch, where adapters have factors of
   /// each row (Weights::with_factors()); absent: they are the batch.
   Value logits(Value x, Value rows = {}) const;
   /// Their cross-entropy, without ever holding all of them. targets: i32[M] weight:[M].
   CrossEntropy loss(Value x, Value targets, Value weight) const;
 
  private:
-  /// The embeddings of each layer [N,L,E], where there are some. x: the embedding of the model, scaled.
-  Value layer_embeddings(Value tokens, Value x) const;
-
   /// Rows as the output multiplies them; [M,E] where a tied output lies behind a lens.
   Value before_output(Value x) const;
 
-  Value embedding_, positions_;  // positions_: where they are learned
-  Value lens_, output_lens_;     // [D,E] and [E,D], or absent; output_lens_: where the output is tied
-  Value layer_embedding_;        // [V,L E] or absent
-  nn::Linear layer_map_;         // [L E,D]
-  nn::RmsNorm layer_norm_;       // [E]
-  std::vector<int64_t> kv_source_;
-  nn::Scale embedding_scale_;
-  std::vector<nn::Block> blocks_;
   nn::Norm norm_;
   nn::Scale scale_;  // of logits
   Value output_;     // [V,D]; the embedding itself where it is tied
-  double softcap_;   // 0: none
-  std::vector<nn::Adapter> embedding_adapters_, output_adapters_;
+  Value lens_;       // [E,D] of a tied output, or absent
+  std::vector<nn::Adapter> adapters_;
+  double softcap_;  // 0: none
 };
 
-/// Transformer::states() of a model.
+/// A model whose weights are values of a graph. Build one for each graph.
+struct Transformer {
+  /// Declares every tensor of the model, in the order of files. `positions`: how many there are in the batches that it
+  /// is called with; 0: it is not called. `random`: i32[3], seed and step of the adapters' dropout; absent: none.
+  Transformer(const ModelSpec& spec, Weights weights, int64_t positions, Value random = {});
+
+  /// tokens: i32[N] -> x_final [N,D], the normed output of the last block. `states`: see Stack.
+  Value operator()(Value tokens, const nn::Context& ctx, std::span<nn::LayerState> states = {}) const {
+    return head.norm(stack(embedder(tokens, ctx), ctx, states));
+  }
+
+  Embedder embedder;
+  Stack stack;
+  Head head;
+};
+
+/// Stack::states() of a model.
 std::vector<std::vector<nn::StateSpec>> states_of(const ModelSpec& spec);
 
 }  // namespace toy

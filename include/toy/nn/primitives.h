@@ -14,8 +14,9 @@ namespace toy::nn {
 
 /// What each row of a batch is. Training with several sequences, prefill and decoding differ only in what it says.
 struct Batch {
-  Value sequence;  ///< i32[N] which sequence the row belongs to; its rows are consecutive
-  Value position;  ///< i32[N] its position there, counted from 0; consecutive rows count up by one
+  Value sequence;         ///< i32[N] which sequence the row belongs to; its rows are consecutive
+  Value position;         ///< i32[N] its position there, counted from 0; consecutive rows count up by one
+  Value turn = position;  ///< i32[N] by which rotary embeddings turn it
 };
 
 /// Random zeros while training (Srivastava et al. 2014). Each place drops elements of its own.
@@ -223,7 +224,7 @@ struct CausalConv {
   Value bias = {};  ///< [C] or absent
   /// `tail`: [S,W-1,C], the last inputs of each sequence, updated; absent in training.
   Value operator()(Value x, Value* tail, const Batch& batch) const {
-    const auto& [sequence, position] = batch;
+    const auto& [sequence, position, turn] = batch;
     const Value y = causal_conv(x, filter, bias, tail ? *tail : Value{}, sequence, position);
     if (tail) *tail = conv_append(*tail, x, sequence, position);
     return y;
@@ -236,7 +237,7 @@ struct Rope {
   RopePairing pairing = RopePairing::neighbour;
   /// x:[N,H,P] -> [N,H,P].
   Value operator()(Value x, const Batch& batch) const {
-    return table ? rope(x, batch.position, table, {pairing, false}) : x;
+    return table ? rope(x, batch.turn, table, {pairing, false}) : x;
   }
 };
 

@@ -30,10 +30,10 @@ class Weights {
     declared_->push_back(std::move(tensor));
     return v;
   }
-  /// The same for tensors of block `index`, whose names begin with "blk.<index>.".
-  Weights block(int index) const {
+  /// The same for tensors of block `index`, whose names begin with "<blocks><index>.".
+  Weights block(int index, const std::string& blocks) const {
     Weights inner = *this;
-    inner.prefix_ += "blk." + std::to_string(index) + ".";
+    inner.prefix_ += blocks + std::to_string(index) + ".";
     inner.block_ = index;
     return inner;
   }
@@ -60,6 +60,7 @@ class Weights {
   /// Those adapters.
   std::span<const AdapterSpec> adapters() const { return adapters_; }
   Value random() const { return random_; }  ///< of their dropout
+  Graph& graph() const { return *graph_; }
   /// The name in full.
   std::string full_name(const std::string& name) const { return prefix_ + name; }
   /// All tensors that were asked for through this and the views of it, in their order.

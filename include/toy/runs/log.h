@@ -5,12 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "toy/base/run_files.h"
 #include "toy/runs/event.h"
 
 namespace toy::runs {
-
-/// What a run writes in its folder: its events, and every option with its value.
-inline constexpr const char *kEventsFile = "events.jsonl", *kConfigFile = "config.json";
 
 /// What a log holds.
 struct Log {

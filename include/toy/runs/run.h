@@ -20,9 +20,9 @@ struct Summary {
   Rewards rewards;                          ///< of the last validation, before the first of the last step
   std::optional<bool> validation_is_whole;  ///< what best_validation_loss compares: losses on the whole text, or a part
   double seconds = 0;
-  std::string error;                                                 ///< why a run failed
-  std::optional<int64_t> exit_code;                                  ///< of a run that has ended
-  nlohmann::ordered_json config = nlohmann::ordered_json::object();  ///< every option with its value
+  std::string error;                 ///< why a run failed
+  std::optional<int64_t> exit_code;  ///< of a run that has ended
+  JsonObject config;                 ///< every option with its value
 };
 
 /// A column of a list of runs.
@@ -68,6 +68,15 @@ std::vector<std::string> find_runs(const std::string& root);
 /// The folder of the run with this id below `roots`, or of the only one whose id begins so; nullopt if there is none.
 /// Throws Error{bad_input} that names them where there are several.
 std::optional<std::string> find_run(const std::string& id, std::span<const std::string> roots);
+/// A model or an adapter in the folder of a run or of a checkpoint: its file, "" if there is none, and why it is that
+/// of a checkpoint ("" where the run has ended).
+struct Made {
+  std::string file, note;
+};
+/// kModelFile, unless a checkpoint is newer or it is not there.
+Made newest_model(const std::string& folder);
+/// The same of kAdapterFile.
+Made newest_adapter(const std::string& folder);
 /// The log that a user means: a file, the folder of a run, or an id (or the beginning of only one) below `roots`.
 /// Throws Error{bad_input} that says what is near, or which runs begin so.
 std::string find_log(const std::string& what, std::span<const std::string> roots);

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "toy/runtime/plan.h"
@@ -21,8 +22,10 @@ class ParamStore {
   /// An empty store; `device` must outlive it.
   explicit ParamStore(const Device& device) : device_(&device) {}
 
-  /// A zeroed tensor. Throws if the name is taken.
-  void add(const std::string& name, const TensorType& type);
+  /// Zeroed tensors, one behind the other in one piece of memory. Throws if a name is taken.
+  void add(const std::vector<std::pair<std::string, TensorType>>& tensors);
+  /// A single one.
+  void add(const std::string& name, const TensorType& type) { add({{name, type}}); }
   /// Values of `host` (contiguous). Where the device's memory is the host's and holds their dtype as it is, nothing is
   /// copied and `keep_alive` is held as long as the store; such a tensor is frozen. Throws if the name is taken, and
   /// for a view that has no data or is not contiguous. `mapped`: it lies in a mapped file.
@@ -48,6 +51,8 @@ class ParamStore {
   void write(std::string_view name, std::span<const float> values);
   /// Sets all of it to zero.
   void clear(std::string_view name);
+  /// Sets all tensors that were added to zero, each piece of memory at once.
+  void clear();
   std::vector<std::string> names() const;
   /// Bytes of the tensors allocated here (bound ones are not counted).
   size_t bytes() const;

@@ -7,7 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "toy/runs/event.h"
+namespace toy::runs {
+struct Rewards;
+}
 
 namespace toy {
 
@@ -51,7 +53,7 @@ struct PreferenceSums {
   double mean_loss() const {
     return (terms > 0 ? loss / double(terms) : 0) + (text_tokens > 0 ? text_nats / double(text_tokens) : 0);
   }
-  runs::Rewards rewards() const;
+  runs::Rewards rewards() const;  ///< see toy/runs/event.h
 };
 
 /// The mean loss over some answers and its gradient.

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,8 +19,8 @@ namespace toy {
 /// config.json, too, which is not written where it is empty.
 struct RunRecord {
   std::string run_id;  ///< "": the name of the folder
-  nlohmann::ordered_json config = nlohmann::ordered_json::object();
-  std::optional<nlohmann::ordered_json> effective = {};
+  runs::JsonObject config;
+  std::optional<runs::JsonObject> effective = {};
 };
 
 /// With RecipeOptions::fit_tokens a sequence has as many tokens as the longest row, rounded up to a multiple of 64, but

@@ -12,7 +12,6 @@
 #include "toy/graph/recompute.h"
 #include "toy/models/model.h"
 #include "toy/models/transformer.h"
-#include "toy/runs/event.h"
 #include "toy/train/optimizer.h"
 #include "toy/train/preference.h"
 
@@ -93,9 +92,17 @@ struct EvalResult {
 
 /// What the loss of each target of a step is multiplied with.
 struct StepWeights {
-  std::vector<float> targets;       ///< [places]
-  std::optional<double> loss = {};  ///< where it is not the sum over the targets
-  runs::Rewards rewards = {};
+  std::vector<float> targets;  ///< [places]
+  /// Of answers, whose loss is not the sum over the targets.
+  std::optional<PreferenceSums> preference = {};
+};
+
+/// What a step did.
+struct StepResult {
+  double loss = 0;  ///< mean over the windows' targets before the update; of preferences over their answers
+  std::optional<double> grad_norm = {};  ///< global norm of the gradients before clipping; streaming updates have none
+  bool skipped = false;                  ///< something was not finite: nothing has changed
+  PreferenceSums preference = {};
 };
 
 class Objective;
@@ -108,12 +115,10 @@ class Trainer {
   Trainer(Device& device, Model& model, const TrainerOptions& options);
   ~Trainer();
 
-  /// One step of the optimizer on B * accumulate windows of T tokens: its loss, gradient norm and whether it was
-  /// skipped. With check_finite an error begins with the step, counted from 1. The loss is the mean over the windows'
-  /// targets; padding of packed rows counts in nothing. Of preferences it is the mean over the windows' answers: their
-  /// log probabilities, with the step's dropout, come before the gradient, which is that of cross-entropy with a weight
-  /// for each answer.
-  runs::Step step(const Windows& windows, double lr);
+  /// One step of the optimizer on B * accumulate windows of T tokens. With check_finite an error begins with the step,
+  /// counted from 1. Padding of packed rows counts in nothing. Of preferences, the answers' log probabilities, with the
+  /// step's dropout, come before the gradient, which is that of cross-entropy with a weight for each answer.
+  StepResult step(const Windows& windows, double lr);
   /// What the next step multiplies the targets of these windows with. Throws Error{bad_input} where there is none.
   StepWeights weigh(const Windows& windows);
   /// Loss of rows, whatever the objective makes of them. Reads the first rows in the order of the validation, until
@@ -126,10 +131,9 @@ class Trainer {
     return evaluate(TextRows(ids, options_.tokens), max_tokens, stop);
   }
 
-  /// For objectives: what TrainPlans::forwards[pass] gives for the B * T places of `windows` from `first` on. `random`:
-  /// where that drops, the number of the batch. An error begins with `what` and the step.
-  std::vector<float> nlls(size_t pass, const Windows& windows, size_t first, const char* what,
-                          std::optional<int64_t> random = {});
+  /// For objectives: what TrainPlans::forwards[pass] gives for a batch of B * T places. `random`: where that drops, the
+  /// number of the batch. An error begins with `what` and the step.
+  std::vector<float> nlls(size_t pass, const Windows& batch, const char* what, std::optional<int64_t> random = {});
   const TrainerOptions& options() const { return options_; }
   int64_t places() const { return options_.batch * options_.tokens; }
 
@@ -153,9 +157,8 @@ class Trainer {
   size_t planned_bytes() const { return plans_.bytes(device_); }
 
  private:
-  void clear_accumulators();
-  /// Forward and backward of windows [first, first + B) of a step; returns their share of the loss.
-  double run_batch(const Windows& windows, int64_t first, int64_t random, std::span<const float> weights);
+  /// Forward and backward of batch `number` of a step; returns its share of the loss.
+  double run_batch(const Windows& windows, int64_t number, std::span<const float> weights);
   Device& device_;
   Model& model_;
   TrainerOptions options_;

@@ -14,6 +14,7 @@
 #include "toy/base/json_text.h"
 #include "toy/decode/decoder.h"
 #include "toy/formats/gguf.h"
+#include "toy/runs/run.h"
 
 namespace toy::cli {
 namespace {
@@ -76,7 +77,7 @@ std::optional<Planned> planned(const fs::path& path) {
 std::string file_of(const std::string& what) {
   std::error_code error;
   if (const std::string folder = run_folder(what); !folder.empty()) {
-    if (const std::string model = model_in(folder).file; !model.empty()) return model;
+    if (const std::string model = runs::newest_model(folder).file; !model.empty()) return model;
     for (const char* options : {"config.json", "train.json"})  // of a run to come
       if (const fs::path file = fs::path(folder) / options; planned(file)) return file.string();
     refuse_hugging_face(folder);

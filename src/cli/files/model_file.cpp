@@ -11,7 +11,6 @@
 #include "fetch/catalog.h"
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"
-#include "toy/formats/checkpoint.h"
 #include "toy/hf/peft.h"
 #include "toy/models/adapter.h"
 #include "toy/runs/run.h"
@@ -36,24 +35,15 @@ std::string run_folder(const std::string& what) {
   return runs::find_run(what, kRunRoots).value_or("");
 }
 
-ModelIn model_in(const std::string& folder) {
-  const fs::path model = fs::path(folder) / "model.gguf", weights = fs::path(folder) / "weights.gguf";
-  std::error_code error;
-  const bool finished = fs::exists(model, error);
-  if (!finished && fs::exists(weights, error)) return {weights.string(), {}};  // the folder of a checkpoint
-  fs::path checkpoint;
-  const std::string all = (fs::path(folder) / "checkpoints").string();
-  for (const int64_t step : checkpoint_steps(all))  // ascending
-    if (const fs::path file = fs::path(checkpoint_path(all, step)) / "weights.gguf"; fs::exists(file, error))
-      checkpoint = file;
-  // A run that trains where another one was finished replaces that model only at its end. (A file that is not there is
-  // older than all others.)
-  if (finished && fs::last_write_time(checkpoint, error) <= fs::last_write_time(model, error))
-    return {model.string(), {}};
-  if (checkpoint.empty()) return {};
-  return {checkpoint.string(),
-          finished ? "model.gguf is older than the newest checkpoint" : "the run has not finished"};
+namespace {
+
+// Says on stderr why it is the file of a checkpoint.
+std::string told(const runs::Made& made) {
+  if (!made.note.empty()) to_stderr(fmt::format("toy: {}; using {}\n", made.note, one_line(made.file)));
+  return made.file;
 }
+
+}  // namespace
 
 std::string listed_model(const std::string& what, bool takes_folders) {
   std::error_code error;
@@ -83,14 +73,13 @@ std::string model_file(const std::string& what) {
     const std::string listed = listed_model(what);
     return listed.empty() ? what : listed;  // a file, or nothing: whoever opens it says so
   }
-  const auto [file, note] = model_in(folder);
-  if (std::error_code error; file.empty() && fs::exists(fs::path(folder) / "adapter.gguf", error))
+  const runs::Made made = runs::newest_model(folder);
+  if (std::error_code error; made.file.empty() && fs::exists(fs::path(folder) / runs::kAdapterFile, error))
     fail("{0}: the run made an adapter; give the model that it belongs to, and --lora {0}", folder);
-  if (file.empty()) refuse_hugging_face(folder);
-  check(!file.empty(), "{}: the folder has no model.gguf and no checkpoint; train a model first, or give a GGUF file",
-        folder);
-  if (!note.empty()) to_stderr(fmt::format("toy: {}; using {}\n", note, one_line(file)));
-  return file;
+  if (made.file.empty()) refuse_hugging_face(folder);
+  check(!made.file.empty(),
+        "{}: the folder has no model.gguf and no checkpoint; train a model first, or give a GGUF file", folder);
+  return told(made);
 }
 
 void refuse_broken_weights(const std::string& path) {
@@ -122,7 +111,7 @@ namespace {
 std::string name_of_adapter(const std::string& given) {
   fs::path path = fs::absolute(given).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
-  if (path.filename() == "adapter.gguf" || path.filename() == "peft") path = path.parent_path();
+  if (path.filename() == runs::kAdapterFile || path.filename() == runs::kPeftFolder) path = path.parent_path();
   return (path.extension() == ".gguf" ? path.stem() : path.filename()).string();
 }
 
@@ -131,22 +120,10 @@ std::string name_of_adapter(const std::string& given) {
 std::string adapter_file(const std::string& what) {
   const std::string folder = run_folder(what);
   if (folder.empty()) return what;
-  const fs::path own = fs::path(folder) / "adapter.gguf";
-  std::error_code error;
-  std::string newest;
-  const std::string all = (fs::path(folder) / "checkpoints").string();
-  for (const int64_t step : checkpoint_steps(all))  // ascending
-    if (const fs::path file = fs::path(checkpoint_path(all, step)) / "adapter.gguf"; fs::exists(file, error))
-      newest = file.string();
-  const bool finished = fs::exists(own, error);
-  if (finished && (newest.empty() || fs::last_write_time(newest, error) <= fs::last_write_time(own, error)))
-    return own.string();
-  check(!newest.empty(),
+  const runs::Made made = runs::newest_adapter(folder);
+  check(!made.file.empty(),
         "lora: the folder {} has no adapter.gguf and no checkpoint with one; train one with toy train lora", folder);
-  to_stderr(fmt::format("toy: {}; using {}\n",
-                        finished ? "adapter.gguf is older than the newest checkpoint" : "the run has not finished",
-                        one_line(newest)));
-  return newest;
+  return told(made);
 }
 
 std::vector<AdapterOptions::Given> AdapterOptions::given() const {

@@ -22,13 +22,6 @@ void refuse_hugging_face(const std::string& folder);
 /// The folder of a run that is named by its path or its id (or the beginning of it) below runs or out; "" if none is.
 /// Throws Error{bad_input} where several ids begin so.
 std::string run_folder(const std::string& what);
-/// The model in a folder, and why it is that of a checkpoint ("" where it is not).
-struct ModelIn {
-  std::string file, note;
-};
-/// The model in the folder of a run or of a checkpoint: model.gguf, unless a checkpoint is newer or it is not there;
-/// `file` is "" if there is none.
-ModelIn model_in(const std::string& folder);
 /// The path of a model that `toy list` shows under this name, "" if there is none or if `what` is a file. Says on
 /// stderr which file it is. Throws Error{bad_input} for a repository in safetensors, unless `takes_folders`.
 std::string listed_model(const std::string& what, bool takes_folders = false);

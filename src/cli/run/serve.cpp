@@ -22,6 +22,7 @@
 #include "serve/states.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
+#include "toy/base/run_files.h"
 #include "toy/base/utf8.h"
 
 namespace toy::cli {
@@ -117,7 +118,7 @@ struct Serve : Command {
   std::string name_of_model(const std::string& file) const {
     if (!aliases.empty()) return aliases.front();
     const std::filesystem::path path = std::filesystem::absolute(file);
-    return (path.filename() == "model.gguf" ? path.parent_path().filename() : path.stem()).string();
+    return (path.filename() == runs::kModelFile ? path.parent_path().filename() : path.stem()).string();
   }
 
   // Of --cache.

@@ -1,6 +1,7 @@
 // What all recipes of toy train take, and what they refuse.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -14,6 +15,7 @@
 #include "cli/train/run_files.h"
 #include "cli/train/train_options.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 #include "toy/models/save_as.h"
 #include "toy/train/fine_tune.h"
 #include "toy/train/from_scratch.h"
@@ -126,7 +128,7 @@ struct Recipe {
     if (o.epochs > 0) config["steps"] = nullptr;  // the rows decide
     if (o.fit_tokens) config["tokens"] = nullptr;
     for (const char* of_the_process : {"resume", "allow-changes"}) config.erase(of_the_process);
-    o.record = {.config = config, .effective = optimizer.effective(o)};
+    o.record = {.config = {json_text(config)}, .effective = {{json_text(optimizer.effective(o))}}};
     const TrainResult result = train(o, *dev, reporter);
     if (result.was_complete) tell_of_no_effect(result.out, config);
     reporter.done(result, how_to_resume(app, result.out));

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "cli/train/run_files.h"
 #include "toy/base/clock.h"
@@ -44,8 +45,9 @@ void Reporter::event(const runs::Event& e) {
     clear_status();
     say(fmt::format(
         "{}: {:.2f} M parameters, {} training tokens ({} windows per epoch), {} validation tokens, {} planned",
-        one_line(start->model.at("name").get<std::string>()), double(start->parameters) * 1e-6, start->train_tokens,
-        start->windows_per_epoch, start->validation_tokens, format_bytes(size_t(start->planned_bytes))));
+        one_line(parse_json<nlohmann::json>(start->model.text).at("name").get<std::string>()),
+        double(start->parameters) * 1e-6, start->train_tokens, start->windows_per_epoch, start->validation_tokens,
+        format_bytes(size_t(start->planned_bytes))));
     interrupt_.emplace();  // before the first step there is nothing to save, and a signal ends the program at once
   } else if (e.as<runs::Resume>()) {
     say(fmt::format("resumed after step {}", *e.step));

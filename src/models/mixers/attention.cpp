@@ -98,7 +98,7 @@ Mixer make_attention(const ModelSpec& m, size_t layer, const Weights& w, RopeTab
   const Shape kept{(differential ? 2 : 1) * l.kv_heads, l.d_head};
   if (own_kv) states = {{StateSpec::Kind::keys, "k", kept, l.window}, {StateSpec::Kind::values, "v", kept, l.window}};
   const auto call = [=](Value x, LayerState& state, const Context& ctx) {
-    const auto& [sequence, position] = ctx.batch;
+    const auto& [sequence, position, turn] = ctx.batch;
     const bool paged = !state.slots.empty();
     Value rows = q.map(x), both, gate;
     if (gated)

@@ -31,7 +31,7 @@ Mixer make_delta_net(const ModelSpec& m, size_t layer, const Weights& w, RopeTab
   std::vector<StateSpec> states{{StateSpec::Kind::sequence, "delta", {heads, width, width}}};
   if (conv) states.push_back(tail_of(*conv));
   const auto call = [=](Value x, LayerState& state, const Context& ctx) {
-    const auto& [sequence, position] = ctx.batch;
+    const auto& [sequence, position, turn] = ctx.batch;
     const bool decoding = !state.slots.empty();
     Value rows = qkv(x);
     if (conv) rows = silu((*conv)(rows, decoding ? &state.slots.back() : nullptr, ctx.batch));

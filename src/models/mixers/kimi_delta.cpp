@@ -34,7 +34,7 @@ Mixer make_kimi_delta(const ModelSpec& m, size_t layer, const Weights& w, RopeTa
                                       tail_of(conv_k, "conv_k"),
                                       tail_of(conv_v, "conv_v")};
   const auto call = [=](Value x, LayerState& state, const Context& ctx) {
-    const auto& [sequence, position] = ctx.batch;
+    const auto& [sequence, position, turn] = ctx.batch;
     const bool decoding = !state.slots.empty();
     const auto heads_of = [&](Value rows) { return reshape(rows, {-1, heads, width}); };
     const auto mapped = [&](const Linear& of, const CausalConv& filter, size_t slot) {

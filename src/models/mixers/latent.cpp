@@ -23,7 +23,7 @@ Mixer make_latent(const ModelSpec& m, size_t layer, const Weights& w, RopeTables
   const Shape one{1, width + p};
   const std::vector<StateSpec> states{{StateSpec::Kind::keys, "k", one}, {StateSpec::Kind::values, "v", one}};
   const auto call = [=](Value x, LayerState& state, const Context& ctx) {
-    const auto& [sequence, position] = ctx.batch;
+    const auto& [sequence, position, turn] = ctx.batch;
     Graph& g = *x.graph;
     // expert_linear with all heads as a row's experts maps each head by its own matrix.
     std::vector<double> numbers;

@@ -28,7 +28,7 @@ Mixer make_mamba2(const ModelSpec& m, size_t layer, const Weights& w, RopeTables
   std::vector<StateSpec> states{{StateSpec::Kind::sequence, "ssm", {heads, columns, width}}};
   if (conv) states.push_back(tail_of(*conv));
   const auto call = [=, eps = m.norm_eps](Value x, LayerState& state, const Context& ctx) {
-    const auto& [sequence, position] = ctx.batch;
+    const auto& [sequence, position, turn] = ctx.batch;
     const bool decoding = !state.slots.empty();
     const Value rows = in(x);
     Value u = slice(rows, 1, inner, channels);
