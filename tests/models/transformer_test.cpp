@@ -9,6 +9,7 @@
 
 #include "testing/models.h"
 #include "testing/test_device.h"
+#include "toy/models/model.h"
 #include "toy/runtime/session.h"
 
 namespace toy {
