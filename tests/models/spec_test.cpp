@@ -184,16 +184,17 @@ TEST(ModelSpec, RefusesWhatFilesOfItsFamilyCannotHold) {
 
 TEST(Transformer, HasAStateForEachLayerOrNone) {
   const ModelSpec m = model_spec("tiny");
-  Graph g;
-  const Transformer transformer(m, Weights(g, [](const std::string&) { return DType::f32; }), 8);
-  const TensorType rows{DType::i32, {3}, 0};
-  const Value tokens = g.input("tokens", rows, m.vocab);
-  const nn::Context ctx{.batch = {.sequence = g.input("sequence", rows), .position = g.input("position", rows, 8)}};
-  std::vector<nn::LayerState> states(3);
-  EXPECT_EQ(testing::error_of([&] { transformer(tokens, ctx, states); }),
-            "transformer: 3 states for 4 layers; give one for each, or none");
-  states.resize(4);
-  EXPECT_EQ(testing::error_of([&] { transformer(tokens, ctx, states); }), "no error");
+  const auto error_with = [&](size_t count) {
+    Graph g;
+    const Transformer transformer(m, Weights(g, [](const std::string&) { return DType::f32; }), 8);
+    const TensorType rows{DType::i32, {3}, 0};
+    const Value tokens = g.input("tokens", rows, m.vocab);
+    const nn::Context ctx{.batch = {.sequence = g.input("sequence", rows), .position = g.input("position", rows, 8)}};
+    std::vector<nn::LayerState> states(count);
+    return testing::error_of([&] { transformer(tokens, ctx, states); });
+  };
+  EXPECT_EQ(error_with(3), "transformer: 3 states for 4 layers; give one for each, or none");
+  EXPECT_EQ(error_with(4), "no error");
 }
 
 nlohmann::json gpt2_dimensions() {

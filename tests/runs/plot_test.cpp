@@ -10,6 +10,7 @@
 
 #include "runs/chart.h"
 #include "runs/text.h"
+#include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
 #include "toy/runs/report.h"
 

@@ -194,7 +194,7 @@ TEST_F(Folders, FindsTheNewestThatARunMade) {
   EXPECT_EQ(newest_model(run).file, "");
   EXPECT_EQ(newest_adapter(run).file, "");
   for (const auto& [made, in_checkpoint, newest] :
-       {std::tuple{"model.gguf", "weights.gguf", newest_model}, {"adapter.gguf", "adapter.gguf", newest_adapter}}) {
+       {std::tuple{"model.gguf", "weights.gguf", &newest_model}, {"adapter.gguf", "adapter.gguf", &newest_adapter}}) {
     const std::string first = std::string("run/checkpoints/step_000002/") + in_checkpoint,
                       second = std::string("run/checkpoints/step_000010/") + in_checkpoint;
     write_at(first, 2), write_at(second, 3);
