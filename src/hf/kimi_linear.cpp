@@ -153,14 +153,4 @@ void write_kimi_linear(ordered_json& c, const ModelSpec& m) {
   c["linear_conv_kernel_dim"] = first.conv;
 }
 
-std::vector<Run> rows_of_latent(const LayerSpec& l, std::string_view stem) {
-  if (l.mixer != MixerKind::latent || (stem != "attn_k_b" && stem != "attn_v_b")) return {};
-  const LatentSizes& s = l.latent;
-  const bool of_key = stem == "attn_k_b";
-  std::vector<Run> runs;
-  for (int64_t h = 0; h < l.heads; ++h)
-    runs.push_back({h * (s.key + s.value) + (of_key ? 0 : s.key), of_key ? s.key : s.value});
-  return runs;
-}
-
 }  // namespace toy::hf

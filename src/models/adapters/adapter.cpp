@@ -18,17 +18,7 @@ namespace {
 using Magnitude = AdapterSpec::Magnitude;
 constexpr const char* kAll = "all-linear";
 
-// What PEFT calls the linear maps of a Llama.
-const std::map<std::string, std::string, std::less<>> kOfPeft{
-    {"q_proj", "attn_q"},      {"k_proj", "attn_k"},      {"v_proj", "attn_v"},
-    {"o_proj", "attn_output"}, {"gate_proj", "ffn_gate"}, {"up_proj", "ffn_up"},
-    {"down_proj", "ffn_down"}, {"lm_head", "output"},     {"embed_tokens", "token_embd"},
-};
-
-// "blk.0.attn_q" and "attn_q" of "blk.0.attn_q.weight".
-std::string without_weight(const std::string& name) {
-  return name.ends_with(kWeight) ? name.substr(0, name.size() - kWeight.size()) : name;
-}
+// "attn_q" of "blk.0.attn_q.weight".
 std::string stem_of(const TensorSpec& t) {
   const std::string name = without_weight(t.name);
   return t.block >= 0 ? name.substr(name.find('.', name.find('.') + 1) + 1) : name;
@@ -59,8 +49,9 @@ Target parse_target(const std::string& text) {
 
 bool fits(const std::string& target, const TensorSpec& t) {
   if (target == kAll) return t.init != TensorSpec::Init::embedding;
-  const auto peft = kOfPeft.find(target);
-  const std::string& pattern = peft == kOfPeft.end() ? target : peft->second;
+  const auto is_target = [&](const TensorName& n) { return n.hf.substr(n.hf.rfind('.') + 1) == target; };
+  const auto peft = std::find_if(std::begin(kLlamaNames), std::end(kLlamaNames), is_target);
+  const std::string pattern = peft == std::end(kLlamaNames) ? target : std::string(peft->gguf);
   return matches(pattern, t.name) || matches(pattern, without_weight(t.name)) || matches(pattern, stem_of(t));
 }
 
@@ -89,6 +80,10 @@ const Target* target_of(const std::vector<Target>& targets, const TensorSpec& t)
 }
 
 }  // namespace
+
+std::string without_weight(const std::string& name) {
+  return name.ends_with(kWeight) ? name.substr(0, name.size() - kWeight.size()) : name;
+}
 
 TensorSpec tied_output(const ModelSpec& spec) {
   TensorSpec t{TensorSpec::Init::embedding, kOutput, {spec.vocab, spec.d_model}};
