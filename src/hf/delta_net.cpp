@@ -5,6 +5,7 @@
 
 #include "hf/dimensions.h"
 #include "hf/rope.h"
+#include "models/families/families.h"
 #include "toy/base/error.h"
 
 namespace toy::hf {
@@ -40,12 +41,10 @@ void read_layers(const Config& c, ModelSpec& m, std::string_view d_ff) {
   check(width == of_values,
         "{}: 'linear_key_head_dim' is {} and 'linear_value_head_dim' {}; only equal ones are supported", c.path(),
         width, of_values);
-  for (size_t i = 0; i < m.layers.size(); ++i) {
-    LayerSpec& l = m.layers[i];
-    l.mixer = linear[i] ? MixerKind::gated_delta : MixerKind::attention;
-    l.delta.key_heads = c.integer("linear_num_key_heads"), l.delta.value_heads = c.integer("linear_num_value_heads");
-    l.delta.width = width, l.conv = c.integer("linear_conv_kernel_dim");
-  }
+  DeltaNet sizes = sizes_of<DeltaNet>(m);
+  sizes.key_heads = c.integer("linear_num_key_heads"), sizes.value_heads = c.integer("linear_num_value_heads");
+  sizes.width = width, sizes.conv = c.integer("linear_conv_kernel_dim");
+  for (size_t i = 0; i < m.layers.size(); ++i) m.layers[i].mixer = linear[i] ? MixerSpec(sizes) : MixerSpec();
   c.require("attention_bias", false);
   c.require("attn_output_gate", true);
 }
@@ -65,10 +64,10 @@ void write_layers(ordered_json& c, const ModelSpec& m) {
   for (const LayerSpec& l : m.layers)
     types.push_back(l.mixer == MixerKind::gated_delta ? "linear_attention" : "full_attention");
   c["layer_types"] = types;
-  const DeltaNet& d = m.layers.front().delta;
+  const auto d = sizes_of<DeltaNet>(m);
   c["linear_num_key_heads"] = d.key_heads, c["linear_num_value_heads"] = d.value_heads;
   c["linear_key_head_dim"] = d.width, c["linear_value_head_dim"] = d.width;
-  c["linear_conv_kernel_dim"] = m.layers.front().conv;
+  c["linear_conv_kernel_dim"] = d.conv;
 }
 
 void write_shared_experts(ordered_json& c, const ModelSpec& m) {

@@ -10,6 +10,8 @@
 namespace toy::hf {
 namespace {
 
+Order share(std::vector<int64_t> list) { return std::make_shared<const std::vector<int64_t>>(std::move(list)); }
+
 // "attn_q.weight" of "blk.3.attn_q.weight".
 std::string without_block(const TensorSpec& t) {
   return t.block < 0 ? t.name : t.name.substr(t.name.find('.', t.name.find('.') + 1) + 1);
@@ -72,7 +74,7 @@ Shape shape_of(const TensorSpec& t, const Layout& at, const Sizes& s) {
 Order numbers(int64_t first, int64_t count, int64_t step) {
   std::vector<int64_t> list;
   for (int64_t i = 0; i < count; ++i) list.push_back(first + i * step);
-  return std::make_shared<const std::vector<int64_t>>(std::move(list));
+  return share(std::move(list));
 }
 
 std::string Layout::name_of(int64_t matrix) const {
@@ -85,15 +87,15 @@ int64_t Layout::first_element(int64_t matrix) const {
   return name.find('*') == name.npos ? matrix * all_rows * int64_t(columns->size()) : 0;
 }
 
-std::vector<Layout::FolderRows> Layout::rows_in_folder() const {
+std::map<int64_t, Order> Layout::rows_in_folder() const {
   std::vector<int64_t> own(rows->size());
   std::iota(own.begin(), own.end(), 0);
   std::sort(own.begin(), own.end(), [&](int64_t a, int64_t b) { return (*rows)[size_t(a)] < (*rows)[size_t(b)]; });
   const auto folders = [&](size_t i) { return (*rows)[size_t(own[i])]; };
-  std::vector<FolderRows> list;
+  std::map<int64_t, Order> list;
   for (size_t i = 0, n = 0; i < own.size(); i += n) {
     for (n = 1; i + n < own.size() && folders(i + n) == folders(i) + int64_t(n);) ++n;
-    list.push_back({folders(i), std::make_shared<const std::vector<int64_t>>(&own[i], &own[i] + n)});
+    list.emplace(folders(i), share({own.begin() + std::ptrdiff_t(i), own.begin() + std::ptrdiff_t(i + n)}));
   }
   return list;
 }
@@ -101,7 +103,7 @@ std::vector<Layout::FolderRows> Layout::rows_in_folder() const {
 Order Layout::columns_in_folder() const {
   std::vector<int64_t> own(columns->size());
   for (size_t c = 0; c < own.size(); ++c) own[size_t((*columns)[c])] = int64_t(c);
-  return std::make_shared<const std::vector<int64_t>>(std::move(own));
+  return share(std::move(own));
 }
 
 Layouts::Layouts(const HfModel& model, const ModelSpec& spec, float q_scale)
@@ -118,12 +120,11 @@ Layout Layouts::of(const TensorSpec& t) const {
   const Form form = form_of(t);
   Layout at{.name = hf_name(model_, t.name), .matrices = s.matrices};
   at.all_rows = all_rows_.at(at.name);
-  at.rows = std::make_shared<const std::vector<int64_t>>(rows_of(t, s.rows, at.all_rows));
+  at.rows = share(rows_of(t, s.rows, at.all_rows));
   at.columns = numbers(0, s.columns);
   if (t.block >= 0) {
-    const LayerSpec& l = spec_.layers[size_t(t.block)];
-    if (l.mixer == MixerKind::gated_delta && t.name.ends_with(".ssm_out.weight"))
-      at.columns = std::make_shared<const std::vector<int64_t>>(columns_of_delta_net(l.delta));
+    const DeltaNet* delta = std::get_if<DeltaNet>(&spec_.layers[size_t(t.block)].mixer);
+    if (delta && t.name.ends_with(".ssm_out.weight")) at.columns = share(columns_of_delta_net(*delta));
     at.transposed = form == Form::vectors || t.shape.rank() == 3 ? model_.transposed_experts
                                                                  : model_.transposed && t.shape.rank() == 2;
   }
@@ -137,8 +138,8 @@ std::vector<int64_t> Layouts::rows_of(const TensorSpec& t, int64_t rows, int64_t
   const std::string name = without_block(t);
   const std::string_view stem = std::string_view(name).substr(0, name.find('.'));
   const LayerSpec* l = t.block >= 0 ? &spec_.layers[size_t(t.block)] : nullptr;
-  if (l && l->mixer == MixerKind::gated_delta)
-    if (const auto list = rows_of_delta_net(l->delta, stem, model_.packed_delta_net)) return *list;
+  if (const DeltaNet* delta = l ? std::get_if<DeltaNet>(&l->mixer) : nullptr)
+    if (const auto list = rows_of_delta_net(*delta, stem, model_.packed_delta_net)) return *list;
   int64_t first = first_.at(t.name);
   if (stem.ends_with("_exps") && model_.transposed_experts) return *numbers(first / rows, rows, all_rows / rows);
   std::vector<int64_t> list = *numbers(first, rows);

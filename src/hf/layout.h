@@ -24,13 +24,8 @@ struct Layout {
   std::string name_of(int64_t matrix) const;
   /// Where the folder's tensor has this matrix: how many elements are before it.
   int64_t first_element(int64_t matrix) const;
-  /// Of a row or column of the folder, the first one, and the matrix's rows that are there and in those after it.
-  struct FolderRows {
-    int64_t first;
-    Order rows;
-  };
-  /// The inverse of `rows`, from the first on.
-  std::vector<FolderRows> rows_in_folder() const;
+  /// The inverse of `rows`: those of the matrix that are at a row of the folder's and at those after it.
+  std::map<int64_t, Order> rows_in_folder() const;
   /// The inverse of `columns`.
   Order columns_in_folder() const;
 };

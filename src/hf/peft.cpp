@@ -17,6 +17,7 @@
 #include "models/adapters/adapter_parts.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/json_text.h"
+#include "toy/base/nearest.h"
 #include "toy/formats/mapped_file.h"
 #include "toy/formats/safetensors.h"
 #include "toy/models/adapter.h"

@@ -5,6 +5,7 @@
 
 #include "hf/layout.h"
 #include "toy/base/error.h"
+#include "toy/base/nearest.h"
 
 namespace toy::hf {
 namespace {
@@ -122,7 +123,7 @@ std::vector<Output> plan_folder(const HfModel& model, const ModelSpec& spec, con
     auto* data = const_cast<std::byte*>(info.data);
     for (const TensorSpec& t : f.parts) {
       const Layout at = layouts.of(t);
-      const std::vector<Layout::FolderRows> rows = at.rows_in_folder();
+      const std::map<int64_t, Order> rows = at.rows_in_folder();
       const Order columns = at.columns_in_folder();
       Shape shape{int64_t(at.rows->size()), int64_t(columns->size())};
       if (at.turned) std::swap(shape[0], shape[1]);

@@ -10,7 +10,9 @@
 
 #include "models/adapters/adapter_parts.h"
 #include "models/families/families.h"
+#include "models/mixers/mixer.h"
 #include "toy/base/glob.h"
+#include "toy/base/nearest.h"
 
 namespace toy {
 namespace {
@@ -141,16 +143,13 @@ namespace {
 
 // Maps that llama.cpp multiplies with without a look at adapters.
 bool ignored_by_llama_cpp(const ModelSpec& spec, const std::string& name) {
-  static constexpr std::pair<std::string_view, std::string_view> kIgnored[] = {
-      {"gemma4", "per_layer_model_proj.*"}, {"nemotron_h_moe", "*.ffn_latent_*"}, {"kimi-linear", "*.attn_[qkv].*"},
-      {"kimi-linear", "*.attn_kv_a_mqa.*"}, {"kimi-linear", "*.ssm_*"},           {"kimi-linear", kOutput}};
-  const auto listed = [&](const auto& i) {
-    return spec.architecture == i.first && matches(std::string(i.second), name);
-  };
-  if (std::any_of(std::begin(kIgnored), std::end(kIgnored), listed)) return true;
+  static constexpr std::pair<std::string_view, const char*> kIgnored[] = {
+      {"gemma4", "per_layer_model_proj.*"}, {"nemotron_h_moe", "*.ffn_latent_*"}, {"kimi-linear", kOutput}};
+  for (const auto& [architecture, pattern] : kIgnored)
+    if (spec.architecture == architecture && matches(pattern, name)) return true;
   for (size_t i = 0; i < spec.layers.size(); ++i)
-    if (spec.layers[i].mixer == MixerKind::kimi_delta && name == fmt::format("blk.{}.attn_output.weight", i))
-      return true;
+    for (const char* pattern : mixer_of(spec.layers[i].mixer).no_adapters_in_llama_cpp)
+      if (matches(fmt::format("blk.{}.{}", i, pattern), name)) return true;
   return false;
 }
 
