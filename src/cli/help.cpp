@@ -15,7 +15,7 @@
 
 #include "cli/console.h"
 #include "cli/tables.h"
-#include "toy/models/spec.h"
+#include "toy/base/nearest.h"
 
 namespace toy::cli {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "hf/dimensions.h"
 #include "hf/rope.h"
+#include "models/families/families.h"
 #include "toy/base/error.h"
 
 namespace toy::hf {
@@ -14,33 +15,22 @@ using nlohmann::ordered_json;
 
 namespace {
 
-// Where value heads are: `group` rows for each key head, in which the first one begins at `first`.
-struct Heads {
-  int64_t first, group, width;
-};
+using Numbers = std::vector<int64_t>;
 
-class Rows {
- public:
-  void add(int64_t first, int64_t rows) {
-    if (!runs_.empty() && runs_.back().first + runs_.back().rows == first)
-      runs_.back().rows += rows;
-    else
-      runs_.push_back({first, rows});
-  }
-  // Those of the value heads in the order of the GGUF.
-  void add(const DeltaNet& d, const Heads& at) {
-    const int64_t each = d.value_heads / d.key_heads;
-    for (int64_t i = 0; i < d.value_heads; ++i) {
-      const bool tiled = d.heads == HeadMap::tile;
-      const int64_t key = tiled ? i % d.key_heads : i / each, in_group = tiled ? i / d.key_heads : i % each;
-      add(at.first + key * at.group + in_group * at.width, at.width);
-    }
-  }
-  std::vector<Run> runs() const { return runs_; }
+void add(Numbers& list, int64_t first, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) list.push_back(first + i);
+}
 
- private:
-  std::vector<Run> runs_;
-};
+// Those of the value heads in the order of the GGUF. In the folder there are `group` rows for each key head, of whose
+// value heads the first begins at `first`.
+void add_heads(Numbers& list, const DeltaNet& d, int64_t first, int64_t group, int64_t width) {
+  const int64_t each = d.value_heads / d.key_heads;
+  for (int64_t i = 0; i < d.value_heads; ++i) {
+    const bool tiled = d.heads == HeadMap::tile;
+    const int64_t key = tiled ? i % d.key_heads : i / each, in_group = tiled ? i / d.key_heads : i % each;
+    add(list, first + key * group + in_group * width, width);
+  }
+}
 
 void read_layers(const Config& c, ModelSpec& m, std::string_view d_ff) {
   read_widths(c, m, d_ff);
@@ -51,12 +41,10 @@ void read_layers(const Config& c, ModelSpec& m, std::string_view d_ff) {
   check(width == of_values,
         "{}: 'linear_key_head_dim' is {} and 'linear_value_head_dim' {}; only equal ones are supported", c.path(),
         width, of_values);
-  for (size_t i = 0; i < m.layers.size(); ++i) {
-    LayerSpec& l = m.layers[i];
-    l.mixer = linear[i] ? MixerKind::gated_delta : MixerKind::attention;
-    l.delta.key_heads = c.integer("linear_num_key_heads"), l.delta.value_heads = c.integer("linear_num_value_heads");
-    l.delta.width = width, l.conv = c.integer("linear_conv_kernel_dim");
-  }
+  DeltaNet sizes = sizes_of<DeltaNet>(m);
+  sizes.key_heads = c.integer("linear_num_key_heads"), sizes.value_heads = c.integer("linear_num_value_heads");
+  sizes.width = width, sizes.conv = c.integer("linear_conv_kernel_dim");
+  for (size_t i = 0; i < m.layers.size(); ++i) m.layers[i].mixer = linear[i] ? MixerSpec(sizes) : MixerSpec();
   c.require("attention_bias", false);
   c.require("attn_output_gate", true);
 }
@@ -76,10 +64,10 @@ void write_layers(ordered_json& c, const ModelSpec& m) {
   for (const LayerSpec& l : m.layers)
     types.push_back(l.mixer == MixerKind::gated_delta ? "linear_attention" : "full_attention");
   c["layer_types"] = types;
-  const DeltaNet& d = m.layers.front().delta;
+  const auto d = sizes_of<DeltaNet>(m);
   c["linear_num_key_heads"] = d.key_heads, c["linear_num_value_heads"] = d.value_heads;
   c["linear_key_head_dim"] = d.width, c["linear_value_head_dim"] = d.width;
-  c["linear_conv_kernel_dim"] = m.layers.front().conv;
+  c["linear_conv_kernel_dim"] = d.conv;
 }
 
 void write_shared_experts(ordered_json& c, const ModelSpec& m) {
@@ -133,27 +121,33 @@ bool is_dense_qwen3next(const Config& c) {
   return layers >= c.integer("num_hidden_layers");
 }
 
-std::optional<std::vector<Run>> rows_of_delta_net(const DeltaNet& d, std::string_view stem, bool packed) {
+std::optional<Numbers> rows_of_delta_net(const DeltaNet& d, std::string_view stem, bool packed) {
   const int64_t each = d.value_heads / d.key_heads, keys = d.key_heads * d.width, values = each * d.width;
   const int64_t group = packed ? 2 * d.width + 2 * values : values;  // of a key head's rows
-  Rows rows;
+  Numbers rows;
   if (stem == "attn_qkv" && packed) {
     for (const int64_t first : {int64_t(0), d.width})
-      for (int64_t i = 0; i < d.key_heads; ++i) rows.add(first + i * group, d.width);
-    rows.add(d, {2 * d.width, group, d.width});
+      for (int64_t i = 0; i < d.key_heads; ++i) add(rows, first + i * group, d.width);
+    add_heads(rows, d, 2 * d.width, group, d.width);
   } else if (stem == "attn_qkv" || stem == "ssm_conv1d") {
-    rows.add(0, 2 * keys);
-    rows.add(d, {2 * keys, values, d.width});
+    add(rows, 0, 2 * keys);
+    add_heads(rows, d, 2 * keys, values, d.width);
   } else if (stem == "attn_gate") {
-    rows.add(d, {packed ? 2 * d.width + values : 0, group, d.width});
+    add_heads(rows, d, packed ? 2 * d.width + values : 0, group, d.width);
   } else if (stem == "ssm_beta" || stem == "ssm_alpha") {
-    rows.add(d, {packed && stem == "ssm_alpha" ? each : 0, packed ? 2 * each : each, 1});
+    add_heads(rows, d, packed && stem == "ssm_alpha" ? each : 0, packed ? 2 * each : each, 1);
   } else if (stem == "ssm_a_log" || stem == "ssm_dt") {
-    rows.add(d, {0, each, 1});
+    add_heads(rows, d, 0, each, 1);
   } else {
     return std::nullopt;
   }
-  return rows.runs();
+  return rows;
+}
+
+Numbers columns_of_delta_net(const DeltaNet& d) {
+  Numbers columns;
+  add_heads(columns, d, 0, d.value_heads / d.key_heads * d.width, d.width);
+  return columns;
 }
 
 }  // namespace toy::hf

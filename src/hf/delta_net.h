@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "hf/models.h"
-#include "hf/pieces.h"
 
 namespace toy::hf {
 
@@ -24,6 +23,8 @@ bool is_dense_qwen3next(const Config& c);
 /// The rows of a Gated DeltaNet's tensor in its folder, in the order of the GGUF: value heads of a key head are
 /// neighbours there, and not in a GGUF of Qwen3.5. `stem`: "attn_qkv", ... `packed`: one tensor holds q, k, v and z,
 /// and one beta and alpha, by key heads (Qwen3-Next). None: all rows, as they are.
-std::optional<std::vector<Run>> rows_of_delta_net(const DeltaNet& d, std::string_view stem, bool packed);
+std::optional<std::vector<int64_t>> rows_of_delta_net(const DeltaNet& d, std::string_view stem, bool packed);
+/// The same of the columns of "ssm_out".
+std::vector<int64_t> columns_of_delta_net(const DeltaNet& d);
 
 }  // namespace toy::hf

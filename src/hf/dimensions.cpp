@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -85,7 +86,8 @@ void read_sizes(const Config& c, ModelSpec& m, int64_t layers, std::string_view 
   m.d_model = c.integer("hidden_size"), m.vocab = c.integer("vocab_size");
   m.norm_eps = c.number(eps);
   m.tied = c.flag("tie_word_embeddings", m.tied);
-  check(layers >= 1 && layers <= 4096, "{}: 'num_hidden_layers' is {}, expected 1 to 4096", c.path(), layers);
+  check(layers >= 1 && layers <= kMaxLayers, "{}: 'num_hidden_layers' is {}, expected 1 to {}", c.path(), layers,
+        kMaxLayers);
   m.layers = repeated(m.layers, size_t(layers));
 }
 
@@ -161,6 +163,19 @@ void write_llama(ordered_json& c, const ModelSpec& m) {
   RopeSpec rope = m.rope;
   rope.dims = l.rope_dims;
   write_rope(c, rope, m.context, l.d_head);
+}
+
+void read_multipliers(const Config& c, ModelSpec& m) {
+  m.embedding_scale = c.number("embedding_multiplier"), m.residual_scale = c.number("residual_multiplier");
+  m.logit_divisor = c.number("logits_scaling");
+  for (LayerSpec& l : m.layers) l.attention_scale = c.number("attention_multiplier");
+}
+
+void write_multipliers(ordered_json& c, const ModelSpec& m) {
+  const LayerSpec& l = m.layers.front();
+  c["embedding_multiplier"] = shortest(m.embedding_scale), c["residual_multiplier"] = shortest(m.residual_scale);
+  c["logits_scaling"] = shortest(m.logit_divisor);
+  c["attention_multiplier"] = l.attention_scale > 0 ? shortest(l.attention_scale) : 1 / std::sqrt(double(l.d_head));
 }
 
 void write_experts(ordered_json& c, const ModelSpec& m, const char* count) {

@@ -47,6 +47,9 @@ void read_biases(const Config& c, ModelSpec& m);
 /// `count` is the key of the number of experts.
 void read_experts(const Config& c, ModelSpec& m, std::string_view count);
 /// Widths, rope and biases.
+/// Granite's factors of embeddings, residuals, logits and scores.
+void read_multipliers(const Config& c, ModelSpec& m);
+void write_multipliers(nlohmann::ordered_json& c, const ModelSpec& m);
 void read_llama(const Config& c, Reading& r);
 /// @}
 

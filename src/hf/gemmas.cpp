@@ -82,7 +82,7 @@ void write_gemma(ordered_json& c, const ModelSpec& m) {
 void read_gemma2(const Config& c, Reading& r) {
   read_llama(c, r);
   read_windows(c, r.spec, 2);
-  read_query_scale(c, r, 46);
+  read_query_scale(c, r, kLayersOfGemma2At27B);
   constexpr float kNone = 1e6f;  // changes nothing; a GGUF of gemma2 has to say something
   r.spec.logit_softcap = c.number("final_logit_softcapping", kNone);
   for (LayerSpec& l : r.spec.layers) l.attention_softcap = c.number("attn_logit_softcapping", kNone);
@@ -99,7 +99,7 @@ void read_gemma3(const Config& c, Reading& r) {
   read_llama(c, r);
   ModelSpec& m = r.spec;
   read_windows(c, m, c.integer(c.has("sliding_window_pattern") ? "sliding_window_pattern" : "_sliding_window_pattern"));
-  read_query_scale(c, r, 62);
+  read_query_scale(c, r, kLayersOfGemma3At27B);
   RopeSpec local;
   read_rope(rope_parameters(c, "sliding_attention", "rope_local_base_freq", ""), m.context, m.layers.front().d_head,
             local);

@@ -87,8 +87,9 @@ void read_kimi_linear(const Config& c, Reading& r) {
   const int64_t kv_heads = c.integer("num_key_value_heads", heads);
   check(kv_heads == heads, "{}: 'num_key_value_heads' is {}; only {}, 'num_attention_heads', is supported here",
         c.path(), kv_heads, heads);
-  const DeltaNet delta{.value_heads = heads, .width = of_linear("head_dim", "linear_head_dim", 128)};
-  const int64_t conv = of_linear("short_conv_kernel_size", "linear_conv_kernel_dim", 4);
+  const KimiDelta delta{.heads = heads,
+                        .width = of_linear("head_dim", "linear_head_dim", 128),
+                        .conv = of_linear("short_conv_kernel_size", "linear_conv_kernel_dim", 4)};
   const LatentSizes latent{.width = c.integer("kv_lora_rank"),
                            .key = c.integer("qk_nope_head_dim"),
                            .shared_key = c.integer("qk_rope_head_dim"),
@@ -113,8 +114,9 @@ void read_kimi_linear(const Config& c, Reading& r) {
   const std::vector<MixerKind> mixers = mixers_of_kimi(c, linear, m.layers.size());
   for (size_t i = 0; i < m.layers.size(); ++i) {
     LayerSpec& l = m.layers[i];
-    l.mixer = mixers[i], l.heads = l.kv_heads = heads, l.d_head = delta.width;
-    l.delta = delta, l.latent = latent, l.conv = conv, l.experts = experts, l.d_ff = width;
+    l.mixer = mixers[i] == MixerKind::latent ? MixerSpec(latent) : MixerSpec(delta);
+    l.heads = l.kv_heads = heads, l.d_head = delta.width;
+    l.experts = experts, l.d_ff = width;
     if (i >= dense) continue;
     l.d_ff = c.integer("intermediate_size");
     l.experts.count = l.experts.used = l.experts.shared_d_ff = 0;
@@ -123,7 +125,8 @@ void read_kimi_linear(const Config& c, Reading& r) {
 
 void write_kimi_linear(ordered_json& c, const ModelSpec& m) {
   const LayerSpec &first = m.layers.front(), &last = m.layers.back();
-  const LatentSizes& s = first.latent;
+  const auto s = sizes_of<LatentSizes>(m);
+  const auto delta = sizes_of<KimiDelta>(m);
   const size_t dense = dense_layers(m);
   c["vocab_size"] = m.vocab, c["hidden_size"] = m.d_model, c["num_hidden_layers"] = m.layers.size();
   c["model_max_length"] = m.context;
@@ -138,9 +141,9 @@ void write_kimi_linear(ordered_json& c, const ModelSpec& m) {
   c["num_expert_group"] = 1, c["topk_group"] = 1, c["moe_router_activation_func"] = "sigmoid";
   c["first_k_dense_replace"] = dense, c["moe_layer_freq"] = 1;
   // The class's own code takes the object, transformers' the lists.
-  ordered_json linear = {{"head_dim", first.delta.width},
-                         {"num_heads", first.delta.value_heads},
-                         {"short_conv_kernel_size", first.conv},
+  ordered_json linear = {{"head_dim", delta.width},
+                         {"num_heads", delta.heads},
+                         {"short_conv_kernel_size", delta.conv},
                          {"full_attn_layers", json::array()},
                          {"kda_layers", json::array()}};
   for (size_t i = 0; i < m.layers.size(); ++i) {
@@ -149,18 +152,8 @@ void write_kimi_linear(ordered_json& c, const ModelSpec& m) {
   }
   c["linear_attn_config"] = linear;
   c["layer_types"] = mixer_names(m, kKimiLayers);
-  c["linear_head_dim"] = first.delta.width, c["linear_num_heads"] = first.delta.value_heads;
-  c["linear_conv_kernel_dim"] = first.conv;
-}
-
-std::vector<Run> rows_of_latent(const LayerSpec& l, std::string_view stem) {
-  if (l.mixer != MixerKind::latent || (stem != "attn_k_b" && stem != "attn_v_b")) return {};
-  const LatentSizes& s = l.latent;
-  const bool of_key = stem == "attn_k_b";
-  std::vector<Run> runs;
-  for (int64_t h = 0; h < l.heads; ++h)
-    runs.push_back({h * (s.key + s.value) + (of_key ? 0 : s.key), of_key ? s.key : s.value});
-  return runs;
+  c["linear_head_dim"] = delta.width, c["linear_num_heads"] = delta.heads;
+  c["linear_conv_kernel_dim"] = delta.conv;
 }
 
 }  // namespace toy::hf

@@ -36,8 +36,8 @@ void read_any_lfm2(const Config& c, ModelSpec& m) {
   m.tied = c.flag("tie_embedding", m.tied);
   read_model_rope(c, m);
   const std::vector<MixerKind> mixers = mixers_of_lfm2(c, m.layers.size());
-  for (size_t i = 0; i < m.layers.size(); ++i)
-    m.layers[i].mixer = mixers[i], m.layers[i].conv = c.integer("conv_L_cache");
+  for (size_t i = 0; i < m.layers.size(); ++i) m.layers[i].mixer = mixers[i];
+  set_sizes(m, ShortConv{c.integer("conv_L_cache")});
   c.require("conv_bias", false);
 }
 
@@ -58,7 +58,7 @@ void write_any_lfm2(ordered_json& c, const ModelSpec& m) {
   for (const char* key : {"rms_norm_eps", "hidden_act", "attention_bias", "mlp_bias"}) c.erase(key);
   c["norm_eps"] = shortest(m.norm_eps);
   c["layer_types"] = mixer_names(m, kLfm2Layers);
-  c["conv_L_cache"] = m.layers.front().conv, c["conv_bias"] = false;
+  c["conv_L_cache"] = sizes_of<ShortConv>(m).width, c["conv_bias"] = false;
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 #include "hf/mamba.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "hf/dimensions.h"
 #include "hf/rope.h"
+#include "models/families/families.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 
@@ -46,19 +46,21 @@ void require_no_limit(const Config& c) {
 }
 
 void read_mamba(const Config& c, ModelSpec& m, const MambaKeys& keys) {
-  MambaSizes s{.heads = c.integer(keys.heads), .state = c.integer(keys.state), .groups = c.integer(keys.groups)};
-  const int64_t conv = c.integer(keys.conv);
-  check(s.heads >= 1 && conv >= 1, "{}: '{}' is {} and '{}' {}, expected at least 1", c.path(), keys.heads, s.heads,
-        keys.conv, conv);
+  MambaSizes s{.heads = c.integer(keys.heads),
+               .state = c.integer(keys.state),
+               .groups = c.integer(keys.groups),
+               .conv = c.integer(keys.conv)};
+  check(s.heads >= 1 && s.conv >= 1, "{}: '{}' is {} and '{}' {}, expected at least 1", c.path(), keys.heads, s.heads,
+        keys.conv, s.conv);
   const json* width = c.find(keys.width);
   s.width = width && *width == "auto" ? 2 * m.d_model / s.heads : c.integer(keys.width);
-  for (LayerSpec& l : m.layers) l.mamba2 = s, l.conv = conv;
+  set_sizes(m, s);
   require_no_limit(c);
 }
 
 // `expand` says once more how wide all heads are.
 void require_expanded(const Config& c, const ModelSpec& m, const char* key) {
-  const MambaSizes& s = m.layers.front().mamba2;
+  const auto s = sizes_of<MambaSizes>(m);
   const int64_t expand = c.integer(key, 2);
   check(double(expand) * double(m.d_model) == double(s.heads) * double(s.width),
         "{}: '{}' {} times 'hidden_size' {} is not {} heads of width {}", c.path(), key, expand, m.d_model, s.heads,
@@ -66,20 +68,14 @@ void require_expanded(const Config& c, const ModelSpec& m, const char* key) {
 }
 
 void write_mamba(ordered_json& c, const ModelSpec& m, const MambaKeys& keys) {
-  const LayerSpec& l = m.layers.front();
-  c[keys.heads] = l.mamba2.heads, c[keys.width] = l.mamba2.width, c[keys.state] = l.mamba2.state;
-  c[keys.groups] = l.mamba2.groups, c[keys.conv] = l.conv;
+  const auto s = sizes_of<MambaSizes>(m);
+  c[keys.heads] = s.heads, c[keys.width] = s.width, c[keys.state] = s.state;
+  c[keys.groups] = s.groups, c[keys.conv] = s.conv;
 }
 
 int64_t expansion(const ModelSpec& m) {
-  const MambaSizes& s = m.layers.front().mamba2;
+  const auto s = sizes_of<MambaSizes>(m);
   return s.heads * s.width / m.d_model;
-}
-
-void read_multipliers(const Config& c, ModelSpec& m) {
-  m.embedding_scale = c.number("embedding_multiplier"), m.residual_scale = c.number("residual_multiplier");
-  m.logit_divisor = c.number("logits_scaling");
-  for (LayerSpec& l : m.layers) l.attention_scale = c.number("attention_multiplier");
 }
 
 // GraniteMoeHybrid but for its Mamba layers.
@@ -176,9 +172,7 @@ void write_granitehybrid(ordered_json& c, const ModelSpec& m) {
   c["layer_types"] = mixer_names(m, kGraniteLayers);
   c["position_embedding_type"] = nullptr;
   if (l.rope == LayerRope::global) c["position_embedding_type"] = "rope";
-  c["embedding_multiplier"] = shortest(m.embedding_scale), c["residual_multiplier"] = shortest(m.residual_scale);
-  c["logits_scaling"] = shortest(m.logit_divisor);
-  c["attention_multiplier"] = l.attention_scale > 0 ? shortest(l.attention_scale) : 1 / std::sqrt(double(l.d_head));
+  write_multipliers(c, m);
   c["num_local_experts"] = l.experts.count, c["num_experts_per_tok"] = l.experts.used;
   c["shared_intermediate_size"] = l.experts.count > 0 ? l.experts.shared_d_ff : l.d_ff;
 }
@@ -228,7 +222,6 @@ void read_nemotron_h(const Config& c, Reading& r) {
   check(!has_mlp || !has_experts, "{}: some layers have an ffn and some experts; a GGUF has either", c.path());
   read_sizes(c, m, int64_t(mixers.size()), "layer_norm_epsilon");
   m.context = c.integer("max_position_embeddings");
-  read_mamba(c, m, kNemotronH);
   const int64_t heads = c.integer("num_attention_heads"), kv_heads = c.integer("num_key_value_heads"),
                 width = c.integer("head_dim", c.integer("attention_head_dim", 128));
   const bool bias = c.flag("mlp_bias", false);
@@ -253,6 +246,7 @@ void read_nemotron_h(const Config& c, Reading& r) {
       l.experts.count = l.experts.used = l.experts.shared_d_ff = 0;
     }
   }
+  read_mamba(c, m, kNemotronH);
   c.require("mlp_hidden_act", "relu2");
   c.require("mamba_hidden_act", "silu");
   for (const char* key : {"use_bias", "mamba_proj_bias", "attention_bias"}) c.require(key, false);

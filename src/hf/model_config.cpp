@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "hf/models.h"
@@ -129,7 +130,7 @@ std::string hf_name(const HfModel& model, std::string_view gguf_name) {
     return it == names.end() ? std::string() : std::string(it->hf);
   };
   const std::string start = p.layer.empty() ? "" : fmt::format("{}{}.", model.layers, p.layer);
-  for (const auto names : {model.names, std::span<const TensorName>(kUsualNames)}) {
+  for (const auto names : std::array<std::span<const TensorName>, 3>{model.names, kLlamaNames, kUsualNames}) {
     if (const std::string complete = in(names, fmt::format("{}{}", p.stem, p.kind)); !complete.empty())
       return start + complete;
     if (const std::string stem = in(names, p.stem); !stem.empty()) return fmt::format("{}{}{}", start, stem, p.kind);

@@ -1,7 +1,6 @@
 #include "hf/models.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "hf/delta_net.h"
 #include "hf/dimensions.h"
@@ -124,17 +123,11 @@ void write_phi3(ordered_json& c, const ModelSpec& m) {
 
 void read_granite(const Config& c, Reading& r) {
   read_llama(c, r);
-  ModelSpec& m = r.spec;
-  m.embedding_scale = c.number("embedding_multiplier"), m.residual_scale = c.number("residual_multiplier");
-  m.logit_divisor = c.number("logits_scaling");
-  for (LayerSpec& l : m.layers) l.attention_scale = c.number("attention_multiplier");
+  read_multipliers(c, r.spec);
 }
 void write_granite(ordered_json& c, const ModelSpec& m) {
   write_llama(c, m);
-  const LayerSpec& l = m.layers.front();
-  c["embedding_multiplier"] = shortest(m.embedding_scale), c["residual_multiplier"] = shortest(m.residual_scale);
-  c["logits_scaling"] = shortest(m.logit_divisor);
-  c["attention_multiplier"] = l.attention_scale > 0 ? shortest(l.attention_scale) : 1 / std::sqrt(double(l.d_head));
+  write_multipliers(c, m);
 }
 
 void read_granitemoe(const Config& c, Reading& r) {
@@ -174,7 +167,7 @@ void read_gpt2(const Config& c, Reading& r) {
   m.norm_eps = c.number("layer_norm_epsilon");
   m.tied = c.flag("tie_word_embeddings", true);
   const int64_t layers = c.integer("n_layer"), heads = c.integer("n_head");
-  check(layers >= 1 && layers <= 4096, "{}: 'n_layer' is {}, expected 1 to 4096", c.path(), layers);
+  check(layers >= 1 && layers <= kMaxLayers, "{}: 'n_layer' is {}, expected 1 to {}", c.path(), layers, kMaxLayers);
   check(heads >= 1, "{}: 'n_head' is {}", c.path(), heads);
   m.layers = repeated(m.layers, size_t(layers));
   for (LayerSpec& l : m.layers) {

@@ -8,17 +8,10 @@
 #include <vector>
 
 #include "hf/config.h"
+#include "models/adapters/adapter_parts.h"
 #include "toy/models/spec.h"
 
 namespace toy::hf {
-
-/// A tensor without ".weight" or ".bias" (where `gguf` ends so, `hf` is the complete name): in a layer, `gguf` follows
-/// "blk.N." and `hf` follows HfModel::layers. Where several have the same `hf`, it holds the rows of all of them, in
-/// the order of the table. `*` is the number of an expert; without one the tensor holds the experts one after the
-/// other.
-struct TensorName {
-  std::string_view gguf, hf;
-};
 
 /// A piece of a tensor's name in a folder, and what transformers makes of it while it loads. Adapters go by the latter.
 struct Renamed {
@@ -42,7 +35,11 @@ struct HfModel {
   void (*read)(const Config&, Reading&);
   void (*write)(nlohmann::ordered_json&, const ModelSpec&);
   bool (*fits)(const ModelSpec&) = [](const ModelSpec&) { return true; };  ///< of models of the architecture
-  std::span<const TensorName> names = {};                                  ///< what differs from Llama's
+  /// What differs from kUsualNames, of tensors without ".weight" or ".bias" (where `gguf` ends so, `hf` is the complete
+  /// name). In a layer, `gguf` follows "blk.N." and `hf` follows `layers`. Where several have the same `hf`, it holds
+  /// the rows of all of them, in the order of the model's tensors. `*` is the number of an expert; without one the
+  /// tensor holds the experts one after the other.
+  std::span<const TensorName> names = {};
   std::string_view layers = "model.layers.";
   bool norm_plus_1 = false;  ///< a GGUF holds 1 + w of norms, but for those of Gated DeltaNet's heads
   bool transposed = false;   ///< matrices of layers are [in,out]

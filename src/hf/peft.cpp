@@ -11,11 +11,13 @@
 #include <optional>
 #include <set>
 
+#include "hf/layout.h"
 #include "hf/models.h"
 #include "hf/peft_config.h"
-#include "hf/plan.h"
+#include "models/adapters/adapter_parts.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/json_text.h"
+#include "toy/base/nearest.h"
 #include "toy/formats/mapped_file.h"
 #include "toy/formats/safetensors.h"
 #include "toy/models/adapter.h"
@@ -27,7 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr const char *kTensors = "adapter_model.safetensors", *kChatTemplate = "chat_template.jinja";
+constexpr const char *kTensors = "adapter_model.safetensors", *kChatFile = "chat_template.jinja";
 constexpr std::string_view kPrefix = "base_model.model.";
 
 ModelSpec without_adapters(ModelSpec spec) {
@@ -35,18 +37,12 @@ ModelSpec without_adapters(ModelSpec spec) {
   return spec;
 }
 
-std::string without_weight(const std::string& name) {
-  constexpr std::string_view kWeight = ".weight";
-  return name.substr(0, name.size() - (name.ends_with(kWeight) ? kWeight.size() : 0));
-}
-
-std::string module_of(const HfModel& of_class, const MapPlace& place) {
-  std::string name = without_weight(place.name);
+std::string module_of(const HfModel& of_class, const std::string& tensor) {
+  std::string name = without_weight(tensor);
   for (const Renamed& r : of_class.renamed)
     if (const size_t at = name.find(r.in_folder); at != name.npos) name.replace(at, r.in_folder.size(), r.loaded);
   return name;
 }
-constexpr const char *kEmbedding = "token_embd.weight", *kOutput = "output.weight";
 using Magnitude = AdapterSpec::Magnitude;
 
 // Names of an adapter's tensors.
@@ -63,17 +59,8 @@ struct PeftNames {
 // Weights that may have an adapter, with the output of a tied model.
 std::vector<TensorSpec> adaptable_tensors(const ModelSpec& spec) {
   std::vector<TensorSpec> list = tensors_of(spec);
-  if (spec.tied) {
-    list.push_back({TensorSpec::Init::embedding, kOutput, {spec.vocab, spec.d_model}});
-    list.back().adaptable = true;
-  }
+  if (spec.tied) list.push_back(tied_output(spec));
   std::erase_if(list, [](const TensorSpec& t) { return !t.adaptable; });
-  return list;
-}
-
-std::vector<int64_t> numbers(int64_t first, int64_t count, int64_t step = 1) {
-  std::vector<int64_t> list;
-  for (int64_t i = 0; i < count; ++i) list.push_back(first + i * step);
   return list;
 }
 
@@ -81,8 +68,7 @@ std::vector<int64_t> numbers(int64_t first, int64_t count, int64_t step = 1) {
 struct Home {
   std::string module;
   std::string parameter;  // or ""
-  MapPlace place;         // of each expert
-  int64_t experts = 1;
+  Layout place;           // of each expert
 
   // What patterns of ranks and alphas are matched with.
   std::string target() const { return parameter.empty() ? module : module + "." + parameter; }
@@ -91,36 +77,52 @@ struct Home {
   bool is_last() const { return parameter == "down_proj"; }
 };
 
-// The class of transformers has the experts of a layer in one parameter, gate and up one after the other or in turns.
-Home home_of_experts(const HfModel& of_class, const ModelSpec& spec, const TensorSpec& t) {
-  constexpr std::string_view kExperts = ".experts";
-  const MapPlace named{hf_name(of_class, t.name), {}, {}, 0};
-  std::string module = module_of(of_class, named);
-  const size_t at = module.find(kExperts);
-  module = module.substr(0, at == module.npos ? module.rfind('.') : at) + std::string(kExperts);
-  const bool is_down = t.name.ends_with("ffn_down_exps.weight"), is_up = t.name.ends_with("ffn_up_exps.weight");
-  const bool is_half = !is_down && spec.layers[size_t(t.block)].ffn != FfnKind::relu2;
-  const int64_t rows = t.shape[1], second = is_half && is_up;
-  const bool in_turns = of_class.transposed_experts && is_half;
-  return {module,
-          is_down   ? "down_proj"
-          : is_half ? "gate_up_proj"
-                    : "up_proj",
-          {named.name, numbers(in_turns ? second : second * rows, rows, in_turns ? 2 : 1), numbers(0, t.shape[2]),
-           is_half ? 2 * rows : rows},
-          t.shape[0]};
-}
+// Where a class has its weights.
+class Homes {
+ public:
+  Homes(const HfModel& of_class, const ModelSpec& spec) : class_(of_class), spec_(spec), layouts_(of_class, spec) {}
 
-// Embeddings and output have rows and columns as they are.
-Home home_of(const HfModel& of_class, const ModelSpec& spec, const TensorSpec& t) {
-  if (t.shape.rank() == 3) return home_of_experts(of_class, spec, t);
-  Home home{"", "", {"lm_head.weight", numbers(0, t.shape[0]), numbers(0, t.shape[1]), t.shape[0]}};
-  if (t.name != kOutput || !spec.tied) home.place = place_of_map(of_class, spec, t);
-  home.module = module_of(of_class, home.place);
-  for (const std::string_view piece : of_class.parameters_in_peft)
-    if (home.module.find(piece) != home.module.npos) home.parameter = "weight";
-  return home;
-}
+  // Embeddings and output have rows and columns as they are.
+  Home of(const TensorSpec& t) const {
+    if (t.shape.rank() == 3) return of_experts(t);
+    Home home{"", "", {.name = "lm_head.weight", .all_rows = t.shape[0]}};
+    if (t.name == kOutput && spec_.tied)
+      home.place.rows = numbers(0, t.shape[0]), home.place.columns = numbers(0, t.shape[1]);
+    else
+      home.place = layouts_.of(t);
+    home.module = module_of(class_, home.place.name);
+    for (const std::string_view piece : class_.parameters_in_peft)
+      if (home.module.find(piece) != home.module.npos) home.parameter = "weight";
+    return home;
+  }
+
+ private:
+  // The class has the experts of a layer in one parameter, gate and up one after the other or in turns.
+  Home of_experts(const TensorSpec& t) const {
+    constexpr std::string_view kExperts = ".experts";
+    const std::string name = hf_name(class_, t.name);
+    std::string module = module_of(class_, name);
+    const size_t at = module.find(kExperts);
+    module = module.substr(0, at == module.npos ? module.rfind('.') : at) + std::string(kExperts);
+    const bool is_down = t.name.ends_with("ffn_down_exps.weight"), is_up = t.name.ends_with("ffn_up_exps.weight");
+    const bool is_half = !is_down && spec_.layers[size_t(t.block)].ffn != FfnKind::relu2;
+    const int64_t rows = t.shape[1], second = is_half && is_up;
+    const bool in_turns = class_.transposed_experts && is_half;
+    return {module,
+            is_down   ? "down_proj"
+            : is_half ? "gate_up_proj"
+                      : "up_proj",
+            {.name = name,
+             .matrices = t.shape[0],
+             .all_rows = is_half ? 2 * rows : rows,
+             .rows = numbers(in_turns ? second : second * rows, rows, in_turns ? 2 : 1),
+             .columns = numbers(0, t.shape[2])}};
+  }
+
+  const HfModel& class_;
+  const ModelSpec& spec_;
+  Layouts layouts_;
+};
 
 std::vector<float> transposed(const std::vector<float>& m, int64_t rows, int64_t columns) {
   std::vector<float> t(m.size());
@@ -153,12 +155,13 @@ class PeftFile {
     if (!has(names.a) && !has(names.b)) return {};
     used_.insert(std::string(kPrefix) + home.module + ".base_layer.weight");  // the base, once more
     const int64_t all = home.place.all_rows, columns = t.shape.back(0);
-    Values v = pair(names, home.module, home.experts, embedding ? Shape{columns, t.shape[0]} : Shape{all, columns});
+    Values v =
+        pair(names, home.module, home.place.matrices, embedding ? Shape{columns, t.shape[0]} : Shape{all, columns});
     config_.require_rank(path(), home.target(), v.rank);
     v.scale = config_.scale_of(home.target(), v.rank);
     if (embedding) v.a = transposed(v.a, v.rank, t.shape[0]);
     // Columns of b are all experts' first ones, then their second ones.
-    if (home.experts > 1) v.b = transposed(v.b, all * v.rank, home.experts);
+    if (home.place.matrices > 1) v.b = transposed(v.b, all * v.rank, home.place.matrices);
     const bool has_magnitudes = config_.dora && has(names.m);
     check(has_magnitudes == config_.dora && (!config_.dora || !embedding),
           "{}: '{}' should have magnitudes, as 'use_dora' is true; only linear maps can", file_.path(), home.module);
@@ -244,19 +247,19 @@ class PeftFile {
 };
 
 // From the class's order of rows and columns to that of the weight.
-void reorder(PeftFile::Values& v, const MapPlace& place, int64_t experts) {
+void reorder(PeftFile::Values& v, const Layout& place) {
   PeftFile::Values from = std::move(v);
   v = {.rank = from.rank, .scale = from.scale};
-  const int64_t columns = int64_t(place.columns.size());
-  for (int64_t r = 0; r < experts * from.rank; ++r)
-    for (const int64_t column : place.columns) v.a.push_back(from.a[size_t(r * columns + column)]);
-  for (int64_t e = 0; e < experts; ++e)
-    for (const int64_t row : place.rows) {
+  const int64_t columns = int64_t(place.columns->size());
+  for (int64_t r = 0; r < place.matrices * from.rank; ++r)
+    for (const int64_t column : *place.columns) v.a.push_back(from.a[size_t(r * columns + column)]);
+  for (int64_t e = 0; e < place.matrices; ++e)
+    for (const int64_t row : *place.rows) {
       const auto at = from.b.begin() + (e * place.all_rows + row) * from.rank;
       v.b.insert(v.b.end(), at, at + from.rank);
     }
   if (!from.m.empty())
-    for (const int64_t row : place.rows) v.m.push_back(from.m[size_t(row)]);
+    for (const int64_t row : *place.rows) v.m.push_back(from.m[size_t(row)]);
 }
 
 }  // namespace
@@ -267,14 +270,14 @@ void load_peft(Model& model, const std::string& folder, double scale) {
   check(std::isfinite(scale), "{}: its scale is {}, expected a number", folder, scale);
   PeftFile file(folder);
   const ModelSpec spec = without_adapters(model.spec);
-  const HfModel& of_class = model_of(spec);
+  const Homes homes(model_of(spec), spec);
   const size_t number = model.spec.adapters.size();
   AdapterSpec adapter;
   std::map<std::string, PeftFile::Values> values;  // by weight
   for (const TensorSpec& t : adaptable_tensors(spec)) {
-    const Home home = home_of(of_class, spec, t);
+    const Home home = homes.of(t);
     std::optional<PeftFile::Values> v = file.find(home, t);
-    if (v && t.name != kEmbedding) reorder(*v, home.place, home.experts);
+    if (v && t.name != kEmbedding) reorder(*v, home.place);
     const std::string in_folder = without_weight(home.place.name);
     if (!v && in_folder.find('*') != in_folder.npos) v = file.find_each(in_folder, t);
     if (!v) continue;
@@ -286,7 +289,7 @@ void load_peft(Model& model, const std::string& folder, double scale) {
   }
   file.refuse_unused();
   check(!adapter.maps.empty(), "{}: there is no tensor in it", file.path());
-  if (const std::string path = folder + "/" + kChatTemplate; fs::is_regular_file(path)) {
+  if (const std::string path = folder + "/" + kChatFile; fs::is_regular_file(path)) {
     const MappedFile text = MappedFile::open(path);
     adapter.chat_template.assign(reinterpret_cast<const char*>(text.bytes().data()), text.bytes().size());
   }
@@ -316,18 +319,19 @@ struct Adapted {
 std::vector<std::vector<Adapted>> adapted_modules(const Model& model, size_t number) {
   const ModelSpec spec = without_adapters(model.spec);
   const HfModel& of_class = model_of(spec);
+  const Homes homes(of_class, spec);
   std::vector<std::vector<Adapted>> list;
   for (const TensorSpec& t : adaptable_tensors(spec)) {
     const auto& maps = model.spec.adapters.at(number).maps;
     const auto map = maps.find(t.name);
     if (map == maps.end()) continue;
-    const Home home = home_of(of_class, spec, t);
+    const Home home = homes.of(t);
     const std::string target = home.target();
     for (const std::string_view piece : of_class.not_in_peft)
       check(target.find(piece) == target.npos, "PEFT has no adapter of '{}' ({}); leave it out of the targets", t.name,
             target);
     if (map->second.magnitude != Magnitude::none) {
-      check(int64_t(home.place.rows.size()) == home.place.all_rows,
+      check(int64_t(home.place.rows->size()) == home.place.all_rows,
             "'{}' is a part of '{}' in transformers, where its magnitudes cannot be stated", t.name, target);
       check(home.parameter.empty(), "PEFT has no DoRA of '{}' ({}); leave it out of the targets", t.name, target);
     }
@@ -342,22 +346,22 @@ std::vector<std::vector<Adapted>> adapted_modules(const Model& model, size_t num
 // that of the first. Of E experts a is [E R,I] and b [O,R E].
 AdapterFactors fused(const std::vector<Adapted>& parts) {
   AdapterFactors f;
-  const int64_t experts = parts[0].home.experts, columns = parts[0].weight.shape.back(0);
+  const int64_t experts = parts[0].home.place.matrices, columns = parts[0].weight.shape.back(0);
   for (const Adapted& part : parts) f.rank += part.factors.rank;
   f.a.resize(size_t(experts * f.rank * columns));
   f.b.resize(size_t(parts[0].home.place.all_rows * f.rank * experts));
   int64_t first = 0;
   for (const auto& [weight, map, home, from] : parts) {
-    const MapPlace& place = home.place;
-    const auto rows = int64_t(place.rows.size());
+    const Layout& place = home.place;
+    const auto rows = int64_t(place.rows->size());
     const double factor = double(map.scale) / double(parts[0].map.scale);
     for (int64_t e = 0; e < experts; ++e)
       for (int64_t r = 0; r < from.rank; ++r) {
         for (int64_t i = 0; i < columns; ++i)
-          f.a[size_t((e * f.rank + first + r) * columns + place.columns[size_t(i)])] =
+          f.a[size_t((e * f.rank + first + r) * columns + (*place.columns)[size_t(i)])] =
               from.a[size_t((e * from.rank + r) * columns + i)];
         for (int64_t row = 0; row < rows; ++row)
-          f.b[size_t((place.rows[size_t(row)] * f.rank + first + r) * experts + e)] =
+          f.b[size_t(((*place.rows)[size_t(row)] * f.rank + first + r) * experts + e)] =
               float(factor * double(from.b[size_t((e * rows + row) * from.rank + r)]));
       }
     first += from.rank;
@@ -401,12 +405,12 @@ void save_peft(const Model& model, size_t number, const std::string& folder, con
       add(in_file.b, std::move(f.b), {weight.shape[1], f.rank});
       continue;
     }
-    add(in_file.a, std::move(f.a), {home.experts * f.rank, weight.shape.back(0)});
-    add(in_file.b, std::move(f.b), {home.place.all_rows, f.rank * home.experts});
+    add(in_file.a, std::move(f.a), {home.place.matrices * f.rank, weight.shape.back(0)});
+    add(in_file.b, std::move(f.b), {home.place.all_rows, f.rank * home.place.matrices});
     if (!dora) continue;
     const std::vector<float> m = model.params->read(AdapterNames(weight.name, number).m);
     std::vector<float> to_m(m.size());
-    for (size_t row = 0; row < m.size(); ++row) to_m[size_t(home.place.rows[row])] = m[row];
+    for (size_t row = 0; row < m.size(); ++row) to_m[size_t((*home.place.rows)[row])] = m[row];
     add(in_file.m, std::move(to_m), {home.place.all_rows});
   }
   std::error_code error;
@@ -428,7 +432,7 @@ void save_peft(const Model& model, size_t number, const std::string& folder, con
                       {"fan_in_fan_out", false},
                       {"inference_mode", true}};
   if (!parameters.empty()) config["target_parameters"] = parameters;
-  const std::string chat = folder + "/" + kChatTemplate;
+  const std::string chat = folder + "/" + kChatFile;
   if (adapter.chat_template.empty()) {
     fs::remove(chat, error);  // of an earlier adapter
   } else {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "toy/base/error.h"
 #include "toy/tensor/buffer.h"
@@ -11,51 +10,7 @@
 namespace toy::hf {
 namespace {
 
-constexpr int64_t kElements = int64_t(1) << 20;  // converted at a time, or one head
-
-// `count` rows from `first` on. Quantized rows are dequantized into `values`.
-View slice(const View& rows, int64_t first, int64_t count, std::vector<float>& values) {
-  View part = rows;
-  part.shape[0] = count;
-  const int64_t at = first * rows.stride[0];
-  part.data = static_cast<std::byte*>(rows.data) + bytes_of(rows.dtype, at);
-  if (!is_quantized(rows.dtype)) return part;
-  values.resize(size_t(part.count()));
-  const View out(values.data(), DType::f32, part.shape);
-  convert(View(part.data, part.dtype, part.shape), out);
-  return out;
-}
-
-// Rows of whole heads in their new order, copied to `bytes`. Of a head's `width` rows, the first `turned` move.
-View reordered(const View& rows, Piece::Order order, int64_t width, int64_t turned, std::vector<std::byte>& bytes) {
-  const size_t row = bytes_of(rows.dtype, rows.shape[1]);
-  bytes.resize(row * size_t(rows.shape[0]));
-  for (int64_t r = 0; r < rows.shape[0]; ++r) {
-    const int64_t in_head = r % width, half = turned / 2;
-    const int64_t from = in_head >= turned       ? in_head
-                         : order == Piece::pairs ? in_head % 2 * half + in_head / 2
-                                                 : in_head % half * 2 + in_head / half;
-    const int64_t source = (r - in_head + from) * rows.stride[0];
-    std::memcpy(bytes.data() + size_t(r) * row, static_cast<std::byte*>(rows.data) + bytes_of(rows.dtype, source), row);
-  }
-  return {bytes.data(), rows.dtype, rows.shape};
-}
-
-// The columns of a matrix in their new order.
-View with_columns(const View& rows, const Piece::Columns& c) {
-  View v = rows;
-  const int64_t in_group = rows.shape[1] / (c.groups * c.width), column = rows.stride[1];
-  v.shape = {rows.shape[0], in_group, c.groups, c.width};
-  v.stride = {rows.stride[0], c.width * column, in_group * c.width * column, column};
-  return v;
-}
-
-View transposed(const View& rows) {
-  View v = rows;
-  v.shape = {rows.shape[1], rows.shape[0]};
-  v.stride = {rows.stride[1], rows.stride[0]};
-  return v;
-}
+constexpr int64_t kElements = int64_t(1) << 20;  // converted at a time
 
 void store(const std::string& name, const View& from, const View& to) try {
   convert_finite(from, to);
@@ -63,127 +18,127 @@ void store(const std::string& name, const View& from, const View& to) try {
   throw Error(e.code(), fmt::format("tensor '{}': {}", name, e.what()));
 }
 
-void apply(const Piece& piece, const std::string& name, std::span<float> values) {
+void apply(const Change& change, const std::string& name, std::span<float> values) {
   for (float& v : values) {
     const float x = v;
-    if (piece.function == Piece::minus_exp) {
+    if (change.function == Change::minus_exp) {
       v = float(-std::exp(double(x)));
       check(v < 0 && std::isfinite(v), "tensor '{}': -exp of {} would be {}, expected below 0", name, x, v);
-    } else if (piece.function == Piece::log_minus) {
+    } else if (change.function == Change::log_minus) {
       check(x < 0 && std::isfinite(x), "tensor '{}': the logarithm of minus {}; expected a number below 0", name, x);
       v = float(std::log(-double(x)));
     }
-    v = v * piece.scale + piece.add;
+    v = v * change.scale + change.add;
   }
 }
 
-void stream_piece(const Piece& piece, const std::string& name, DType stored, const gguf::Writer::Sink& sink) {
-  const int64_t rows = piece.rows.shape[0], width = rows / piece.heads;
-  const int64_t unit = piece.transposed ? rows : piece.order == Piece::as_is ? 1 : width;
-  const int64_t step = std::max<int64_t>(1, kElements / (unit * piece.rows.shape[1])) * unit;
-  const bool changes = piece.scale != 1 || piece.add != 0 || piece.function != Piece::identity;
-  std::vector<float> values, changed;
-  std::vector<std::byte> moved;
-  for (int64_t first = 0; first < rows; first += step) {
-    View from = slice(piece.rows, first, std::min(step, rows - first), values);
-    if (piece.order != Piece::as_is)
-      from = reordered(from, piece.order, width, piece.turned > 0 ? piece.turned : width, moved);
-    if (piece.transposed) from = transposed(from);
-    if (piece.columns.groups > 0) from = with_columns(from, piece.columns);
-    const Buffer buffer(bytes_of(stored, from.count()));
-    const View to(buffer.data(), stored, from.shape);
-    if (changes) {
-      changed.resize(size_t(from.count()));
-      const View between(changed.data(), DType::f32, from.shape);
-      convert(from, between);
-      apply(piece, name, changed);
-      store(name, between, to);
-    } else {
-      store(name, from, to);
+// A part of a tensor, and where it is written to.
+class Stream {
+ public:
+  Stream(const Output& out, const gguf::Writer::Sink& sink) : name_(out.name), stored_(out.stored), sink_(sink) {}
+
+  void operator()(const Rows& part) const {
+    const auto &rows = *part.rows, &columns = *part.columns;
+    const int64_t wide = int64_t(columns.size()), step = std::max<int64_t>(1, kElements / wide);
+    View matrix = part.matrix;
+    const bool in_order =
+        columns.back() - columns.front() == wide - 1 && std::is_sorted(columns.begin(), columns.end());
+    if (in_order) {
+      matrix.data = matrix.as<std::byte>() + bytes_of(matrix.dtype, columns[0] * matrix.stride[1]);
+      matrix.shape[1] = wide;
     }
-    sink({static_cast<const std::byte*>(to.data), to.bytes()});
+    const bool as_is = in_order && part.change.is_none();
+    for (size_t first = 0; first < rows.size(); first += size_t(step)) {
+      const std::span some(rows.data() + first, std::min(size_t(step), rows.size() - first));
+      const Buffer buffer(bytes_of(stored_, int64_t(some.size()) * wide));
+      const View to(buffer.data(), stored_, {int64_t(some.size()), wide});
+      if (as_is) {
+        copy(matrix, some, to);
+      } else {
+        std::vector<float> values(some.size() * size_t(matrix.shape[1])), picked;
+        copy(matrix, some, View(values.data(), DType::f32, {to.shape[0], matrix.shape[1]}));
+        if (!in_order) {
+          for (auto row = values.begin(); row < values.end(); row += matrix.shape[1])
+            for (const int64_t column : columns) picked.push_back(row[column]);
+          values = std::move(picked);
+        }
+        apply(part.change, name_, values);
+        store(name_, View(values.data(), DType::f32, to.shape), to);
+      }
+      sink_({to.as<std::byte>(), to.bytes()});
+    }
   }
-}
 
-// Of a row: in a group, byte i has the elements 2i and 2i + 1. In a block of a GGUF, byte j has j and j + 16.
-void pack_row(const Piece::Packed& p, int64_t row, std::byte* to) {
-  constexpr int64_t kBytes = 16;
-  for (int64_t g = row * p.step * p.groups, end = g + p.groups; g < end; ++g) {
-    const std::byte* from = p.blocks + g * kBytes;
-    const auto element = [from](int64_t i) { return from[i / 2] >> (i % 2 * 4) & std::byte(15); };
-    *to++ = p.scales[g];
-    for (int64_t j = 0; j < kBytes; ++j) *to++ = element(j) | element(j + 16) << 4;
+  void operator()(const Columns& part) const {
+    const int64_t columns = part.sources[0].matrix.shape[1];
+    std::vector<float> values, turned(size_t(columns * part.width));
+    for (const auto& [matrix, at] : part.sources) {
+      values.resize(size_t(matrix.count()));
+      convert(matrix, View(values.data(), DType::f32, matrix.shape));
+      for (size_t r = 0; r < at->size(); ++r)
+        for (int64_t c = 0; c < columns; ++c)
+          turned[size_t(c * part.width + (*at)[r])] = values[r * size_t(columns) + size_t(c)];
+    }
+    write(View(turned.data(), DType::f32, {columns, part.width}));
   }
-}
 
-void stream_packed(const Piece::Packed& p, const std::string& name, DType stored, const gguf::Writer::Sink& sink) {
-  const int64_t columns = p.groups * info_of(DType::mxfp4).block;
-  const size_t row_bytes = bytes_of(DType::mxfp4, columns);
-  const int64_t step = std::max<int64_t>(1, kElements / columns);
-  std::vector<std::byte> blocks;
-  for (int64_t first = 0; first < p.rows; first += step) {
-    const int64_t count = std::min(step, p.rows - first);
-    blocks.resize(size_t(count) * row_bytes);
-    for (int64_t r = 0; r < count; ++r) pack_row(p, first + r, blocks.data() + size_t(r) * row_bytes);
-    const Buffer buffer(bytes_of(stored, count * columns));
-    const View to(buffer.data(), stored, {count, columns});
-    store(name, View(blocks.data(), DType::mxfp4, {count, columns}), to);
-    sink({static_cast<const std::byte*>(to.data), to.bytes()});
+  void operator()(const PackedRows& part) const {
+    const int64_t columns = part.groups * info_of(DType::mxfp4).block;
+    const size_t row_bytes = bytes_of(DType::mxfp4, columns);
+    const auto step = size_t(std::max<int64_t>(1, kElements / columns));
+    std::vector<std::byte> blocks;
+    for (size_t first = 0; first < part.rows->size(); first += step) {
+      const size_t count = std::min(step, part.rows->size() - first);
+      blocks.resize(count * row_bytes);
+      for (size_t r = 0; r < count; ++r) pack_row(part, (*part.rows)[first + r], blocks.data() + r * row_bytes);
+      write(View(blocks.data(), DType::mxfp4, {int64_t(count), columns}));
+    }
   }
-}
 
-void stream_columns(std::span<const Piece> pieces, const std::string& name, DType stored,
-                    const gguf::Writer::Sink& sink) {
-  const int64_t rows = pieces[0].rows.shape[0], columns = pieces[0].rows.shape[1], n = int64_t(pieces.size());
-  std::vector<float> values(size_t(rows * columns)), turned(size_t(n * rows * columns));
-  for (int64_t k = 0; k < n; ++k) {
-    const View& from = pieces[size_t(k)].rows;
-    convert(from, View(values.data(), DType::f32, from.shape));
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t c = 0; c < columns; ++c) turned[size_t((c * rows + r) * n + k)] = values[size_t(r * columns + c)];
+ private:
+  void write(const View& from) const {
+    const Buffer buffer(bytes_of(stored_, from.shape));
+    const View to(buffer.data(), stored_, from.shape);
+    store(name_, from, to);
+    sink_({to.as<std::byte>(), to.bytes()});
   }
-  const Shape shape{int64_t(turned.size())};
-  const Buffer buffer(bytes_of(stored, shape));
-  const View to(buffer.data(), stored, shape);
-  store(name, View(turned.data(), DType::f32, shape), to);
-  sink({static_cast<const std::byte*>(to.data), to.bytes()});
-}
+
+  // Those rows of the matrix, as many at once as follow each other.
+  void copy(const View& matrix, std::span<const int64_t> rows, const View& to) const {
+    for (size_t i = 0, n = 0; i < rows.size(); i += n) {
+      for (n = 1; i + n < rows.size() && rows[i + n] == rows[i] + int64_t(n);) ++n;
+      View from = matrix;
+      from.shape[0] = int64_t(n);
+      from.data = matrix.as<std::byte>() + bytes_of(matrix.dtype, rows[i] * matrix.stride[0]);
+      store(name_, from, View(to.as<std::byte>() + bytes_of(to.dtype, int64_t(i) * to.shape[1]), to.dtype, from.shape));
+    }
+  }
+
+  // In a group, byte i has the elements 2i and 2i + 1. In a block of a GGUF, byte j has j and j + 16.
+  static void pack_row(const PackedRows& part, int64_t row, std::byte* to) {
+    constexpr int64_t kBytes = 16;
+    for (int64_t g = row * part.groups, end = g + part.groups; g < end; ++g) {
+      const std::byte* from = part.blocks + g * kBytes;
+      const auto element = [from](int64_t i) { return from[i / 2] >> (i % 2 * 4) & std::byte(15); };
+      *to++ = part.scales[g];
+      for (int64_t j = 0; j < kBytes; ++j) *to++ = element(j) | element(j + 16) << 4;
+    }
+  }
+
+  const std::string& name_;
+  DType stored_;
+  const gguf::Writer::Sink& sink_;
+};
 
 }  // namespace
 
-View every(View rows, int64_t step) {
-  rows.stride[0] *= step;
-  return rows;
-}
-
-View rows_of(const View& t, int64_t first, int64_t count) {
-  View rows = t;
-  if (t.shape.rank() == 1) rows.shape = Shape{t.shape[0], 1}, rows.stride = {t.stride[0], 1};
-  rows.shape[0] = count;
-  rows.data = static_cast<std::byte*>(t.data) + bytes_of(t.dtype, first * rows.stride[0]);
-  return rows;
-}
-
-View columns_of(const View& t, int64_t first, int64_t count) {
-  View rows = t;
-  rows.shape = Shape{count, t.shape[0]};
-  rows.stride = {t.stride[1], t.stride[0]};
-  rows.data = static_cast<std::byte*>(t.data) + bytes_of(t.dtype, first * t.stride[1]);
-  return rows;
+Change Change::inverse() const {
+  const Function back = function == minus_exp ? log_minus : function == log_minus ? minus_exp : identity;
+  return {back, 1 / scale, -add / scale};
 }
 
 void Output::stream(const gguf::Writer::Sink& sink) const {
-  if (as_columns > 0) {
-    for (size_t i = 0; i < pieces.size(); i += size_t(as_columns))
-      stream_columns({pieces.data() + i, size_t(as_columns)}, name, stored, sink);
-    return;
-  }
-  for (const Piece& piece : pieces) {
-    if (piece.packed)
-      stream_packed(*piece.packed, name, stored, sink);
-    else
-      stream_piece(piece, name, stored, sink);
-  }
+  for (const auto& [row, part] : parts) std::visit(Stream(*this, sink), part);
 }
 
 }  // namespace toy::hf

@@ -1,10 +1,10 @@
 // A tensor that is written from parts of others, in bounded memory.
 #pragma once
 
-#include <functional>
-#include <optional>
-#include <span>
+#include <map>
+#include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "toy/formats/gguf.h"
@@ -12,60 +12,55 @@
 
 namespace toy::hf {
 
-/// Rows that follow each other in a tensor of a folder.
-struct Run {
-  int64_t first, rows;
+/// What becomes of an element x: f(x) scale + add.
+struct Change {
+  /// minus_exp: -exp(x), as a GGUF holds rates of decay; log_minus: log(-x), the way back.
+  enum Function { identity, minus_exp, log_minus } function = identity;
+  float scale = 1, add = 0;
+
+  bool is_none() const { return function == identity && scale == 1 && add == 0; }
+  /// The way back of one that is a function, or linear.
+  Change inverse() const;
 };
 
-/// Rows of a matrix (or elements of a vector, as rows of one), maybe in another order.
-struct Piece {
-  /// Rows of MXFP4 as Hugging Face packs them, `groups` of 32 elements each: 16 bytes a group in `blocks`, the exponent
-  /// in `scales`. Row r is the one of number r times `step`.
-  struct Packed {
-    const std::byte *blocks, *scales;
-    int64_t rows, groups, step;
-  };
-  enum Order {
-    as_is,
-    pairs,   ///< of each head, from halves to neighbours: row 2i+b is row b P/2 + i of what is read
-    halves,  ///< the other way
-  };
-  /// What becomes of an element x. minus_exp: -exp(x), as a GGUF holds rates of decay; log_minus: log(-x), the way
-  /// back.
-  enum Function { identity, minus_exp, log_minus };
-  /// Columns as a matrix of `groups` rows, each of whole heads of this width: it is transposed. 0: they stay.
-  struct Columns {
-    int64_t groups = 0, width = 1;
-  };
-  View rows;                          ///< [R,C], strides as they are; contiguous if quantized
-  std::optional<Packed> packed = {};  ///< instead of `rows`
-  Order order = as_is;
-  int64_t heads = 1;
-  int64_t turned = 0;  ///< so many rows of a head are in another order, the first ones; 0: all
-  Columns columns = {};
-  bool transposed = false;  ///< columns are written as rows
-  Function function = identity;
-  float scale = 1, add = 0;  ///< of every element
+/// Numbers of rows or columns.
+using Order = std::shared_ptr<const std::vector<int64_t>>;
+
+/// Rows of a matrix (or elements of a vector, as rows of one column), with their columns in this order.
+struct Rows {
+  View matrix;  ///< [R,C], strides as they are; contiguous if quantized
+  Order rows, columns;
+  Change change = {};
 };
 
-/// Rows of a matrix or of a vector.
-View rows_of(const View& tensor, int64_t first, int64_t count);
-/// Every `step`-th row.
-View every(View rows, int64_t step);
-/// Columns of a matrix as rows.
-View columns_of(const View& tensor, int64_t first, int64_t count);
+/// Columns of matrices [R,C] as C rows of this width, together: `at` says of each of a matrix's rows which element of
+/// the new ones it becomes. In memory as a whole.
+struct Columns {
+  struct Source {
+    View matrix;
+    Order at;
+  };
+  int64_t width = 0;
+  std::vector<Source> sources = {};
+};
 
-/// One tensor of the file to write: the rows of all pieces.
+/// Rows of MXFP4 as Hugging Face packs them, `groups` of 32 elements each: 16 bytes a group in `blocks`, the exponent
+/// in `scales`.
+struct PackedRows {
+  const std::byte *blocks, *scales;
+  int64_t groups;
+  Order rows;
+};
+
+/// One tensor of the file to write.
 struct Output {
   std::string name;
   Shape shape;
   DType stored = DType::f32;
-  std::vector<Piece> pieces;
-  /// Above 0: this many pieces of the same shape are columns of one matrix, in turns: column i n + k is row i of piece
-  /// k.
-  int64_t as_columns = 0;
+  std::map<int64_t, std::variant<Rows, Columns, PackedRows>> parts = {};  ///< by the first of their rows
 
-  /// Hands over its bytes. Throws Error{bad_input} naming the tensor for an element that Piece::function does not take.
+  /// Hands over its bytes. Throws Error{bad_input} naming the tensor for an element that Change::function does not
+  /// take.
   void stream(const gguf::Writer::Sink& sink) const;
 };
 

@@ -1,6 +1,7 @@
 // Which tensors of the one side make those of the other.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "hf/pieces.h"
@@ -12,14 +13,6 @@ namespace toy::hf {
 /// unknown or of another shape.
 std::vector<Output> plan_gguf(const HfModel& model, const Reading& reading, Shards& shards,
                               std::optional<DType> stored);
-
-/// Where rows and columns of a weight [R,C] are in a folder's tensor of linear maps, which has [all_rows,C].
-struct MapPlace {
-  std::string name;  ///< of the folder's tensor
-  std::vector<int64_t> rows, columns;
-  int64_t all_rows = 0;
-};
-MapPlace place_of_map(const HfModel& model, const ModelSpec& spec, const TensorSpec& tensor);
 
 /// The tensors of a folder, all of type `stored`.
 std::vector<Output> plan_folder(const HfModel& model, const ModelSpec& spec, const gguf::File& file, DType stored);

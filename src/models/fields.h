@@ -12,67 +12,51 @@ namespace toy {
 
 /// Names of the values of an enum.
 template <class E>
-struct NamesOf;
+inline constexpr auto kNamesOf = nullptr;
 template <>
-struct NamesOf<FfnKind> {
-  static constexpr std::array list = {std::pair("swiglu", FfnKind::swiglu),         std::pair("geglu", FfnKind::geglu),
-                                      std::pair("geglu_erf", FfnKind::geglu_erf),   std::pair("gelu", FfnKind::gelu),
-                                      std::pair("swiglu_oai", FfnKind::swiglu_oai), std::pair("relu2", FfnKind::relu2)};
-};
+inline constexpr auto kNamesOf<FfnKind> =
+    std::array{std::pair("swiglu", FfnKind::swiglu),         std::pair("geglu", FfnKind::geglu),
+               std::pair("geglu_erf", FfnKind::geglu_erf),   std::pair("gelu", FfnKind::gelu),
+               std::pair("swiglu_oai", FfnKind::swiglu_oai), std::pair("relu2", FfnKind::relu2)};
 template <>
-struct NamesOf<MixerKind> {
+inline constexpr auto kNamesOf<MixerKind> = std::array{
 #define TOY_MIXER(name) std::pair(#name, MixerKind::name),
-  static constexpr std::array list = {
 #include "models/mixers/mixer_list.def"
-  };
 #undef TOY_MIXER
 };
 template <>
-struct NamesOf<HeadMap> {
-  static constexpr std::array list = {std::pair("interleave", HeadMap::interleave), std::pair("tile", HeadMap::tile)};
-};
+inline constexpr auto kNamesOf<HeadMap> =
+    std::array{std::pair("interleave", HeadMap::interleave), std::pair("tile", HeadMap::tile)};
 template <>
-struct NamesOf<LayerRope> {
-  static constexpr std::array list = {std::pair("global", LayerRope::global), std::pair("local", LayerRope::local),
-                                      std::pair("none", LayerRope::none)};
-};
+inline constexpr auto kNamesOf<LayerRope> = std::array{
+    std::pair("global", LayerRope::global), std::pair("local", LayerRope::local), std::pair("none", LayerRope::none)};
 template <>
-struct NamesOf<LayerSpec::QkNorm> {
-  static constexpr std::array list = {std::pair("none", LayerSpec::no_qk_norm),
-                                      std::pair("heads", LayerSpec::head_norm), std::pair("rows", LayerSpec::row_norm)};
-};
+inline constexpr auto kNamesOf<LayerSpec::QkNorm> =
+    std::array{std::pair("none", LayerSpec::no_qk_norm), std::pair("heads", LayerSpec::head_norm),
+               std::pair("rows", LayerSpec::row_norm)};
 template <>
-struct NamesOf<LayerSpec::Softmax> {
-  static constexpr std::array list = {std::pair("standard", LayerSpec::standard),
-                                      std::pair("scalable", LayerSpec::scalable)};
-};
+inline constexpr auto kNamesOf<LayerSpec::Softmax> =
+    std::array{std::pair("standard", LayerSpec::standard), std::pair("scalable", LayerSpec::scalable)};
 template <>
-struct NamesOf<Experts::Score> {
-  static constexpr std::array list = {std::pair("softmax", Experts::softmax), std::pair("sigmoid", Experts::sigmoid)};
-};
+inline constexpr auto kNamesOf<Experts::Score> =
+    std::array{std::pair("softmax", Experts::softmax), std::pair("sigmoid", Experts::sigmoid)};
 template <>
-struct NamesOf<NormKind> {
-  static constexpr std::array list = {std::pair("rms", NormKind::rms), std::pair("layer", NormKind::layer)};
-};
+inline constexpr auto kNamesOf<NormKind> =
+    std::array{std::pair("rms", NormKind::rms), std::pair("layer", NormKind::layer)};
 template <>
-struct NamesOf<NormPlace> {
-  static constexpr std::array list = {std::pair("before", NormPlace::before), std::pair("after", NormPlace::after),
-                                      std::pair("both", NormPlace::both)};
-};
+inline constexpr auto kNamesOf<NormPlace> = std::array{
+    std::pair("before", NormPlace::before), std::pair("after", NormPlace::after), std::pair("both", NormPlace::both)};
 template <>
-struct NamesOf<PositionKind> {
-  static constexpr std::array list = {std::pair("rope", PositionKind::rope),
-                                      std::pair("learned", PositionKind::learned)};
-};
+inline constexpr auto kNamesOf<PositionKind> =
+    std::array{std::pair("rope", PositionKind::rope), std::pair("learned", PositionKind::learned)};
 template <>
-struct NamesOf<RopePairing> {
-  static constexpr std::array list = {std::pair("neighbour", RopePairing::neighbour),
-                                      std::pair("half", RopePairing::half)};
-};
+inline constexpr auto kNamesOf<RopePairing> =
+    std::array{std::pair("neighbour", RopePairing::neighbour), std::pair("half", RopePairing::half)};
 
 inline const char* eps_key(const ModelSpec& m) { return m.norm == NormKind::rms ? "rms_eps" : "layer_norm_eps"; }
 
-/// visit(key, value) for the dimensions of a layer. Layer: LayerSpec, maybe const: then `visit` changes none.
+/// visit(key, value) for the dimensions of a layer and of its mixer. Layer: LayerSpec, maybe const: then `visit`
+/// changes none.
 template <class Layer, class Visit>
 void visit_fields_of_layer(Layer& l, const Visit& visit) {
   visit("n_heads", l.heads), visit("n_kv", l.kv_heads), visit("d_head", l.d_head), visit("d_ff", l.d_ff);
@@ -82,9 +66,8 @@ void visit_fields_of_layer(Layer& l, const Visit& visit) {
   visit("attention_scale", l.attention_scale), visit("attention_softcap", l.attention_softcap);
   visit("attention_sinks", l.sinks), visit("attention_gate", l.attention_gate);
   visit("mixer", l.mixer);
-  for (const MixerDef& mixer : mixers())
-    for (const MixerField& f : mixer.fields)
-      if (f.of) std::visit([&](auto* value) { visit(f.key, *value); }, f.of(const_cast<LayerSpec&>(l)));
+  for (const MixerField& f : mixer_of(l.mixer).fields)
+    if (f.of) std::visit([&](auto* value) { visit(f.key, *value); }, f.of(const_cast<LayerSpec&>(l)));
   visit("biases", l.bias), visit("ffn", l.ffn);
   visit("experts", l.experts.count), visit("experts_used", l.experts.used);
   visit("experts_renormalized", l.experts.renormalized), visit("shared_d_ff", l.experts.shared_d_ff);
@@ -113,10 +96,14 @@ void visit_fields_of_model(Model& m, const Visit& visit) {
   visit("rope_long_factors", m.rope.long_factors), visit("local_rope_base", m.local_rope_base);
 }
 
-/// A number among those of a layer.
+/// Gives a layer another kind of mixer, with the sizes of the first of `others` that has it; where none has, with those
+/// of the mixer before that have the same key.
+void change_mixer(LayerSpec& layer, MixerKind kind, const std::vector<LayerSpec>& others);
+/// A number among those of a layer; 0 if it has no such key.
 int64_t number_of(const LayerSpec& layer, std::string_view key);
 /// All of them as JSON.
 nlohmann::ordered_json fields_of(const LayerSpec& layer);
+std::vector<nlohmann::ordered_json> fields_of(const std::vector<LayerSpec>& layers);
 nlohmann::ordered_json fields_of(const ModelSpec& spec);
 
 }  // namespace toy

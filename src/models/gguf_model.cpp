@@ -10,6 +10,7 @@
 
 #include "models/families/families.h"
 #include "toy/base/memory.h"
+#include "toy/base/nearest.h"
 #include "toy/base/threads.h"
 #include "toy/base/utf8.h"
 #include "toy/models/grow.h"
@@ -68,10 +69,11 @@ bool as_it_lies(const TensorSpec& t, DType in_file) {
   return t.shape.rank() >= 2 ? in_file != DType::f64 : in_file == DType::f32;
 }
 
-void require_memory_for(const gguf::File& f, const ModelSpec& spec, const Device& device) {
+void require_memory_for(const gguf::File& f, const ModelSpec& spec, const std::vector<FileTensor>& tensors,
+                        const Device& device) {
   size_t bytes = 0, mapped = 0;  // mapped: what every token reads
   bool quantized = false;
-  for (const FileTensor& t : file_tensors(spec)) {
+  for (const FileTensor& t : tensors) {
     const gguf::TensorInfo& info = f.require(t.name);
     const bool trained = std::any_of(t.parts.begin(), t.parts.end(), [](const TensorSpec& p) { return p.trained; });
     if (!trained && as_it_lies(t.parts.front(), *info.dtype) && device.storage(*info.dtype) == *info.dtype) {
@@ -154,10 +156,10 @@ void load_parts(const gguf::File& f, const FileTensor& t, ThreadPool& threads, P
   }
 }
 
-void warn_of_types(const gguf::File& f, const ModelSpec& spec, std::vector<std::string>& out) {
+void warn_of_types(const gguf::File& f, const std::vector<FileTensor>& all, std::vector<std::string>& out) {
   size_t tensors = 0, stored = 0, loaded = 0;
   std::set<std::string> types;
-  for (const FileTensor& file : file_tensors(spec))
+  for (const FileTensor& file : all)
     if (const gguf::TensorInfo& t = f.require(file.name);
         is_quantized(*t.dtype) && !as_it_lies(file.parts.front(), *t.dtype)) {
       ++tensors, stored += t.bytes, loaded += size_t(t.shape.count()) * 4;
@@ -214,8 +216,8 @@ ModelSpec read_spec(Metadata& metadata, ModelSpec m) {
   m.vocab = f.require("token_embd.weight").shape[0];
   if (holds(m, "tied")) m.tied = f.find("output.weight") == nullptr;
   const int64_t blocks = metadata.u32("block_count"), vocab = metadata.u32("vocab_size", m.vocab);
-  check(blocks >= 1 && blocks <= 4096, "{}: {} is {}, expected 1 to 4096", f.path(), metadata.key("block_count"),
-        blocks);
+  check(blocks >= 1 && blocks <= kMaxLayers, "{}: {} is {}, expected 1 to {}", f.path(), metadata.key("block_count"),
+        blocks, kMaxLayers);
   if (vocab != m.vocab)
     metadata.warn(fmt::format("{} is {}, token_embd.weight has {} rows, which are used", metadata.key("vocab_size"),
                               vocab, m.vocab));
@@ -279,7 +281,8 @@ std::vector<std::string> warnings_of(const gguf::File& f, const ModelSpec& m) {
 
 namespace {
 
-Model load(const gguf::File& f, ModelSpec spec, const Device& device) {
+// `mapped`: what the device can use as it lies, although training changes it.
+Model load(const gguf::File& f, ModelSpec spec, const Device& device, bool mapped) {
   const std::string& path = f.path();
   Model m{std::move(spec), std::make_unique<ParamStore>(device), nullptr};
   if (unsupported_tokenizer(f).empty()) m.tokenizer = load_tokenizer(f);  // else warnings_of() says so
@@ -287,12 +290,15 @@ Model load(const gguf::File& f, ModelSpec spec, const Device& device) {
     check(m.tokenizer->vocab_size() == m.spec.vocab, "{}: the tokenizer has {} tokens, token_embd.weight has {} rows",
           path, m.tokenizer->vocab_size(), m.spec.vocab);
   m.warnings = warnings_of(f, m.spec);
-  warn_of_types(f, m.spec, m.warnings);
+  std::vector<FileTensor> tensors = file_tensors(m.spec);
+  for (FileTensor& t : tensors)
+    for (TensorSpec& p : t.parts) p.trained = p.trained && !mapped;
+  warn_of_types(f, tensors, m.warnings);
   for (const auto& [key, value] : f.metadata())
     if (is_for_others(key)) m.metadata.emplace(key, value);
-  require_memory_for(f, m.spec, device);
+  require_memory_for(f, m.spec, tensors, device);
   ThreadPool threads(device.host_threads());
-  for (const FileTensor& t : file_tensors(m.spec)) load_parts(f, t, threads, *m.params);
+  for (const FileTensor& t : tensors) load_parts(f, t, threads, *m.params);
   return m;
 }
 
@@ -301,15 +307,11 @@ Model load(const gguf::File& f, ModelSpec spec, const Device& device) {
 Model load_model(const std::string& path, const Device& device, LoadMode mode, const Families& more) {
   const gguf::File f = gguf::File::open(path);
   f.map_ahead();
-  ModelSpec spec = spec_from_gguf(f, more);
-  if (mode == LoadMode::mapped) spec.roles.freeze = {"*"};
-  Model m = load(f, std::move(spec), device);
-  m.spec.roles = {};
-  return m;
+  return load(f, spec_from_gguf(f, more), device, mode == LoadMode::mapped);
 }
 
 Model load_model(const std::string& path, const Device& device, const ModelSpec& spec) {
-  return load(gguf::File::open(path), spec, device);
+  return load(gguf::File::open(path), spec, device, false);
 }
 
 Weights::DTypeOf held_types(const gguf::File& f, const ModelSpec& spec) {

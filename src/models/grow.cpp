@@ -64,7 +64,7 @@ const LayerSpec& layer_of(const ModelSpec& m, int block) { return m.layers[size_
 // Why what is in a block of the donor means something else here, or "".
 std::string difference(const TensorSpec& t, const LayerSpec& here, const LayerSpec& there) {
   const bool mixes = t.part == ModelPart::attention || t.part == ModelPart::recurrent;
-  if (mixes && here.mixer != there.mixer)
+  if (mixes && MixerKind(here.mixer) != there.mixer)
     return fmt::format("the donor's block has the mixer {}", name_of(there.mixer));
   if (t.part == ModelPart::ffn && (here.ffn != there.ffn || (here.experts.count > 0) != (there.experts.count > 0)))
     return "the donor's block has another kind of ffn";

@@ -8,6 +8,7 @@
 #include "models/families/families.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
+#include "toy/base/nearest.h"
 
 namespace toy {
 namespace {
@@ -47,7 +48,8 @@ ModelSpec make(const Size& s) {
   for (LayerSpec& l : m.layers) {
     l.heads = s.heads, l.kv_heads = s.kv_heads, l.d_head = s.d_head, l.d_ff = s.d_ff;
     if (m.architecture != "qwen35") continue;
-    l.delta.key_heads = l.delta.value_heads = s.heads, l.delta.width = s.d_head;
+    if (DeltaNet* delta = std::get_if<DeltaNet>(&l.mixer))
+      delta->key_heads = delta->value_heads = s.heads, delta->width = s.d_head;
     l.rope_dims = s.d_head / 4;
   }
   return m;

@@ -73,12 +73,16 @@ void ModelSpec::validate() const {
   in_range("d_model", d_model, 1 << 20);
   in_range("vocab", vocab, kMax - 1);
   in_range("context", context, 1 << 24);
-  in_range("n_layers", int64_t(layers.size()), 4096);
+  in_range("n_layers", int64_t(layers.size()), kMaxLayers);
   check(norm_eps > 0 && norm_eps < 1, "model {}: epsilon is {}, expected between 0 and 1", name, norm_eps);
+  const std::vector<LayerSpec>& usual = family_of(*this).defaults.layers;
+  const bool may_lack_ffn =
+      family_of(*this).holds_all ||
+      std::any_of(usual.begin(), usual.end(), [](const LayerSpec& l) { return mixer_of(l.mixer).may_be_alone; });
   for (size_t i = 0; i < layers.size(); ++i) {
     const LayerSpec& l = layers[i];
     check_mixer(*this, i);
-    const bool has_ffn = !may_lack_ffn(*this) || l.d_ff != 0;
+    const bool has_ffn = !may_lack_ffn || l.d_ff != 0;
     if (has_ffn) in_range("d_ff", l.d_ff, 1 << 20);
     if (const Experts& e = l.experts; e.count != 0) {
       in_range("experts", e.count, 65536);
@@ -206,31 +210,6 @@ int64_t trained_count(const ModelSpec& spec) {
   int64_t n = 0;
   for (const TensorSpec& t : trained_tensors(spec)) n += t.shape.count();
   return n;
-}
-
-std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
-  const auto distance = [](std::string_view a, std::string_view b) {
-    std::vector<size_t> row(b.size() + 1);
-    for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-    for (size_t i = 1; i <= a.size(); ++i) {
-      size_t diagonal = row[0]++;
-      for (size_t j = 1; j <= b.size(); ++j) {
-        const size_t up = row[j];
-        row[j] = std::min({up + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-        diagonal = up;
-      }
-    }
-    return row[b.size()];
-  };
-  std::string best;
-  // A third of the letters wrong is a typing mistake, more is another word.
-  const size_t letters = word.size() - std::min(word.find_first_not_of('-'), word.size());
-  size_t least = letters / 3 + 2;
-  for (const std::string& c : candidates) {
-    if (std::max(c.size(), word.size()) - std::min(c.size(), word.size()) >= least) continue;  // may be long, of a file
-    if (const size_t d = distance(word, c); d < least) least = d, best = c;
-  }
-  return best;
 }
 
 }  // namespace toy

@@ -9,6 +9,7 @@
 #include "models/fields.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
+#include "toy/base/nearest.h"
 
 namespace toy {
 namespace {
@@ -20,7 +21,7 @@ concept Named = std::is_enum_v<E>;
 
 template <Named E>
 const char* name_of(E value) {
-  for (const auto& [name, e] : NamesOf<E>::list)
+  for (const auto& [name, e] : kNamesOf<E>)
     if (e == value) return name;
   return "";
 }
@@ -38,7 +39,9 @@ ordered_json json_of(const T& value) {
   if constexpr (std::is_same_v<T, LayerSpec::QkNorm>) {  // as long as there were only two
     if (value != LayerSpec::row_norm) return value == LayerSpec::head_norm;
   }
-  if constexpr (Named<T>)
+  if constexpr (std::is_same_v<T, MixerSpec>)
+    return name_of(MixerKind(value));
+  else if constexpr (Named<T>)
     return name_of(value);
   else if constexpr (std::is_same_v<T, Biases>)
     return names_of(value);
@@ -66,6 +69,7 @@ class Reader {
     }
   }
   bool has(const char* key) const { return json_.contains(key); }
+  void ignore(const char* key) { known_.push_back(key); }
   const nlohmann::json& at(const char* key) {
     known_.push_back(key);
     return json_.at(key);
@@ -101,11 +105,16 @@ class Reader {
     if constexpr (std::is_same_v<E, LayerSpec::QkNorm>)
       if (json.is_boolean()) return void(value = json.get<bool>() ? LayerSpec::head_norm : LayerSpec::no_qk_norm);
     std::vector<std::string> all;
-    for (const auto& [word, e] : NamesOf<E>::list) {
+    for (const auto& [word, e] : kNamesOf<E>) {
       if (json == word) return void(value = e);
       all.push_back(word);
     }
     fail("{} is {}; there are: {}", name, json_text(json), fmt::join(all, ", "));
+  }
+  static void take(const nlohmann::json& json, const std::string& name, MixerSpec& value) {
+    MixerKind kind = value;
+    take(json, name, kind);
+    if (value != kind) value = kind;
   }
   // The linear maps that have one, as their tensors are called.
   static void take(const nlohmann::json& json, const std::string& name, Biases& value) {
@@ -174,7 +183,7 @@ class LayerList {
       if (take('(')) options(layer);
       const int64_t times = take('*') ? number() : 1;
       list.insert(list.end(), size_t(times), layer);
-      if (list.size() > 4096) broken("at most 4096 layers");
+      if (list.size() > size_t(kMaxLayers)) broken(fmt::format("at most {} layers", kMaxLayers));
     } while (take(','));
     if (at_ < text_.size()) broken("',' or the end");
     return list;
@@ -217,7 +226,7 @@ class LayerList {
     int64_t n = 0;
     skip();
     const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), n);
-    if (error != std::errc() || n < 1 || n > 4096) broken("a number from 1 to 4096");
+    if (error != std::errc() || n < 1 || n > kMaxLayers) broken(fmt::format("a number from 1 to {}", kMaxLayers));
     at_ = size_t(end - text_.data());
     return n;
   }
@@ -253,24 +262,51 @@ bool looks_at(const MixerDef& mixer, std::string_view key) {
   return !of_some || mixer.has(key) || key == "n_heads" || key == "d_head";
 }
 
-void read_fields(Reader& r, LayerSpec& l) {
-  visit_fields_of_layer(l, [&](const char* key, auto& value) { r.read(key, value); });
-  r.done();
+// The keys of all layers, whatever their mixers.
+std::vector<const char*> keys_of_layers() {
+  std::vector<const char*> keys;
+  for (const MixerDef& mixer : mixers()) {
+    const LayerSpec layer{.mixer = mixer.kind};
+    visit_fields_of_layer(layer, [&](std::string_view key, const auto&) {
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key.data());
+    });
+  }
+  return keys;
 }
 
-// Reads what a text says of layer l, and gives it the usual sizes where nothing was said. No filter (0 columns) may be
-// what was said. A width stays where the mixer before had no filter, or one of the same kind.
-void read_listed(Reader& r, LayerSpec& l, int64_t d_model, bool none_is_said) {
+// The mixer, and the sizes that `all` says of it.
+void read_mixer(Reader& r, LayerSpec& l, const std::vector<LayerSpec>& others, Reader* all) {
+  MixerSpec mixer = l.mixer;
+  r.read("mixer", mixer);
+  change_mixer(l, mixer, others);
+  for (const MixerField& f : mixer_of(l.mixer).fields)
+    if (f.of && all) std::visit([&](auto* value) { all->read(f.key, *value); }, f.of(l));
+}
+
+// Sizes of other mixers mean nothing.
+void read_fields(Reader& r, LayerSpec& l) {
+  for (const MixerDef& mixer : mixers())
+    for (const MixerField& f : mixer.fields) r.ignore(f.key);
+  visit_fields_of_layer(l, [&](const char* key, auto& value) { r.read(key, value); });
+}
+
+// Reads what a text says of a layer, and gives it the usual sizes where nothing was said: `all` says it of all layers,
+// and `layers` are those before. No filter (0 columns) may be what was said. A width stays where the mixer before had
+// no filter, or one of the same kind.
+void read_listed(Reader& r, LayerSpec& l, const std::vector<LayerSpec>& layers, int64_t d_model, Reader* all) {
   const int64_t before = mixer_of(l.mixer).usual_conv;
-  r.read("mixer", l.mixer);
-  const MixerDef& mixer = mixer_of(l.mixer);
-  const bool fits = before == 0 || before == mixer.usual_conv;
-  if (mixer.usual_conv > 0 && !(fits && (l.conv > 0 || none_is_said))) l.conv = mixer.usual_conv;
-  visit_fields_of_layer(l, [&](const char* key, const auto&) {
-    check(!r.has(key) || looks_at(mixer, key), "{}: the mixer {} has no {}", r.where(), name_of(l.mixer), key);
+  read_mixer(r, l, layers, all);
+  const MixerDef& def = mixer_of(l.mixer);
+  const bool fits = before == 0 || before == def.usual_conv, said = all ? all->has("conv_width") : before > 0;
+  visit_fields_of_layer(l, [&](std::string_view key, auto& value) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, int64_t>)
+      if (key == "conv_width" && !(fits && (value > 0 || said))) value = def.usual_conv;
   });
-  if (mixer.fill) mixer.fill(l, d_model);
+  for (const char* key : keys_of_layers())
+    check(!r.has(key) || looks_at(def, key), "{}: the mixer {} has no {}", r.where(), name_of(l.mixer), key);
+  if (def.fill) def.fill(l, d_model);
   read_fields(r, l);
+  r.done();
 }
 
 // What the keys say of all layers, then what "layers" says of each. A window goes where the family's pattern has one;
@@ -281,13 +317,13 @@ std::vector<LayerSpec> read_layers(Reader& r, const ModelSpec& defaults, int64_t
   std::vector<LayerSpec> layers = repeated(defaults.layers, size_t(n));
   for (LayerSpec& l : layers) {
     const bool full = alternate && l.window == 0;
-    r.read("mixer", l.mixer);
+    read_mixer(r, l, defaults.layers, nullptr);
     const bool needed = defaults.layers.size() > 1 || l.mixer == MixerKind::attention;
     r.read("n_heads", l.heads, needed);
     r.read("d_ff", l.d_ff, needed);
     const bool divides = l.heads > 0 && d_model % l.heads == 0;
     l.kv_heads = l.heads, l.d_head = divides ? d_model / l.heads : 0;
-    visit_fields_of_layer(l, [&](const char* key, auto& value) { r.read(key, value); });
+    read_fields(r, l);
     check(divides || l.heads <= 0 || l.d_head != 0,
           "{}: d_model {} is not a multiple of n_heads {}, so the width of a head is not plain; give d_head", r.where(),
           d_model, l.heads);
@@ -299,12 +335,16 @@ std::vector<LayerSpec> read_layers(Reader& r, const ModelSpec& defaults, int64_t
   if (text) list = repeated_list(list.get<std::string>(), layers.size());
   check(list.is_array() && list.size() == layers.size(), "{}: 'layers' is not a list of {} objects, one for each layer",
         r.where(), layers.size());
+  const std::vector<LayerSpec> before = layers;
   for (size_t i = 0; i < layers.size(); ++i) {
+    LayerSpec& l = layers[i];
     Reader one(list[i], fmt::format("{}: layer {}", r.where(), i));
     if (text) {
-      read_listed(one, layers[i], d_model, r.has("conv_width"));
+      read_listed(one, l, before, d_model, &r);
     } else {
-      read_fields(one, layers[i]);
+      read_mixer(one, l, defaults.layers, &r);
+      read_fields(one, l);
+      one.done();
     }
   }
   return layers;
@@ -317,7 +357,7 @@ void set_layers(ModelSpec& spec, std::string_view text) {
   const std::vector<nlohmann::json> list = repeated_list(text, m.layers.size());
   for (size_t i = 0; i < m.layers.size(); ++i) {
     Reader r(list[i], fmt::format("layers '{}': layer {}", text, i));
-    read_listed(r, m.layers[i], m.d_model, mixer_of(m.layers[i].mixer).usual_conv > 0);
+    read_listed(r, m.layers[i], spec.layers, m.d_model, nullptr);
   }
   try {
     m.validate();
@@ -331,6 +371,26 @@ void set_layers(ModelSpec& spec, std::string_view text) {
     m.validate();
   }
   spec = std::move(m);
+}
+
+void change_mixer(LayerSpec& l, MixerKind kind, const std::vector<LayerSpec>& others) {
+  if (l.mixer == kind) return;
+  LayerSpec before = l;
+  const auto other = std::find_if(others.begin(), others.end(), [&](const LayerSpec& o) { return o.mixer == kind; });
+  l.mixer = other == others.end() ? MixerSpec(kind) : other->mixer;
+  if (other != others.end()) return;
+  const auto copy = [](auto* to, auto* from) {
+    if constexpr (std::is_same_v<decltype(to), decltype(from)>) *to = *from;
+  };
+  for (const MixerField& to : mixer_of(kind).fields)
+    for (const MixerField& from : mixer_of(before.mixer).fields)
+      if (to.of && from.of && std::string_view(to.key) == from.key) std::visit(copy, to.of(l), from.of(before));
+}
+
+std::vector<ordered_json> fields_of(const std::vector<LayerSpec>& layers) {
+  std::vector<ordered_json> fields;
+  for (const LayerSpec& l : layers) fields.push_back(fields_of(l));
+  return fields;
 }
 
 ordered_json fields_of(const LayerSpec& l) {
@@ -372,7 +432,7 @@ ModelSpec spec_from_json(const nlohmann::json& json, const std::string& where, c
   r.read("name", m.name);
   r.read("d_model", m.d_model, true);
   r.read("n_layers", layers, true);
-  check(layers >= 1 && layers <= 4096, "{}: n_layers is {}, expected 1 to 4096", where, layers);
+  check(layers >= 1 && layers <= kMaxLayers, "{}: n_layers is {}, expected 1 to {}", where, layers, kMaxLayers);
   m.layers = read_layers(r, m, layers, m.d_model);
   visit_fields_of_model(m, [&](const char* key, auto& value) { r.read(key, value); });
   if (m.positions == PositionKind::rope) read_rope_scaling(r, m, turned_of(first_turning(m)));
@@ -383,7 +443,7 @@ ModelSpec spec_from_json(const nlohmann::json& json, const std::string& where, c
 }
 
 // Dimensions are always there, other keys where the model is not as its family's. A key of layers is there where it is
-// the same in all of them; "layers" has what does not follow.
+// the same in all that have it; "layers" has what does not follow.
 ordered_json to_json(const ModelSpec& m) {
   const ModelSpec& defaults = family_of(m).defaults;
   ordered_json j{
@@ -393,37 +453,44 @@ ordered_json to_json(const ModelSpec& m) {
   const auto always = [&](const std::string& key) {
     return std::find(kAlways.begin(), kAlways.end(), key) != kAlways.end() || key == eps_key(m);
   };
-  const auto all_fields = [](const std::vector<LayerSpec>& layers) {
-    std::vector<ordered_json> fields;
-    for (const LayerSpec& l : layers) fields.push_back(fields_of(l));
-    return fields;
+  const std::vector<ordered_json> fields = fields_of(m.layers),
+                                  usual = fields_of(repeated(defaults.layers, m.layers.size()));
+  // What follows from the keys so far for layers with these mixers.
+  const auto follow = [&] {
+    nlohmann::json so_far(j);
+    for (const ordered_json& layer : fields) so_far["layers"].push_back({{"mixer", layer.at("mixer")}});
+    Reader reader(so_far, m.name);
+    auto layers = fields_of(read_layers(reader, defaults, int64_t(fields.size()), m.d_model));
+    for (size_t i = 0; i < layers.size(); ++i) layers[i]["mixer"] = j.value("mixer", usual[i].at("mixer"));
+    return layers;
   };
-  const std::vector<ordered_json> fields = all_fields(m.layers),
-                                  usual = all_fields(repeated(defaults.layers, m.layers.size()));
   LayerSpec first = m.layers.front();
   for (const LayerSpec& l : m.layers)
     if (first.window == 0) first.window = l.window;
-  const ordered_json of_layers = fields_of(first), of_model = fields_of(m), others = fields_of(defaults);
-  for (const auto& [key, value] : of_layers.items()) {
-    bool same = true, as_usual = true;
-    for (size_t i = 0; i < fields.size(); ++i)
-      same = same && fields[i].at(key) == value, as_usual = as_usual && fields[i].at(key) == usual[i].at(key);
-    if (always(key) || (same && !as_usual)) j[key] = value;
+  const ordered_json of_first = fields_of(first);
+  for (const auto& [key, value] : of_first.items())
+    if (always(key)) j[key] = value;
+  const std::vector<ordered_json> plain = follow();
+  for (const char* key : keys_of_layers()) {
+    const ordered_json* value = nullptr;
+    bool same = !always(key), differs = false;
+    for (size_t i = 0; i < fields.size(); ++i) {
+      if (!fields[i].contains(key)) continue;
+      if (!value) value = &fields[i].at(key);
+      same = same && fields[i].at(key) == *value, differs = differs || plain[i].at(key) != *value;
+    }
+    if (same && differs) j[key] = *value;
   }
+  const ordered_json of_model = fields_of(m), others = fields_of(defaults);
   for (const auto& [key, value] : of_model.items())
     if (always(key) || !others.contains(key) || value != others.at(key)) j[key] = value;
-  const nlohmann::json so_far(j);
-  Reader reader(so_far, m.name);
-  const std::vector<ordered_json> follows =
-      all_fields(read_layers(reader, defaults, int64_t(fields.size()), m.d_model));
-  if (fields == follows) return j;
-  j["layers"] = ordered_json::array();
+  std::vector<ordered_json> layers = follow();
   for (size_t i = 0; i < fields.size(); ++i) {
-    ordered_json differences = ordered_json::object();
+    const ordered_json from = std::exchange(layers[i], ordered_json::object());
     for (const auto& [key, value] : fields[i].items())
-      if (follows[i].at(key) != value) differences[key] = value;
-    j["layers"].push_back(std::move(differences));
+      if (from.at(key) != value) layers[i][key] = value;
   }
+  if (std::any_of(layers.begin(), layers.end(), [](const ordered_json& l) { return !l.empty(); })) j["layers"] = layers;
   return j;
 }
 

@@ -8,6 +8,7 @@
 
 #include "runs/text.h"
 #include "toy/base/json_text.h"
+#include "toy/base/nearest.h"
 #include "toy/base/svg.h"
 #include "toy/base/utf8.h"
 

@@ -150,7 +150,8 @@ TEST_P(Hybrid, SnapshotsOfOthersAreRefusedBeforeAnyChange) {
   EXPECT_EQ(empty.length, 0);
   std::vector<StateSnapshot> bad;
   ModelSpec wide = model_.spec, plain = wide;
-  for (LayerSpec& l : wide.layers) l.delta.key_heads *= 2, l.delta.value_heads *= 2;
+  for (LayerSpec& l : wide.layers)
+    if (auto* delta = std::get_if<DeltaNet>(&l.mixer)) delta->key_heads *= 2, delta->value_heads *= 2;
   plain.architecture = "toy", plain.ffn_norm_is_post_attention = false;
   for (LayerSpec& l : plain.layers) l.mixer = MixerKind::attention;
   for (const ModelSpec& spec : {wide, plain}) {

@@ -128,7 +128,12 @@ TEST(Peft, ReadsExperts) {
 // What an adapter adds to a folder's weights is B A of its PEFT files, in the folder's order of rows and columns.
 TEST(Peft, AddsToTheFoldersWeights) {
   const auto device = make_cpu_device(1);
-  for (const char* size : {"tiny", "hybrid-tiny"}) {
+  const testing::Folder sizes;
+  sizes.write("bamba.json",  // half of a head turns
+              R"({"architecture": "granitehybrid", "d_model": 32, "n_layers": 4, "n_heads": 2, "n_kv": 1, "d_ff": 48,)"
+              R"("context": 64, "mamba2_heads": 4, "mamba2_width": 16, "mamba2_state": 8, "mamba2_groups": 2,)"
+              R"("rope": "global", "rope_dims": 8})");
+  for (const std::string& size : {std::string("tiny"), std::string("hybrid-tiny"), sizes.path("bamba.json")}) {
     const testing::Folder folder;
     Model model = random_model(model_spec(size, 256), *device, 3);
     save_model(model, folder.path("base.gguf"));

@@ -266,7 +266,6 @@ TEST(HfRecurrent, ConfigsThatContradictThemselvesOrThatAGgufCannotState) {
 
 // ---- quantized weights
 
-// Also keys of a latent, whose columns become rows.
 // transformers ignores tie_word_embeddings of Nemotron-H: the output is always a tensor, or random.
 TEST(HfRecurrent, ATiedNemotronHasItsOutputTwice) {
   const auto device = make_cpu_device(1);
@@ -297,9 +296,9 @@ TEST(HfRecurrent, ATiedNemotronHasItsOutputTwice) {
   EXPECT_TRUE(load_model(again, *device).spec.tied);
 }
 
+// Also keys of a latent and all of GPT-2, whose columns become rows.
 TEST(HfRecurrent, QuantizedWeightsKeepTheirValues) {
-  const testing::Folder folder;
-  const json size = {{"architecture", "kimi-linear"},
+  const json kimi = {{"architecture", "kimi-linear"},
                      {"d_model", 64},
                      {"n_layers", 4},
                      {"n_heads", 2},
@@ -315,14 +314,22 @@ TEST(HfRecurrent, QuantizedWeightsKeepTheirValues) {
                      {"experts", 3},
                      {"experts_used", 2},
                      {"shared_d_ff", 96}};
-  gguf::requantize(gguf::File::open(made_of(size, folder, "model.gguf")), folder.path("blocks.gguf"), {.mix = "Q8_0"});
-  gguf::requantize(gguf::File::open(folder.path("blocks.gguf")), folder.path("floats.gguf"), {.mix = "F32"});
-  ASSERT_EQ(*gguf::File::open(folder.path("blocks.gguf")).require("blk.3.attn_k_b.weight").dtype, DType::q8_0);
-  for (const char* name : {"blocks", "floats"})
-    hf::convert_gguf(gguf::File::open(folder.path(std::string(name) + ".gguf")), folder.path(name),
-                     {.type = DType::f32});
-  EXPECT_TRUE(testing::slurp(folder.path("blocks/model.safetensors")) ==
-              testing::slurp(folder.path("floats/model.safetensors")));
+  const json gpt2 = {{"architecture", "gpt2"}, {"d_model", 64}, {"n_layers", 1},
+                     {"n_heads", 2},           {"d_ff", 96},    {"vocab", 50},
+                     {"context", 32}};
+  for (const auto& [size, quantized] :
+       {std::pair(kimi, "blk.3.attn_k_b.weight"), std::pair(gpt2, "blk.0.attn_qkv.weight")}) {
+    const testing::Folder folder;
+    gguf::requantize(gguf::File::open(made_of(size, folder, "model.gguf")), folder.path("blocks.gguf"),
+                     {.mix = "Q8_0"});
+    gguf::requantize(gguf::File::open(folder.path("blocks.gguf")), folder.path("floats.gguf"), {.mix = "F32"});
+    ASSERT_EQ(*gguf::File::open(folder.path("blocks.gguf")).require(quantized).dtype, DType::q8_0);
+    for (const char* name : {"blocks", "floats"})
+      hf::convert_gguf(gguf::File::open(folder.path(std::string(name) + ".gguf")), folder.path(name),
+                       {.type = DType::f32});
+    EXPECT_TRUE(testing::slurp(folder.path("blocks/model.safetensors")) ==
+                testing::slurp(folder.path("floats/model.safetensors")));
+  }
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ TEST(LayerLists, SayWhatEachLayerIs) {
   EXPECT_EQ(m.architecture, "toy");
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(m.layers[i].mixer, MixerKind::gated_delta) << i;
-    EXPECT_EQ(m.layers[i].delta, (DeltaNet{.key_heads = 4, .value_heads = 4, .width = 8})) << i;
+    EXPECT_EQ(std::get<DeltaNet>(m.layers[i].mixer), (DeltaNet{.key_heads = 4, .value_heads = 4, .width = 8})) << i;
   }
   EXPECT_EQ(m.layers[3].mixer, MixerKind::attention);
   EXPECT_EQ(m.layers[3].window, 128);
@@ -69,18 +69,37 @@ TEST(LayerLists, InFilesHaveTheUsualSizes) {
   ModelSpec m = spec_from_json(j, "x.json");
   set_layers(m, list);
   EXPECT_TRUE(spec_from_json(with_list, "x.json") == m);
-  EXPECT_EQ(m.layers[0].conv, 4);
-  EXPECT_EQ(m.layers[1].delta.width, 16);
+  EXPECT_EQ(std::get<DeltaNet>(m.layers[0].mixer).conv, 4);
+  EXPECT_EQ(std::get<KimiDelta>(m.layers[1].mixer).width, 16);
   // Each size that is given stays; only the others are the usual ones.
   with_list["layers"] = list, with_list["delta_key_heads"] = 1, with_list["mamba2_width"] = 8;
   m = spec_from_json(with_list, "x.json");
-  EXPECT_EQ(m.layers[0].delta.key_heads, 1);
-  EXPECT_EQ(m.layers[0].delta.value_heads, 2);
-  EXPECT_EQ(m.layers[3].mamba2.heads, 8);  // twice d_model
+  EXPECT_EQ(std::get<DeltaNet>(m.layers[0].mixer).key_heads, 1);
+  EXPECT_EQ(std::get<DeltaNet>(m.layers[0].mixer).value_heads, 2);
+  EXPECT_EQ(std::get<MambaSizes>(m.layers[3].mixer).heads, 8);  // twice d_model
   with_list["mixer"] = "gated_delta", with_list["layers"] = "gdn*7,attn";
-  EXPECT_EQ(spec_from_json(with_list, "x.json").layers[0].conv, 4);
+  EXPECT_EQ(std::get<DeltaNet>(spec_from_json(with_list, "x.json").layers[0].mixer).conv, 4);
   with_list["conv_width"] = 0, with_list["layers"] = "gdn*8";  // given, so it stays
-  EXPECT_EQ(spec_from_json(with_list, "x.json").layers[0].conv, 0);
+  EXPECT_EQ(std::get<DeltaNet>(spec_from_json(with_list, "x.json").layers[0].mixer).conv, 0);
+}
+
+// A size is said once where all layers that have it agree. Those of mixers that a layer does not have mean nothing.
+TEST(LayerLists, OfFilesHaveTheSizesOfTheirMixers) {
+  const nlohmann::json all = to_json(with_layers("gdn(delta_width=8),attn,kda(delta_width=8,conv_width=3),attn"));
+  EXPECT_EQ(all.at("delta_width"), 8);
+  EXPECT_EQ(all.at("delta_key_heads"), 4);
+  EXPECT_FALSE(all.contains("conv_width") || all.contains("mixer"));
+  const nlohmann::json layers = nlohmann::json::parse(
+      R"([{"mixer": "gated_delta", "conv_width": 4}, {}, {"mixer": "kimi_delta", "conv_width": 3}, {}])");
+  EXPECT_EQ(all.at("layers"), layers);
+  nlohmann::json with_others = all;
+  with_others["mamba2_width"] = 5, with_others["layers"][1]["delta_width"] = 99;
+  for (const nlohmann::json& j : {all, with_others})
+    EXPECT_EQ(nlohmann::json(to_json(spec_from_json(j, "x.json"))), all);
+  ModelSpec m = with_layers("gdn(delta_width=8),attn");
+  set_layers(m, "kda,gdn");  // sizes with the same keys stay; others are those of a layer that has them
+  EXPECT_EQ(std::get<KimiDelta>(m.layers[0].mixer).width, 8);
+  EXPECT_EQ(std::get<DeltaNet>(m.layers[1].mixer).width, 8);
 }
 
 TEST(LayerLists, AreRefusedWithTheirPosition) {

@@ -160,8 +160,8 @@ TEST(LayerOptions, DifferentialAttentionIsTheFormula) {
 // Gated DeltaNet without a convolution, token by token, with rates between 0 and 1 or 2.
 TEST(LayerOptions, NegativeEigenvaluesDoubleTheRates) {
   for (const bool negative : {false, true}) {
-    const LayerSpec l{.mixer = MixerKind::gated_delta,
-                      .delta = {.key_heads = kK, .value_heads = kH, .width = kP, .negative_eigenvalues = negative}};
+    const LayerSpec l{.mixer =
+                          DeltaNet{.key_heads = kK, .value_heads = kH, .width = kP, .negative_eigenvalues = negative}};
     const std::vector<double> x = numbers("x", kRows * kD), dt = numbers("ssm_dt.bias", kH),
                               a = numbers("ssm_a_log", kH), gains = numbers("ssm_norm.weight", kP);
     const auto mapped = [&](const char* name, int64_t rows) { return product(x, numbers(name, rows * kD), kD, rows); };
@@ -269,7 +269,8 @@ TEST(LayerOptions, TrainAndDecodeAlike) {
 TEST(LayerOptions, NegativeEigenvaluesMakeAModelOfTheFamilyToy) {
   ModelSpec m = model_spec("hybrid-tiny");
   const std::string family = m.architecture;
-  for (LayerSpec& l : m.layers) l.delta.negative_eigenvalues = true;
+  for (LayerSpec& l : m.layers)
+    if (auto* delta = std::get_if<DeltaNet>(&l.mixer)) delta->negative_eigenvalues = true;
   EXPECT_NE(testing::error_of([&] {
               m.validate();
             }).find("delta_negative_eigenvalues is true; in the architecture " + family),

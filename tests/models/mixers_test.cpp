@@ -42,10 +42,11 @@ std::string refusal(json j, const json& more = json::object()) {
 }
 
 TEST(Mixers, KeysAreDimensionsOfLayersAndHaveOnePlace) {
-  std::vector<std::string> keys;
-  const LayerSpec any;
-  visit_fields_of_layer(any, [&](const char* key, const auto&) { keys.push_back(key); });
   for (const MixerDef& mixer : mixers()) {
+    std::vector<std::string> keys;
+    const LayerSpec layer{.mixer = mixer.kind};
+    EXPECT_EQ(MixerKind(layer.mixer), mixer.kind);
+    visit_fields_of_layer(layer, [&](const char* key, const auto&) { keys.push_back(key); });
     EXPECT_EQ(&mixer, &mixer_of(mixer.kind));
     std::vector<std::string_view> read = mixer.also;
     for (const MixerField& f : mixer.fields) read.push_back(f.key);
@@ -99,7 +100,7 @@ TEST(Mixers, ModelsThatFilesCannotHold) {
   EXPECT_EQ(refusal(hybrid("granitehybrid", "mamba2(d_ff=0),attn", 2)),
             "model x.json: layer 0: d_ff is 0; in the architecture granitehybrid every layer has an ffn");
   EXPECT_EQ(refusal(hybrid("granitehybrid", "mamba2(mamba2_groups=2),attn,mamba2", 3)),
-            "model x.json: layer 1: mamba2_groups is 1, that of layer 0 is 2; a file of the architecture granitehybrid "
+            "model x.json: layer 2: mamba2_groups is 1, that of layer 0 is 2; a file of the architecture granitehybrid "
             "has one for all layers");
   EXPECT_EQ(refusal(hybrid("nemotron_h", "mamba2,ffn,attn", 3)),
             "model x.json: layer 0: d_ff is 40; in the architecture nemotron_h a layer with a mixer has no ffn, 0");
@@ -146,8 +147,9 @@ TEST(Mixers, AListOfAllKindsIsTrainedSavedAndRead) {
   ModelSpec spec = model_spec("hybrid-tiny", 50, 64);
   set_layers(spec, "longconv(conv_width=9), mamba2(mamba2_state=8), conv, ffn");
   EXPECT_EQ(spec.architecture, "toy");
-  EXPECT_EQ(spec.layers[1].mamba2.heads * spec.layers[1].mamba2.width, 2 * spec.d_model);
-  EXPECT_EQ(spec.layers[2].conv, 3);
+  EXPECT_EQ(std::get<MambaSizes>(spec.layers[1].mixer).heads * std::get<MambaSizes>(spec.layers[1].mixer).width,
+            2 * spec.d_model);
+  EXPECT_EQ(std::get<ShortConv>(spec.layers[2].mixer).width, 3);
   Model model = random_model(spec, *device, 3);
   std::map<std::string, std::vector<float>> before;
   for (const TensorSpec& t : tensors_of(spec)) {
@@ -207,7 +209,7 @@ TEST(Mixers, LongConvIsItsFormula) {
   const std::vector<float> x = numbers(n * d), in = numbers(2 * d * d), filter = numbers(d * width),
                            out = numbers(d * d);
   ModelSpec spec;
-  spec.d_model = d, spec.layers = {{.mixer = MixerKind::long_conv, .conv = width}};
+  spec.d_model = d, spec.layers = {{.mixer = LongConv{width}}};
   Graph g;
   RopeTables ropes(g, spec, 0);
   const auto mixer = make_mixer(spec, 0, Weights(g, [](const std::string&) { return DType::f32; }), ropes);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "toy/models/rope.h"
@@ -85,7 +86,7 @@ enum class MixerKind {
   mamba2,       ///< Mamba-2 (Dao and Gu 2024)
   short_conv,   ///< a convolution of a few rows between two gates (LFM2)
   long_conv,    ///< a convolution as long as the context may be, and a gate (Poli et al. 2023)
-  kimi_delta,   ///< Kimi Delta Attention (Kimi Team 2025): heads and width as in gated_delta
+  kimi_delta,   ///< Kimi Delta Attention (Kimi Team 2025)
   latent,       ///< attention to one latent vector of each position (DeepSeek-AI 2024), without positions
   none,         ///< the layer is only an ffn (Nemotron-H)
 };
@@ -101,7 +102,17 @@ struct DeltaNet {
   HeadMap heads = HeadMap::interleave;  ///< which key head a value head uses
   bool packed = false;  ///< beta and alpha are rows of one tensor "ssm_ba", taking turns by key head (Qwen3-Next)
   bool negative_eigenvalues = false;  ///< beta is between 0 and 2 instead of 1 (Grazzi et al. 2024)
+  int64_t conv = 0;                   ///< W: columns of its filter; 0: there is none
   bool operator==(const DeltaNet&) const = default;
+};
+
+/// A Kimi Delta layer: as Gated DeltaNet, with as many key as value heads.
+struct KimiDelta {
+  int64_t heads = 0;                  ///< H
+  int64_t width = 0;                  ///< P
+  bool negative_eigenvalues = false;  ///< as in DeltaNet
+  int64_t conv = 0;                   ///< W: columns of its filters
+  bool operator==(const KimiDelta&) const = default;
 };
 
 /// A Mamba-2 layer: heads whose states are matrices of their width and N.
@@ -110,25 +121,47 @@ struct MambaSizes {
   int64_t width = 0;   ///< P
   int64_t state = 0;   ///< N
   int64_t groups = 1;  ///< G of heads that write and read their states alike; H is a multiple of G
+  int64_t conv = 0;    ///< W: columns of its filter; 0: there is none
   bool operator==(const MambaSizes&) const = default;
+};
+
+/// A short convolution.
+struct ShortConv {
+  int64_t width = 0;  ///< W positions
+  bool operator==(const ShortConv&) const = default;
+};
+/// A convolution as long as the context may be.
+struct LongConv {
+  int64_t width = 0;  ///< W positions
+  bool operator==(const LongConv&) const = default;
 };
 
 /// Latent attention: what a position keeps for all heads, and the heads' keys and values that follow from it.
 struct LatentSizes {
   int64_t width = 0;       ///< Z of the latent vector
-  int64_t key = 0;         ///< elements of a head's key that follow from it,
-  int64_t shared_key = 0;  ///< and those after them, which all heads share
+  int64_t key = 0;         ///< elements of a head's key that follow from the latent vector
+  int64_t shared_key = 0;  ///< elements after those, which all heads share
   int64_t value = 0;       ///< elements of a head's value
   bool operator==(const LatentSizes&) const = default;
 };
 
-/// One layer. Dimensions of mixers of other kinds than its own mean nothing.
+/// A mixer: its kind, and the sizes of that kind. Alternatives are in the order of MixerKind: sizes of attention are
+/// the layer's own, as those of other mixers may follow from them, and `none` has no sizes.
+struct MixerSpec
+    : std::variant<std::monostate, DeltaNet, MambaSizes, ShortConv, LongConv, KimiDelta, LatentSizes, std::monostate> {
+  using variant::variant;
+  /// Of this kind, with sizes that are not set yet.
+  MixerSpec(MixerKind kind = MixerKind::attention);
+  /// Its kind.
+  operator MixerKind() const { return MixerKind(index()); }
+  bool operator==(const MixerSpec&) const = default;
+  /// Whatever the sizes.
+  bool operator==(MixerKind kind) const { return MixerKind(index()) == kind; }
+};
+
+/// One layer.
 struct LayerSpec {
-  MixerKind mixer = MixerKind::attention;
-  DeltaNet delta;
-  MambaSizes mamba2;
-  LatentSizes latent;
-  int64_t conv = 0;      ///< W: columns of the filter of a recurrent layer; 0: gated_delta, mamba2 have none
+  MixerSpec mixer = {};
   int64_t heads = 0;     ///< H query heads
   int64_t kv_heads = 0;  ///< K kv heads; H is a multiple of K
   int64_t d_head = 0;    ///< P; H P may differ from D
@@ -141,8 +174,7 @@ struct LayerSpec {
   int64_t rope_dims = 0;  ///< how many of the P elements of a head turn, the first ones; 0: all
   enum Softmax { standard, scalable } softmax = standard;  ///< scalable: nn::ScalableSoftmax
   bool differential = false;                               ///< nn::DifferentialAttention
-  bool depth_scale =
-      false;  ///< norms before mixer and ffn are divided by sqrt(l) in layer l = 1, 2, ... (Sun et al. 2025)
+  bool depth_scale = false;  ///< norms before mixer and ffn of layer l = 1, 2, ... are divided by sqrt(l) (Sun 2025)
   NormPlace norm_place = NormPlace::before;
   float attention_scale = 0;    ///< scores are q.k times this; 0: 1/sqrt(P)
   float attention_softcap = 0;  ///< c: scores become c tanh(score / c) (Gemma 2); 0: they stay
@@ -262,8 +294,5 @@ void set_layers(ModelSpec& spec, std::string_view list);
 ModelSpec spec_from_json(const nlohmann::json& json, const std::string& where, const Families& more = {});
 /// What spec_from_json() reads.
 nlohmann::ordered_json to_json(const ModelSpec& spec);
-
-/// The candidate that is most like `word` (edit distance), or "" if none is near.
-std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace toy

@@ -12,6 +12,7 @@
 #include "cli/files/model_file.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
+#include "toy/base/nearest.h"
 #include "toy/decode/decoder.h"
 #include "toy/formats/gguf.h"
 #include "toy/runs/run.h"

@@ -24,10 +24,10 @@
 #include "talk/tools.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
+#include "toy/base/nearest.h"
 #include "toy/base/utf8.h"
 #include "toy/decode/text_stream.h"
 #include "toy/grammar/grammar.h"
-#include "toy/models/spec.h"
 
 namespace toy::cli {
 namespace {

@@ -13,9 +13,9 @@
 #include "cli/scripts.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
+#include "toy/base/nearest.h"
 #include "toy/base/utf8.h"
 #include "toy/data/text_files.h"
-#include "toy/models/spec.h"
 
 namespace toy::cli {
 namespace {

@@ -10,7 +10,9 @@
 
 #include "models/adapters/adapter_parts.h"
 #include "models/families/families.h"
+#include "models/mixers/mixer.h"
 #include "toy/base/glob.h"
+#include "toy/base/nearest.h"
 
 namespace toy {
 namespace {
@@ -18,17 +20,7 @@ namespace {
 using Magnitude = AdapterSpec::Magnitude;
 constexpr const char* kAll = "all-linear";
 
-// What PEFT calls the linear maps of a Llama.
-const std::map<std::string, std::string, std::less<>> kOfPeft{
-    {"q_proj", "attn_q"},      {"k_proj", "attn_k"},      {"v_proj", "attn_v"},
-    {"o_proj", "attn_output"}, {"gate_proj", "ffn_gate"}, {"up_proj", "ffn_up"},
-    {"down_proj", "ffn_down"}, {"lm_head", "output"},     {"embed_tokens", "token_embd"},
-};
-
-// "blk.0.attn_q" and "attn_q" of "blk.0.attn_q.weight".
-std::string without_weight(const std::string& name) {
-  return name.ends_with(kWeight) ? name.substr(0, name.size() - kWeight.size()) : name;
-}
+// "attn_q" of "blk.0.attn_q.weight".
 std::string stem_of(const TensorSpec& t) {
   const std::string name = without_weight(t.name);
   return t.block >= 0 ? name.substr(name.find('.', name.find('.') + 1) + 1) : name;
@@ -59,8 +51,9 @@ Target parse_target(const std::string& text) {
 
 bool fits(const std::string& target, const TensorSpec& t) {
   if (target == kAll) return t.init != TensorSpec::Init::embedding;
-  const auto peft = kOfPeft.find(target);
-  const std::string& pattern = peft == kOfPeft.end() ? target : peft->second;
+  const auto is_target = [&](const TensorName& n) { return n.hf.substr(n.hf.rfind('.') + 1) == target; };
+  const auto peft = std::find_if(std::begin(kLlamaNames), std::end(kLlamaNames), is_target);
+  const std::string pattern = peft == std::end(kLlamaNames) ? target : std::string(peft->gguf);
   return matches(pattern, t.name) || matches(pattern, without_weight(t.name)) || matches(pattern, stem_of(t));
 }
 
@@ -89,6 +82,10 @@ const Target* target_of(const std::vector<Target>& targets, const TensorSpec& t)
 }
 
 }  // namespace
+
+std::string without_weight(const std::string& name) {
+  return name.ends_with(kWeight) ? name.substr(0, name.size() - kWeight.size()) : name;
+}
 
 TensorSpec tied_output(const ModelSpec& spec) {
   TensorSpec t{TensorSpec::Init::embedding, kOutput, {spec.vocab, spec.d_model}};
@@ -146,16 +143,13 @@ namespace {
 
 // Maps that llama.cpp multiplies with without a look at adapters.
 bool ignored_by_llama_cpp(const ModelSpec& spec, const std::string& name) {
-  static constexpr std::pair<std::string_view, std::string_view> kIgnored[] = {
-      {"gemma4", "per_layer_model_proj.*"}, {"nemotron_h_moe", "*.ffn_latent_*"}, {"kimi-linear", "*.attn_[qkv].*"},
-      {"kimi-linear", "*.attn_kv_a_mqa.*"}, {"kimi-linear", "*.ssm_*"},           {"kimi-linear", kOutput}};
-  const auto listed = [&](const auto& i) {
-    return spec.architecture == i.first && matches(std::string(i.second), name);
-  };
-  if (std::any_of(std::begin(kIgnored), std::end(kIgnored), listed)) return true;
+  static constexpr std::pair<std::string_view, const char*> kIgnored[] = {
+      {"gemma4", "per_layer_model_proj.*"}, {"nemotron_h_moe", "*.ffn_latent_*"}, {"kimi-linear", kOutput}};
+  for (const auto& [architecture, pattern] : kIgnored)
+    if (spec.architecture == architecture && matches(pattern, name)) return true;
   for (size_t i = 0; i < spec.layers.size(); ++i)
-    if (spec.layers[i].mixer == MixerKind::kimi_delta && name == fmt::format("blk.{}.attn_output.weight", i))
-      return true;
+    for (const char* pattern : mixer_of(spec.layers[i].mixer).no_adapters_in_llama_cpp)
+      if (matches(fmt::format("blk.{}.{}", i, pattern), name)) return true;
   return false;
 }
 

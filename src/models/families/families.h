@@ -21,12 +21,24 @@ std::string advice_on(std::string_view architecture);
 const Family& family_of(const ModelSpec& spec);
 /// Do files of the model's family state the dimension of this key?
 bool holds(const ModelSpec& spec, std::string_view key);
-/// Can its family have layers without ffn?
-bool may_lack_ffn(const ModelSpec& spec);
 /// n layers that repeat the pattern.
 std::vector<LayerSpec> repeated(const std::vector<LayerSpec>& pattern, size_t n);
 /// Throws for what files of the model's family do not hold, naming layer, key and value.
 void require_held(const ModelSpec& spec);
+
+/// The sizes of the first layer with such a mixer; where there is none, sizes that are not set.
+template <class Sizes>
+Sizes sizes_of(const ModelSpec& spec) {
+  for (const LayerSpec& l : spec.layers)
+    if (const Sizes* sizes = std::get_if<Sizes>(&l.mixer)) return *sizes;
+  return {};
+}
+/// Gives all layers with such a mixer these sizes.
+template <class Sizes>
+void set_sizes(ModelSpec& spec, const Sizes& sizes) {
+  for (LayerSpec& l : spec.layers)
+    if (std::get_if<Sizes>(&l.mixer)) l.mixer = sizes;
+}
 
 /// Throws unless every layer has an ffn.
 void require_ffn(const ModelSpec& spec);
@@ -35,5 +47,7 @@ void require_full_width(const ModelSpec& spec);
 
 /// The widest head that a model may have.
 inline constexpr int64_t kMaxHeadWidth = 1024;
+/// The most layers.
+inline constexpr int64_t kMaxLayers = 4096;
 
 }  // namespace toy

@@ -78,13 +78,6 @@ bool holds(const ModelSpec& m, std::string_view key) {
   return family_of(m).holds_all || std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
-bool may_lack_ffn(const ModelSpec& m) {
-  const Family& f = family_of(m);
-  const std::vector<LayerSpec>& layers = f.defaults.layers;
-  return f.holds_all ||
-         std::any_of(layers.begin(), layers.end(), [](const LayerSpec& l) { return l.mixer == MixerKind::mamba2; });
-}
-
 std::vector<LayerSpec> repeated(const std::vector<LayerSpec>& pattern, size_t n) {
   std::vector<LayerSpec> layers;
   for (size_t i = 0; i < n; ++i) layers.push_back(pattern[i % pattern.size()]);
@@ -92,13 +85,16 @@ std::vector<LayerSpec> repeated(const std::vector<LayerSpec>& pattern, size_t n)
 }
 
 void require_like_layers(const ModelSpec& m, const std::vector<std::string_view>& keys) {
-  const nlohmann::ordered_json first = fields_of(m.layers.front());
-  for (size_t i = 1; i < m.layers.size(); ++i) {
-    const nlohmann::ordered_json layer = fields_of(m.layers[i]);
-    for (const std::string_view key : keys)
-      check(layer.at(key) == first.at(key),
-            "model {}: layer {}: {} is {}, that of layer 0 is {}; a file of the architecture {} has one for all layers",
-            m.name, i, key, json_text(layer.at(key)), json_text(first.at(key)), m.architecture);
+  const std::vector<nlohmann::ordered_json> layers = fields_of(m.layers);
+  for (const std::string_view key : keys) {
+    const auto has = [&](const nlohmann::ordered_json& layer) { return layer.contains(key); };
+    const auto first = std::find_if(layers.begin(), layers.end(), has);
+    for (auto layer = first; layer != layers.end(); layer = std::find_if(layer + 1, layers.end(), has))
+      check(
+          layer->at(key) == first->at(key),
+          "model {}: layer {}: {} is {}, that of layer {} is {}; a file of the architecture {} has one for all layers",
+          m.name, layer - layers.begin(), key, json_text(layer->at(key)), first - layers.begin(),
+          json_text(first->at(key)), m.architecture);
   }
 }
 
@@ -129,7 +125,9 @@ void require_held(const ModelSpec& m) {
               only.contains(key) ? json_text(only.at(key)) : "not there");
   };
   compare("", fields_of(m), fields_of(family.defaults));
-  const std::vector<LayerSpec> usual = repeated(family.defaults.layers, m.layers.size());
+  std::vector<LayerSpec> usual = repeated(family.defaults.layers, m.layers.size());
+  for (size_t i = 0; i < m.layers.size(); ++i)
+    if (holds(m, "mixer")) change_mixer(usual[i], m.layers[i].mixer, family.defaults.layers);
   for (size_t i = 0; i < m.layers.size(); ++i)
     compare(fmt::format("layer {}: ", i), fields_of(m.layers[i]), fields_of(usual[i]));
 }

@@ -7,21 +7,19 @@ namespace toy {
 namespace gemma2 {
 namespace {
 
-constexpr size_t kLayersOf27B = 46;
-
 void read(Metadata& metadata, ModelSpec& m) {
   read_llama_like(metadata, m);
   read_windows(metadata, m, 4096, 2);
   const float softcap = metadata.f32("attn_logit_softcapping", 50);
   for (LayerSpec& l : m.layers)
-    l.attention_softcap = softcap, l.attention_scale = gemma_attention_scale(m, kLayersOf27B);
+    l.attention_softcap = softcap, l.attention_scale = gemma_attention_scale(m, kLayersOfGemma2At27B);
   m.logit_softcap = metadata.f32("final_logit_softcapping", 30);
   metadata.ignore("rope.freq_base_swa", double(m.rope.base));
 }
 
 void check_layers(const ModelSpec& m) {
   require_like_layers(m, kOnceForAll);
-  require_gemma_attention_scale(m, kLayersOf27B);
+  require_gemma_attention_scale(m, kLayersOfGemma2At27B);
   const float softcap = m.layers.front().attention_softcap;
   check(softcap > 0 && m.logit_softcap > 0,
         "model {}: attention_softcap is {} and logit_softcap {}; in the architecture gemma2 both are above 0. A large "

@@ -7,8 +7,6 @@ namespace toy {
 namespace gemma3 {
 namespace {
 
-constexpr size_t kLayersOf27B = 62;
-
 void read(Metadata& metadata, ModelSpec& m) {
   read_llama_like(metadata, m);
   read_windows(metadata, m, 0, 6);
@@ -16,13 +14,13 @@ void read(Metadata& metadata, ModelSpec& m) {
   m.logit_softcap = metadata.f32("final_logit_softcapping", 0);
   for (LayerSpec& l : m.layers) {
     l.rope = l.window > 0 ? LayerRope::local : LayerRope::global;
-    l.attention_scale = gemma_attention_scale(m, kLayersOf27B);
+    l.attention_scale = gemma_attention_scale(m, kLayersOfGemma3At27B);
   }
 }
 
 void check_layers(const ModelSpec& m) {
   require_like_layers(m, kOnceForAll);
-  require_gemma_attention_scale(m, kLayersOf27B);
+  require_gemma_attention_scale(m, kLayersOfGemma3At27B);
   for (const LayerSpec& l : m.layers)
     check(l.rope == (l.window > 0 ? LayerRope::local : LayerRope::global),
           "model {}: in the architecture gemma3, layers with a window have local rope, and all others global rope",

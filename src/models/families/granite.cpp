@@ -77,9 +77,9 @@ Family granitehybrid_family() {
   std::erase(f.holds, "fused_qkv");
   f.holds.insert(f.holds.end(), {"experts", "experts_used", "shared_d_ff", "mixer", "mamba2_heads", "mamba2_width",
                                  "mamba2_state", "mamba2_groups", "conv_width", "rope_dims"});
-  const LayerSpec attention{.conv = 4, .rope = LayerRope::none};
+  const LayerSpec attention{.rope = LayerRope::none};
   LayerSpec mamba = attention;
-  mamba.mixer = MixerKind::mamba2;
+  mamba.mixer = MambaSizes{.conv = 4};
   f.defaults.layers = {mamba, mamba, mamba, attention};
   return f;
 }

@@ -13,8 +13,7 @@ void read(Metadata& metadata, ModelSpec& m) {
   const size_t n = m.layers.size();
   const std::string& path = metadata.file().path();
   const int64_t heads = metadata.u32("attention.head_count");
-  const DeltaNet delta{.value_heads = heads, .width = metadata.u32("kda.head_dim")};
-  const int64_t conv = metadata.u32("ssm.conv_kernel");
+  const KimiDelta delta{.heads = heads, .width = metadata.u32("kda.head_dim"), .conv = metadata.u32("ssm.conv_kernel")};
   LatentSizes latent{.width = metadata.u32("attention.kv_lora_rank"),
                      .shared_key = metadata.u32("rope.dimension_count"),
                      .value = metadata.u32("attention.value_length_mla")};
@@ -41,9 +40,9 @@ void read(Metadata& metadata, ModelSpec& m) {
                              kv_heads = metadata.u32s("attention.head_count_kv", n);
   for (size_t i = 0; i < n; ++i) {
     LayerSpec& l = m.layers[i];
-    l.mixer = kv_heads[i] > 0 ? MixerKind::latent : MixerKind::kimi_delta;
+    l.mixer = kv_heads[i] > 0 ? MixerSpec(latent) : MixerSpec(delta);
     l.heads = l.kv_heads = heads, l.d_head = delta.width;
-    l.delta = delta, l.latent = latent, l.conv = conv, l.experts = experts, l.d_ff = width;
+    l.experts = experts, l.d_ff = width;
     if (i >= dense) continue;
     l.d_ff = dense_widths[i];
     l.experts.count = l.experts.used = l.experts.shared_d_ff = 0;
@@ -53,13 +52,14 @@ void read(Metadata& metadata, ModelSpec& m) {
 
 void write(MetadataWriter& w, const ModelSpec& m) {
   const LayerSpec &first = m.layers.front(), &last = m.layers.back();
-  const LatentSizes& s = first.latent;
+  const auto s = sizes_of<LatentSizes>(m);
+  const auto delta = sizes_of<KimiDelta>(m);
   std::vector<int64_t> kv_heads;
   for (const LayerSpec& l : m.layers) kv_heads.push_back(l.mixer == MixerKind::latent ? 1 : 0);
   w.u32("attention.head_count", first.heads);
   w.u32s("attention.head_count_kv", kv_heads);
-  w.u32("kda.head_dim", first.delta.width);
-  w.u32("ssm.conv_kernel", first.conv);
+  w.u32("kda.head_dim", delta.width);
+  w.u32("ssm.conv_kernel", delta.conv);
   w.u32("attention.kv_lora_rank", s.width);
   w.u32("rope.dimension_count", s.shared_key);
   w.u32("attention.key_length", s.width + s.shared_key);
@@ -89,9 +89,9 @@ void check_model(const ModelSpec& m) {
         "model {}: {} layers are kimi_delta and {} latent, of {}; the architecture {} needs both, and has no others",
         m.name, delta, latent, m.layers.size(), m.architecture);
   const LayerSpec &l = m.layers.front(), &last = m.layers.back();
-  check(l.heads == l.delta.value_heads,
-        "model {}: n_heads is {} and delta_value_heads {}; in the architecture {} they agree", m.name, l.heads,
-        l.delta.value_heads, m.architecture);
+  const int64_t heads = sizes_of<KimiDelta>(m).heads;
+  check(l.heads == heads, "model {}: n_heads is {} and delta_value_heads {}; in the architecture {} they agree", m.name,
+        l.heads, heads, m.architecture);
   check(last.experts.shared_d_ff > 0 && last.experts.shared_d_ff % last.d_ff == 0,
         "model {}: shared_d_ff is {}, expected a multiple of d_ff, {}", m.name, last.experts.shared_d_ff, last.d_ff);
 }
@@ -108,7 +108,7 @@ Family kimi_linear_family() {
   f.defaults.architecture = "kimi-linear";
   f.defaults.tied = false;
   f.defaults.norm_eps = 1e-5f;
-  LayerSpec delta{.mixer = MixerKind::kimi_delta, .conv = 4, .rope = LayerRope::none};
+  LayerSpec delta{.mixer = KimiDelta{.conv = 4}, .rope = LayerRope::none};
   delta.experts = {.score = Experts::sigmoid, .choice_bias = true};
   LayerSpec latent = delta;
   latent.mixer = MixerKind::latent;

@@ -11,13 +11,13 @@ namespace {
 void read(Metadata& metadata, ModelSpec& m) {
   read_llama_like(metadata, m);
   read_mixers(m, MixerKind::short_conv);
-  for (LayerSpec& l : m.layers) l.conv = metadata.u32("shortconv.l_cache");
+  set_sizes(m, ShortConv{metadata.u32("shortconv.l_cache")});
 }
 
 void write(MetadataWriter& w, const ModelSpec& m) {
   write_llama_like(w, m);
   write_mixers(w, m);
-  w.u32("shortconv.l_cache", m.layers.front().conv);
+  w.u32("shortconv.l_cache", sizes_of<ShortConv>(m).width);
 }
 
 void check_mixers(const ModelSpec& m) {
@@ -60,9 +60,9 @@ Family lfm2_family() {
   f.holds.insert(f.holds.end(), {"mixer", "conv_width"});
   f.defaults.output_norm_is_embedding_norm = true;
   f.defaults.rope.base = 1e6f;
-  const LayerSpec attention{.conv = 3, .qk_norm = LayerSpec::head_norm};
+  const LayerSpec attention{.qk_norm = LayerSpec::head_norm};
   LayerSpec conv = attention;
-  conv.mixer = MixerKind::short_conv;
+  conv.mixer = ShortConv{3};
   f.defaults.layers = {conv, conv, attention};
   return f;
 }

@@ -164,31 +164,32 @@ void require_mixers(const ModelSpec& m, MixerKind other) {
 void read_mamba2(Metadata& metadata, ModelSpec& m) {
   MambaSizes s{.heads = metadata.u32("ssm.time_step_rank"),
                .state = metadata.u32("ssm.state_size"),
-               .groups = metadata.u32("ssm.group_count")};
-  const int64_t inner = metadata.u32("ssm.inner_size"), conv = metadata.u32("ssm.conv_kernel");
+               .groups = metadata.u32("ssm.group_count"),
+               .conv = metadata.u32("ssm.conv_kernel")};
+  const int64_t inner = metadata.u32("ssm.inner_size");
   check(s.heads > 0 && inner % s.heads == 0, "{}: {} is {}, not a multiple of {}, {}", metadata.file().path(),
         metadata.key("ssm.inner_size"), inner, metadata.key("ssm.time_step_rank"), s.heads);
   s.width = inner / s.heads;
-  for (LayerSpec& l : m.layers) l.mamba2 = s, l.conv = conv;
+  set_sizes(m, s);
 }
 
 void write_mamba2(MetadataWriter& w, const ModelSpec& m) {
-  const LayerSpec& l = m.layers.front();
-  w.u32("ssm.conv_kernel", l.conv);
-  w.u32("ssm.inner_size", l.mamba2.heads * l.mamba2.width);
-  w.u32("ssm.state_size", l.mamba2.state);
-  w.u32("ssm.time_step_rank", l.mamba2.heads);
-  w.u32("ssm.group_count", l.mamba2.groups);
+  const auto s = sizes_of<MambaSizes>(m);
+  w.u32("ssm.conv_kernel", s.conv);
+  w.u32("ssm.inner_size", s.heads * s.width);
+  w.u32("ssm.state_size", s.state);
+  w.u32("ssm.time_step_rank", s.heads);
+  w.u32("ssm.group_count", s.groups);
 }
 
 void require_mamba2(const ModelSpec& m) {
   require_like_layers(m, {"mamba2_heads", "mamba2_width", "mamba2_state", "mamba2_groups", "conv_width"});
-  check(m.layers.front().conv >= 1, "model {}: conv_width is 0; the architecture {} needs a convolution", m.name,
+  check(sizes_of<MambaSizes>(m).conv >= 1, "model {}: conv_width is 0; the architecture {} needs a convolution", m.name,
         m.architecture);
 }
 
 void require_twice_the_width(const ModelSpec& m) {
-  const MambaSizes& s = m.layers.front().mamba2;
+  const auto s = sizes_of<MambaSizes>(m);
   check(s.heads * s.width == 2 * m.d_model,
         "model {}: {} mamba2 heads of width {} are not twice d_model, {}, which the architecture {} needs", m.name,
         s.heads, s.width, m.d_model, m.architecture);

@@ -35,7 +35,7 @@ Family mamba2_family() {
   f.check = mamba2::check_model;
   f.holds = {"tied", "mamba2_heads", "mamba2_width", "mamba2_state", "mamba2_groups", "conv_width"};
   f.defaults.architecture = "mamba2";
-  LayerSpec l{.mixer = MixerKind::mamba2, .conv = 4, .rope = LayerRope::none};
+  LayerSpec l{.mixer = MambaSizes{.conv = 4}, .rope = LayerRope::none};
   f.defaults.layers = {l};
   return f;
 }

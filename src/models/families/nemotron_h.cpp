@@ -35,7 +35,6 @@ Experts read_experts(Metadata& metadata, Experts e) {
 void read(Metadata& metadata, ModelSpec& m) {
   const size_t n = m.layers.size();
   const gguf::File& file = metadata.file();
-  read_mamba2(metadata, m);
   const float other_eps = metadata.f32(kOtherEps);
   m.norm_eps = metadata.f32(kEps, other_eps);
   const std::vector<int64_t> heads = metadata.u32s("attention.head_count", n),
@@ -60,6 +59,7 @@ void read(Metadata& metadata, ModelSpec& m) {
     const auto has = [&](const char* name) { return file.find(fmt::format("blk.{}.{}.bias", i, name)) != nullptr; };
     l.bias.q = has("attn_q"), l.bias.up = has("ffn_up"), l.bias.down = has("ffn_down");
   }
+  read_mamba2(metadata, m);
   metadata.require("attention.value_length", m.layers.front().d_head);
 }
 
@@ -93,7 +93,6 @@ void write(MetadataWriter& w, const ModelSpec& m) {
 
 void check_model(const ModelSpec& m) {
   require_like_layers(m, {"d_head", "experts_renormalized", "experts_scale", "experts_latent"});
-  require_mamba2(m);
   const auto count = [&](MixerKind kind) {
     return std::count_if(m.layers.begin(), m.layers.end(), [&](const LayerSpec& l) { return l.mixer == kind; });
   };
@@ -104,6 +103,7 @@ void check_model(const ModelSpec& m) {
         "has "
         "no others",
         m.name, mamba, attention, ffn, m.layers.size(), m.architecture);
+  require_mamba2(m);
   const auto first = std::find_if(m.layers.begin(), m.layers.end(), is_ffn);
   for (size_t i = 0; i < m.layers.size(); ++i) {
     const LayerSpec& l = m.layers[i];
@@ -128,7 +128,7 @@ Family family(const char* architecture) {
   f.check = check_model;
   f.holds = {"tied", "mixer", "biases", "mamba2_heads", "mamba2_width", "mamba2_state", "mamba2_groups", "conv_width"};
   f.defaults.architecture = architecture;
-  LayerSpec mamba{.mixer = MixerKind::mamba2, .conv = 4, .rope = LayerRope::none, .ffn = FfnKind::relu2};
+  LayerSpec mamba{.mixer = MambaSizes{.conv = 4}, .rope = LayerRope::none, .ffn = FfnKind::relu2};
   LayerSpec ffn = mamba, attention = mamba;
   ffn.mixer = MixerKind::none, attention.mixer = MixerKind::attention;
   f.defaults.layers = {mamba, ffn, attention};

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "models/families/llama_like.h"
 #include "toy/base/error.h"
@@ -14,35 +15,19 @@ namespace {
 // Blocks after the last layer, which predict further tokens and are not used.
 constexpr int kMostPredicting = 8;
 
+constexpr const char* kOfPredicting =
+    "attn_norm post_attention_norm attn_q attn_k attn_v attn_output attn_q_norm attn_k_norm ffn_gate "
+    "ffn_up ffn_down ffn_gate_inp ffn_gate_exps ffn_up_exps ffn_down_exps ffn_gate_inp_shexp "
+    "ffn_gate_shexp ffn_up_shexp ffn_down_shexp nextn.eh_proj nextn.enorm nextn.hnorm "
+    "nextn.shared_head_norm nextn.embed_tokens nextn.shared_head_head";
+
 std::vector<std::string> tensors_of_predicting_blocks(const ModelSpec& m) {
   std::vector<std::string> names;
-  for (int i = 0; i < kMostPredicting; ++i)
-    for (const char* name : {"attn_norm",
-                             "post_attention_norm",
-                             "attn_q",
-                             "attn_k",
-                             "attn_v",
-                             "attn_output",
-                             "attn_q_norm",
-                             "attn_k_norm",
-                             "ffn_gate",
-                             "ffn_up",
-                             "ffn_down",
-                             "ffn_gate_inp",
-                             "ffn_gate_exps",
-                             "ffn_up_exps",
-                             "ffn_down_exps",
-                             "ffn_gate_inp_shexp",
-                             "ffn_gate_shexp",
-                             "ffn_up_shexp",
-                             "ffn_down_shexp",
-                             "nextn.eh_proj",
-                             "nextn.enorm",
-                             "nextn.hnorm",
-                             "nextn.shared_head_norm",
-                             "nextn.embed_tokens",
-                             "nextn.shared_head_head"})
+  for (int i = 0; i < kMostPredicting; ++i) {
+    std::istringstream words(kOfPredicting);
+    for (std::string name; words >> name;)
       names.push_back(fmt::format("blk.{}.{}.weight", m.layers.size() + size_t(i), name));
+  }
   return names;
 }
 
@@ -86,10 +71,9 @@ void read(Metadata& metadata, ModelSpec& m) {
   const bool listed = metadata.has("attention.recurrent_layers");
   std::vector<bool> recurrent(blocks);
   if (listed) recurrent = metadata.pattern("attention.recurrent_layers", blocks, 0);
-  const DeltaNet sizes{.key_heads = metadata.u32("ssm.group_count"),
-                       .value_heads = metadata.u32("ssm.time_step_rank"),
-                       .width = metadata.u32("ssm.state_size")};
-  const int64_t conv = metadata.u32("ssm.conv_kernel");
+  DeltaNet sizes = sizes_of<DeltaNet>(m);
+  sizes.key_heads = metadata.u32("ssm.group_count"), sizes.value_heads = metadata.u32("ssm.time_step_rank");
+  sizes.width = metadata.u32("ssm.state_size"), sizes.conv = metadata.u32("ssm.conv_kernel");
   check(sizes.width <= kMaxHeadWidth, "{}: {} is {}, expected 1 to {}", path, metadata.key("ssm.state_size"),
         sizes.width, kMaxHeadWidth);
   metadata.require("ssm.inner_size", sizes.value_heads * sizes.width);
@@ -97,9 +81,7 @@ void read(Metadata& metadata, ModelSpec& m) {
   for (size_t i = 0; i < m.layers.size(); ++i) {
     LayerSpec& l = m.layers[i];
     const bool delta = listed ? recurrent[i] : int64_t(i + 1) % every != 0;
-    l.mixer = delta ? MixerKind::gated_delta : MixerKind::attention;
-    const DeltaNet of_family = l.delta;
-    l.conv = conv, l.delta = sizes, l.delta.heads = of_family.heads, l.delta.packed = of_family.packed;
+    l.mixer = delta ? MixerSpec(sizes) : MixerSpec();
     if (whole_ffn) l.d_ff /= std::max<int64_t>(l.experts.used, 1);  // what all used experts have together
   }
   if (m.architecture != "qwen3next") check_sections(metadata, m);
@@ -108,11 +90,12 @@ void read(Metadata& metadata, ModelSpec& m) {
 void write(MetadataWriter& w, const ModelSpec& m) {
   write_llama_like(w, m);
   const LayerSpec& l = m.layers.front();
-  w.u32("ssm.conv_kernel", l.conv);
-  w.u32("ssm.state_size", l.delta.width);
-  w.u32("ssm.group_count", l.delta.key_heads);
-  w.u32("ssm.time_step_rank", l.delta.value_heads);
-  w.u32("ssm.inner_size", l.delta.value_heads * l.delta.width);
+  const auto sizes = sizes_of<DeltaNet>(m);
+  w.u32("ssm.conv_kernel", sizes.conv);
+  w.u32("ssm.state_size", sizes.width);
+  w.u32("ssm.group_count", sizes.key_heads);
+  w.u32("ssm.time_step_rank", sizes.value_heads);
+  w.u32("ssm.inner_size", sizes.value_heads * sizes.width);
   if (l.experts.count > 0) w.u32("expert_feed_forward_length", l.d_ff);
   // Readers take the list, older ones the interval; without either it is 4.
   std::vector<bool> recurrent;
@@ -134,7 +117,8 @@ void check_model(const ModelSpec& m) {
         "model {}: {} of {} layers are gated_delta; the architecture {} needs layers of both kinds", m.name, deltas,
         m.layers.size(), m.architecture);
   const LayerSpec& l = m.layers.front();
-  check(l.conv >= 1, "model {}: conv_width is 0; the architecture {} needs a convolution", m.name, m.architecture);
+  check(sizes_of<DeltaNet>(m).conv >= 1, "model {}: conv_width is 0; the architecture {} needs a convolution", m.name,
+        m.architecture);
   check(!holds(m, "experts") || (l.experts.count > 0 && l.experts.shared_d_ff > 0),
         "model {}: experts is {} and shared_d_ff {}; the architecture {} needs both", m.name, l.experts.count,
         l.experts.shared_d_ff, m.architecture);
@@ -150,11 +134,11 @@ Family family(const char* architecture, bool experts) {
   f.defaults.ffn_norm_is_post_attention = true;
   f.defaults.norm_eps = 1e-6f;
   f.defaults.rope.base = 1e7f;
-  LayerSpec l{.delta = {.heads = HeadMap::tile}, .conv = 4, .qk_norm = LayerSpec::head_norm};
+  LayerSpec l{.qk_norm = LayerSpec::head_norm};
   l.attention_gate = true;
   l.experts.shared_gate = experts;
   f.defaults.layers.assign(4, l);
-  for (size_t i = 0; i < 3; ++i) f.defaults.layers[i].mixer = MixerKind::gated_delta;
+  for (size_t i = 0; i < 3; ++i) f.defaults.layers[i].mixer = DeltaNet{.heads = HeadMap::tile, .conv = 4};
   return f;
 }
 
@@ -167,7 +151,7 @@ Family qwen35moe_family() { return qwen35::family("qwen35moe", true); }
 
 Family qwen3next_family() {
   Family f = qwen35::family("qwen3next", true);
-  for (LayerSpec& l : f.defaults.layers) l.delta.heads = HeadMap::interleave, l.delta.packed = true;
+  set_sizes(f.defaults, DeltaNet{.packed = true, .conv = 4});
   return f;
 }
 

@@ -10,24 +10,24 @@ namespace {
 // Gated DeltaNet (Yang et al. 2024): each value head has a state, a matrix that maps keys to values, which every row
 // forgets a little, corrects and reads. K key heads, H value heads of width P. x:[N,D] -> [N,D].
 Mixer make_delta_net(const ModelSpec& m, size_t layer, const Weights& w, RopeTables&) {
-  const LayerSpec& l = m.layers[layer];
-  const int64_t keys = l.delta.key_heads, heads = l.delta.value_heads, width = l.delta.width;
+  const auto& sizes = std::get<DeltaNet>(m.layers[layer].mixer);
+  const int64_t keys = sizes.key_heads, heads = sizes.value_heads, width = sizes.width;
   const int64_t d = m.d_model, inner = heads * width, channels = 2 * keys * width + inner;
-  const bool packed = l.delta.packed;
+  const bool packed = sizes.packed;
   const auto map = [&](const char* name, int64_t rows, bool is_there = true) -> Linear {
     return is_there ? make_linear(w, name, rows, d) : Linear{};
   };
   const Linear qkv = map("attn_qkv", channels);  // rows of q, k and v
   std::optional<CausalConv> conv;                // of them, then silu
-  if (l.conv > 0) conv = make_conv(w, "ssm_conv1d", channels, l.conv);
+  if (sizes.conv > 0) conv = make_conv(w, "ssm_conv1d", channels, sizes.conv);
   const Linear gate = map("attn_gate", inner);
   const Linear beta = map("ssm_beta", heads, !packed), alpha = map("ssm_alpha", heads, !packed);
   const Linear both = map("ssm_ba", 2 * heads, packed);  // for each key head the rows of beta, those of alpha
   const Value dt_bias = make_step_bias(w, heads), a_log = make_log_rates(w, {heads});
   const RmsNorm norm = make_rms_norm(w, "ssm_norm", width, m.norm_eps);
   const Linear out = make_linear(w, "ssm_out", d, inner);
-  const DeltaRuleAttrs attrs{l.delta.heads};
-  const Scale rates{l.delta.negative_eigenvalues ? 2.0 : 1.0};  // 2: a row may turn what a state has for its key around
+  const DeltaRuleAttrs attrs{sizes.heads};
+  const Scale rates{sizes.negative_eigenvalues ? 2.0 : 1.0};  // 2: a row may turn what a state has for its key around
   std::vector<StateSpec> states{{StateSpec::Kind::sequence, "delta", {heads, width, width}}};
   if (conv) states.push_back(tail_of(*conv));
   const auto call = [=](Value x, LayerState& state, const Context& ctx) {
@@ -62,34 +62,36 @@ Mixer make_delta_net(const ModelSpec& m, size_t layer, const Weights& w, RopeTab
 }  // namespace
 
 MixerDef gated_delta_mixer() {
-  return {
-      .word = "gdn",
-      .title = "Gated DeltaNet",
-      .fields = {{"delta_key_heads", member<&LayerSpec::delta, &DeltaNet::key_heads>, "K", "key heads", 1, kMaxHeads},
-                 {"delta_value_heads", member<&LayerSpec::delta, &DeltaNet::value_heads>, "H", "value heads", 1,
-                  kMaxHeads},
-                 {"delta_width", member<&LayerSpec::delta, &DeltaNet::width>, "P", "head width", 1, kMaxHeadWidth},
-                 {"delta_heads", member<&LayerSpec::delta, &DeltaNet::heads>},
-                 {"delta_packed", member<&LayerSpec::delta, &DeltaNet::packed>},
-                 {"delta_negative_eigenvalues", member<&LayerSpec::delta, &DeltaNet::negative_eigenvalues>},
-                 {.key = "conv_width", .least = 0, .most = kMaxShortConv}},
-      .usual_conv = 4,
-      .fill =
-          [](LayerSpec& l, int64_t d_model) {
-            fill_delta(l, d_model);
-            fill_with(l.delta.key_heads, l.delta.value_heads);
-          },
-      .check =
-          [](const ModelSpec& m, size_t layer) {
-            const DeltaNet& d = m.layers[layer].delta;
-            check(d.value_heads % d.key_heads == 0,
-                  "model {}: layer {}: {} value heads are not a multiple of {} key heads", m.name, layer, d.value_heads,
-                  d.key_heads);
-            check(!d.packed || d.heads == HeadMap::interleave,
-                  "model {}: layer {}: delta_packed needs delta_heads interleave", m.name, layer);
-          },
-      .flops = delta_flops,
-      .make = make_delta_net};
+  return {.word = "gdn",
+          .title = "Gated DeltaNet",
+          .fields = {{"delta_key_heads", size<&DeltaNet::key_heads>, "K", "key heads", 1, kMaxHeads},
+                     {"delta_value_heads", size<&DeltaNet::value_heads>, "H", "value heads", 1, kMaxHeads},
+                     {"delta_width", size<&DeltaNet::width>, "P", "head width", 1, kMaxHeadWidth},
+                     {"delta_heads", size<&DeltaNet::heads>},
+                     {"delta_packed", size<&DeltaNet::packed>},
+                     {"delta_negative_eigenvalues", size<&DeltaNet::negative_eigenvalues>},
+                     {.key = "conv_width", .of = size<&DeltaNet::conv>, .most = kMaxShortConv}},
+          .usual_conv = 4,
+          .fill =
+              [](LayerSpec& l, int64_t) {
+                auto& s = std::get<DeltaNet>(l.mixer);
+                fill_with(s.value_heads, l.heads), fill_with(s.width, l.d_head), fill_with(s.key_heads, s.value_heads);
+              },
+          .check =
+              [](const ModelSpec& m, size_t layer) {
+                const auto& d = std::get<DeltaNet>(m.layers[layer].mixer);
+                check(d.value_heads % d.key_heads == 0,
+                      "model {}: layer {}: {} value heads are not a multiple of {} key heads", m.name, layer,
+                      d.value_heads, d.key_heads);
+                check(!d.packed || d.heads == HeadMap::interleave,
+                      "model {}: layer {}: delta_packed needs delta_heads interleave", m.name, layer);
+              },
+          .flops =
+              [](const ModelSpec&, const LayerSpec& l, double) {
+                const auto& s = std::get<DeltaNet>(l.mixer);
+                return 7.0 * double(s.value_heads * s.width * s.width);
+              },
+          .make = make_delta_net};
 }
 
 }  // namespace toy::nn

@@ -9,13 +9,13 @@ namespace {
 // Kimi Delta Attention (Kimi Team 2025): Gated DeltaNet with a decay of each element of a key. H heads of width P.
 // x:[N,D] -> [N,D].
 Mixer make_kimi_delta(const ModelSpec& m, size_t layer, const Weights& w, RopeTables&) {
-  const LayerSpec& l = m.layers[layer];
-  const int64_t d = m.d_model, heads = l.delta.value_heads, width = l.delta.width, inner = heads * width;
+  const auto& sizes = std::get<KimiDelta>(m.layers[layer].mixer);
+  const int64_t d = m.d_model, heads = sizes.heads, width = sizes.width, inner = heads * width;
   const auto map = [&](const char* name) { return make_linear(w, name, inner, d); };
   const auto conv = [&](const char* name) -> CausalConv {
-    TensorSpec filter{Init::matrix, name, {1, inner, 1, l.conv}};
+    TensorSpec filter{Init::matrix, name, {1, inner, 1, sizes.conv}};
     filter.narrow = false;
-    return {reshape(w(filter), {inner, l.conv})};
+    return {reshape(w(filter), {inner, sizes.conv})};
   };
   const Linear q = map("attn_q"), k = map("attn_k"), v = map("attn_v");
   const CausalConv conv_q = conv("ssm_conv1d_q.weight"), conv_k = conv("ssm_conv1d_k.weight"),
@@ -28,7 +28,7 @@ Mixer make_kimi_delta(const ModelSpec& m, size_t layer, const Weights& w, RopeTa
   const Linear gate_out = make_linear(w, "ssm_g_b", inner, width);
   const RmsNorm norm = make_rms_norm(w, "ssm_norm", width, m.norm_eps);
   const Linear out = make_linear(w, "attn_output", d, inner);
-  const Scale rates{l.delta.negative_eigenvalues ? 2.0 : 1.0};  // as in Gated DeltaNet
+  const Scale rates{sizes.negative_eigenvalues ? 2.0 : 1.0};  // as in Gated DeltaNet
   const std::vector<StateSpec> states{{StateSpec::Kind::sequence, "delta", {heads, width, width}},
                                       tail_of(conv_q, "conv_q"),
                                       tail_of(conv_k, "conv_k"),
@@ -59,13 +59,22 @@ Mixer make_kimi_delta(const ModelSpec& m, size_t layer, const Weights& w, RopeTa
 MixerDef kimi_delta_mixer() {
   return {.word = "kda",
           .title = "Kimi Delta",
-          .fields = {{"delta_value_heads", nullptr, "H", "heads", 1, kMaxHeads},
-                     {"delta_width", nullptr, "P", "head width", 1, kMaxHeadWidth},
-                     {.key = "conv_width", .least = 1, .most = kMaxShortConv}},
-          .also = {"delta_negative_eigenvalues"},
+          .fields = {{"delta_value_heads", size<&KimiDelta::heads>, "H", "heads", 1, kMaxHeads},
+                     {"delta_width", size<&KimiDelta::width>, "P", "head width", 1, kMaxHeadWidth},
+                     {"delta_negative_eigenvalues", size<&KimiDelta::negative_eigenvalues>},
+                     {.key = "conv_width", .of = size<&KimiDelta::conv>, .least = 1, .most = kMaxShortConv}},
           .usual_conv = 4,
-          .fill = fill_delta,
-          .flops = delta_flops,
+          .fill =
+              [](LayerSpec& l, int64_t) {
+                auto& s = std::get<KimiDelta>(l.mixer);
+                fill_with(s.heads, l.heads), fill_with(s.width, l.d_head);
+              },
+          .flops =
+              [](const ModelSpec&, const LayerSpec& l, double) {
+                const auto& s = std::get<KimiDelta>(l.mixer);
+                return 7.0 * double(s.heads * s.width * s.width);
+              },
+          .no_adapters_in_llama_cpp = {"attn_*", "ssm_*"},
           .make = make_kimi_delta};
 }
 

@@ -10,9 +10,9 @@ namespace {
 // all heads share; head h has the key [key_h^T c, p] and the value value_h c. Queries and outputs are mapped instead
 // of these: q.(key_h^T c) = (key_h q).c, so all heads attend to the same vectors. x:[N,D] -> [N,D].
 Mixer make_latent(const ModelSpec& m, size_t layer, const Weights& w, RopeTables&) {
-  const LayerSpec& l = m.layers[layer];
-  const int64_t d = m.d_model, heads = l.heads, width = l.latent.width, own = l.latent.key, p = l.latent.shared_key,
-                values = l.latent.value;
+  const auto& sizes = std::get<LatentSizes>(m.layers[layer].mixer);
+  const int64_t d = m.d_model, heads = m.layers[layer].heads, width = sizes.width, own = sizes.key,
+                p = sizes.shared_key, values = sizes.value;
   const Linear q = make_linear(w, "attn_q", heads * (own + p), d);  // of each head, rows that meet c, that meet p
   const Linear kv = make_linear(w, "attn_kv_a_mqa", width + p, d);  // rows of c and p
   const RmsNorm norm = make_rms_norm(w, "attn_kv_a_norm", width, m.norm_eps);  // of c
@@ -56,29 +56,32 @@ Mixer make_latent(const ModelSpec& m, size_t layer, const Weights& w, RopeTables
 }  // namespace
 
 MixerDef latent_mixer() {
-  return {
-      .word = "mla",
-      .title = "latent attention",
-      .fields =
-          {{"n_heads", nullptr, "H", "heads", 1, kMaxHeads},
-           {"latent_width", member<&LayerSpec::latent, &LatentSizes::width>, "Z", "latent width", 1, kMaxHeadWidth},
-           {"latent_key", member<&LayerSpec::latent, &LatentSizes::key>, "K", "key width", 1, kMaxHeadWidth},
-           {"latent_shared_key", member<&LayerSpec::latent, &LatentSizes::shared_key>, "S", "shared key width", 0, 0},
-           {"latent_value", member<&LayerSpec::latent, &LatentSizes::value>, "V", "value width", 1, kMaxHeadWidth}},
-      .part = ModelPart::attention,
-      .fill =
-          [](LayerSpec& l, int64_t) {
-            fill_with(l.latent.width, std::min<int64_t>(4 * l.d_head, kMaxHeadWidth));
-            fill_with(l.latent.key, l.d_head), fill_with(l.latent.value, l.d_head);
-          },
-      .check =
-          [](const ModelSpec& m, size_t layer) {
-            const LatentSizes& s = m.layers[layer].latent;
-            check_range(m, layer, "latent_shared_key", s.shared_key, 0, kMaxHeadWidth - s.width);
-          },
-      .flops = [](const ModelSpec&, const LayerSpec& l,
-                  double visible) { return 4.0 * double(l.heads * (l.latent.width + l.latent.shared_key)) * visible; },
-      .make = make_latent};
+  return {.word = "mla",
+          .title = "latent attention",
+          .fields = {{"n_heads", nullptr, "H", "heads", 1, kMaxHeads},
+                     {"latent_width", size<&LatentSizes::width>, "Z", "latent width", 1, kMaxHeadWidth},
+                     {"latent_key", size<&LatentSizes::key>, "K", "key width", 1, kMaxHeadWidth},
+                     {"latent_shared_key", size<&LatentSizes::shared_key>, "S", "shared key width", 0, 0},
+                     {"latent_value", size<&LatentSizes::value>, "V", "value width", 1, kMaxHeadWidth}},
+          .part = ModelPart::attention,
+          .fill =
+              [](LayerSpec& l, int64_t) {
+                auto& s = std::get<LatentSizes>(l.mixer);
+                fill_with(s.width, std::min<int64_t>(4 * l.d_head, kMaxHeadWidth));
+                fill_with(s.key, l.d_head), fill_with(s.value, l.d_head);
+              },
+          .check =
+              [](const ModelSpec& m, size_t layer) {
+                const auto& s = std::get<LatentSizes>(m.layers[layer].mixer);
+                check_range(m, layer, "latent_shared_key", s.shared_key, 0, kMaxHeadWidth - s.width);
+              },
+          .flops =
+              [](const ModelSpec&, const LayerSpec& l, double visible) {
+                const auto& s = std::get<LatentSizes>(l.mixer);
+                return 4.0 * double(l.heads * (s.width + s.shared_key)) * visible;
+              },
+          .no_adapters_in_llama_cpp = {"attn_q.*", "attn_kv_a_mqa.*"},
+          .make = make_latent};
 }
 
 }  // namespace toy::nn

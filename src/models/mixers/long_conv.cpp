@@ -20,7 +20,7 @@ double fading(const Shape& filter, int64_t i) {
 // et al. 2023), whose filters follow from a network. Here they are weights. x:[N,D] -> [N,D].
 Mixer make_long_conv(const ModelSpec& m, size_t layer, const Weights& w, RopeTables&) {
   const int64_t d = m.d_model;
-  TensorSpec filter{Init::own, "ssm_conv1d.weight", {d, m.layers[layer].conv}};
+  TensorSpec filter{Init::own, "ssm_conv1d.weight", {d, std::get<LongConv>(m.layers[layer].mixer).width}};
   filter.narrow = false;
   filter.own = [](const Shape& shape, const Philox& random, int64_t i, double scale) {
     return scale * fading(shape, i) * random.normal(uint64_t(i));
@@ -42,9 +42,10 @@ MixerDef long_conv_mixer() {
   constexpr int64_t kMost = 65536;
   return {.word = "longconv",
           .title = "long convolution",
-          .fields = {{"conv_width", nullptr, "W", "positions", 1, kMost}},
+          .fields = {{"conv_width", size<&LongConv::width>, "W", "positions", 1, kMost}},
           .usual_conv = 1024,
-          .flops = conv_flops,
+          .flops = [](const ModelSpec& m, const LayerSpec& l,
+                      double) { return 2.0 * double(std::get<LongConv>(l.mixer).width * m.d_model); },
           .make = make_long_conv};
 }
 

@@ -8,8 +8,8 @@ namespace {
 // Mamba-2 (Dao and Gu 2024): each head has a state, a matrix that every row forgets a little, adds x b^T to and reads
 // with c; groups of heads share b and c. H heads of width P, G groups. x:[N,D] -> [N,D].
 Mixer make_mamba2(const ModelSpec& m, size_t layer, const Weights& w, RopeTables&) {
-  const LayerSpec& l = m.layers[layer];
-  const int64_t heads = l.mamba2.heads, width = l.mamba2.width, columns = l.mamba2.state, groups = l.mamba2.groups;
+  const auto& sizes = std::get<MambaSizes>(m.layers[layer].mixer);
+  const int64_t heads = sizes.heads, width = sizes.width, columns = sizes.state, groups = sizes.groups;
   const int64_t d = m.d_model, inner = heads * width, shared = groups * columns, channels = inner + 2 * shared;
   const auto ones = [](const Weights& part, const char* name, const Shape& shape) {
     TensorSpec t{Init::ones, name, shape};
@@ -18,7 +18,7 @@ Mixer make_mamba2(const ModelSpec& m, size_t layer, const Weights& w, RopeTables
   };
   const Linear in = make_linear(w, "ssm_in", inner + channels + heads, d);  // rows of z, x, b, c and the step
   std::optional<CausalConv> conv;                                           // of x, b and c, then silu
-  if (l.conv > 0) conv = make_conv(w, "ssm_conv1d", channels, l.conv, true);
+  if (sizes.conv > 0) conv = make_conv(w, "ssm_conv1d", channels, sizes.conv, true);
   const Value dt_bias = make_step_bias(w, heads);  // of the step, before its softplus
   const Value a_log = make_log_rates(w, {heads, 1});
   const Value skip = ones(w, "ssm_d", {heads, 1});  // times x is added to what is read
@@ -54,31 +54,34 @@ Mixer make_mamba2(const ModelSpec& m, size_t layer, const Weights& w, RopeTables
 }  // namespace
 
 MixerDef mamba2_mixer() {
-  return {
-      .word = "mamba2",
-      .title = "Mamba-2",
-      .fields = {{"mamba2_heads", member<&LayerSpec::mamba2, &MambaSizes::heads>, "H", "heads", 1, kMaxHeads},
-                 {"mamba2_width", member<&LayerSpec::mamba2, &MambaSizes::width>, "P", "head width", 1, kMaxHeadWidth},
-                 {"mamba2_state", member<&LayerSpec::mamba2, &MambaSizes::state>, "S", "columns of a state", 1,
-                  kMaxHeadWidth},
-                 {"mamba2_groups", member<&LayerSpec::mamba2, &MambaSizes::groups>, "G", "groups", 1, kMaxHeads},
-                 {.key = "conv_width", .least = 0, .most = kMaxShortConv}},
-      .usual_conv = 4,
-      .fill =
-          [](LayerSpec& l, int64_t d_model) {
-            MambaSizes& s = l.mamba2;
-            fill_with(s.width, l.d_head), fill_with(s.state, 64), fill_with(s.groups, 1);
-            if (s.width > 0) fill_with(s.heads, (2 * d_model + s.width - 1) / s.width);
-          },
-      .check =
-          [](const ModelSpec& m, size_t layer) {
-            const MambaSizes& s = m.layers[layer].mamba2;
-            check(s.heads % s.groups == 0, "model {}: layer {}: mamba2_heads {} is not a multiple of mamba2_groups {}",
-                  m.name, layer, s.heads, s.groups);
-          },
-      .flops = [](const ModelSpec&, const LayerSpec& l,
-                  double) { return 5.0 * double(l.mamba2.heads * l.mamba2.width * l.mamba2.state); },
-      .make = make_mamba2};
+  return {.word = "mamba2",
+          .title = "Mamba-2",
+          .fields = {{"mamba2_heads", size<&MambaSizes::heads>, "H", "heads", 1, kMaxHeads},
+                     {"mamba2_width", size<&MambaSizes::width>, "P", "head width", 1, kMaxHeadWidth},
+                     {"mamba2_state", size<&MambaSizes::state>, "S", "columns of a state", 1, kMaxHeadWidth},
+                     {"mamba2_groups", size<&MambaSizes::groups>, "G", "groups", 1, kMaxHeads},
+                     {.key = "conv_width", .of = size<&MambaSizes::conv>, .most = kMaxShortConv}},
+          .usual_conv = 4,
+          .may_be_alone = true,
+          .fill =
+              [](LayerSpec& l, int64_t d_model) {
+                auto& s = std::get<MambaSizes>(l.mixer);
+                fill_with(s.width, l.d_head), fill_with(s.state, 64), fill_with(s.groups, 1);
+                if (s.width > 0) fill_with(s.heads, (2 * d_model + s.width - 1) / s.width);
+              },
+          .check =
+              [](const ModelSpec& m, size_t layer) {
+                const auto& s = std::get<MambaSizes>(m.layers[layer].mixer);
+                check(s.heads % s.groups == 0,
+                      "model {}: layer {}: mamba2_heads {} is not a multiple of mamba2_groups {}", m.name, layer,
+                      s.heads, s.groups);
+              },
+          .flops =
+              [](const ModelSpec&, const LayerSpec& l, double) {
+                const auto& s = std::get<MambaSizes>(l.mixer);
+                return 5.0 * double(s.heads * s.width * s.state);
+              },
+          .make = make_mamba2};
 }
 
 }  // namespace toy::nn

@@ -22,6 +22,11 @@ const std::vector<MixerDef>& mixers() {
   return list;
 }
 
+MixerSpec::MixerSpec(MixerKind kind) {
+  [&]<size_t... I>(std::index_sequence<I...>) { (void)((size_t(kind) == I && (emplace<I>(), true)) || ...); }
+  (std::make_index_sequence<std::variant_size_v<variant>>());
+}
+
 bool MixerDef::has(std::string_view key) const {
   return std::find(also.begin(), also.end(), key) != also.end() ||
          std::any_of(fields.begin(), fields.end(), [&](const MixerField& f) { return f.key == key; });
@@ -49,14 +54,6 @@ std::optional<nn::Mixer> make_mixer(const ModelSpec& m, size_t layer, const Weig
   if (!def.make) return std::nullopt;
   return def.make(m, layer, w.of(def.part), ropes);
 }
-
-void fill_delta(LayerSpec& l, int64_t) { fill_with(l.delta.value_heads, l.heads), fill_with(l.delta.width, l.d_head); }
-
-double delta_flops(const ModelSpec&, const LayerSpec& l, double) {
-  return 7.0 * double(l.delta.value_heads * l.delta.width * l.delta.width);
-}
-
-double conv_flops(const ModelSpec& m, const LayerSpec& l, double) { return 2.0 * double(l.conv * m.d_model); }
 
 nn::CausalConv make_conv(const Weights& w, const std::string& name, int64_t channels, int64_t width, bool bias) {
   TensorSpec filter{Init::matrix, name + ".weight", {channels, width}};

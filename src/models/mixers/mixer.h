@@ -1,5 +1,5 @@
 // What makes a kind of mixer. A file of this folder has all that is known of one but its sizes, which are in a
-// LayerSpec.
+// MixerSpec.
 #pragma once
 
 #include <optional>
@@ -16,16 +16,18 @@ namespace toy {
 
 /// A dimension of a layer.
 using Field = std::variant<int64_t*, float*, bool*, HeadMap*>;
-/// That of a member of a layer, or of a struct in it: member<&LayerSpec::delta, &DeltaNet::width>.
-template <auto... Members>
-Field member(LayerSpec& layer) {
-  return &(layer.*....*Members);
+template <class Sizes, class T>
+Sizes struct_of(T Sizes::*);
+/// That of a mixer's sizes: size<&DeltaNet::width>.
+template <auto Member>
+Field size(LayerSpec& layer) {
+  return &(std::get<decltype(struct_of(Member))>(layer.mixer).*Member);
 }
 
 /// A key that layers with a mixer look at.
 struct MixerField {
   const char* key;
-  Field (*of)(LayerSpec&) = nullptr;  ///< nullptr: all layers have it (visit_fields_of_layer()), or another mixer has
+  Field (*of)(LayerSpec&) = nullptr;       ///< nullptr: all layers have it (visit_fields_of_layer())
   const char *symbol = "", *meaning = "";  ///< on the card of `toy describe`: "K", "key heads"; "": it is not there
   int64_t least = 0, most = 0;             ///< of a number; most 0: no limits, or `check` knows them
 };
@@ -38,12 +40,15 @@ struct MixerDef {
   std::vector<std::string_view> also = {};  ///< further keys that it looks at, which are no sizes
   int64_t usual_conv = 0;                   ///< columns of its filter where nothing says how many; 0: it has none
   ModelPart part = ModelPart::recurrent;    ///< of its tensors. recurrent: its state does not grow
+  bool may_be_alone = false;                ///< families with such layers may have layers without an ffn
   /// Gives sizes that are 0 the usual ones. May be absent.
   void (*fill)(LayerSpec& layer, int64_t d_model) = nullptr;
   /// Throws for sizes that do not go together. May be absent.
   void (*check)(const ModelSpec& spec, size_t layer) = nullptr;
   /// mixer_flops(). Absent: 0.
   double (*flops)(const ModelSpec& spec, const LayerSpec& layer, double visible) = nullptr;
+  /// Patterns of its weights whose adapters llama.cpp ignores, without the block.
+  std::vector<const char*> no_adapters_in_llama_cpp = {};
   /// Absent: there is nothing to compute.
   nn::Mixer (*make)(const ModelSpec& spec, size_t layer, const Weights& w, RopeTables& ropes) = nullptr;
   MixerKind kind = {};  ///< from mixer_list.def
@@ -74,10 +79,6 @@ void check_range(const ModelSpec& spec, size_t layer, std::string_view what, int
 inline void fill_with(int64_t& size, int64_t usual) {
   if (size == 0) size = usual;
 }
-/// Value heads like those of attention.
-void fill_delta(LayerSpec& layer, int64_t d_model);
-double delta_flops(const ModelSpec& spec, const LayerSpec& layer, double visible);
-double conv_flops(const ModelSpec& spec, const LayerSpec& layer, double visible);
 
 nn::CausalConv make_conv(const Weights& w, const std::string& name, int64_t channels, int64_t width, bool bias = false);
 /// Logarithms of rates of decay between 0 and 16, which a file holds as -exp of them.

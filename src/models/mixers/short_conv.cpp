@@ -8,7 +8,7 @@ namespace {
 Mixer make_short_conv(const ModelSpec& m, size_t layer, const Weights& w, RopeTables&) {
   const int64_t d = m.d_model;
   const Linear in = make_linear(w, "shortconv.in_proj", 3 * d, d);  // rows of b, c and u
-  const CausalConv conv = make_conv(w, "shortconv.conv", d, m.layers[layer].conv);
+  const CausalConv conv = make_conv(w, "shortconv.conv", d, std::get<ShortConv>(m.layers[layer].mixer).width);
   const Linear out = make_linear(w, "shortconv.out_proj", d, d);
   const auto call = [=](Value x, LayerState& state, const Context& ctx) {
     const Value rows = in(x);
@@ -24,9 +24,10 @@ Mixer make_short_conv(const ModelSpec& m, size_t layer, const Weights& w, RopeTa
 MixerDef short_conv_mixer() {
   return {.word = "conv",
           .title = "short convolution",
-          .fields = {{"conv_width", member<&LayerSpec::conv>, "W", "positions", 1, kMaxShortConv}},
+          .fields = {{"conv_width", size<&ShortConv::width>, "W", "positions", 1, kMaxShortConv}},
           .usual_conv = 3,
-          .flops = conv_flops,
+          .flops = [](const ModelSpec& m, const LayerSpec& l,
+                      double) { return 2.0 * double(std::get<ShortConv>(l.mixer).width * m.d_model); },
           .make = make_short_conv};
 }
 
