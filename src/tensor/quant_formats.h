@@ -83,11 +83,11 @@ struct Plane {
   static constexpr int bits = kBits, stride = kStride, shift = kShift;
   static constexpr int fields = 8 / kBits, mask = (1 << kBits) - 1;  // of a byte
 
-  /// kCount codes of a block.
+  /// kCount codes of a block. Inlined, so that it is compiled for the instructions of its caller.
   template <int kCount>
-  static void get(const uint8_t* block, uint8_t* code) {
-    const uint8_t* bytes = block + kAt;
+  [[gnu::always_inline]] static inline void get(const uint8_t* block, uint8_t* code) {
     constexpr int kBytes = kCount / fields;
+    const uint8_t* bytes = block + kAt;
     if constexpr (kBits == 1 && kStride == 1 && std::endian::native == std::endian::little) {
       // Eight bits at a time: byte j of a word keeps bit j, then has it as its lowest bit.
       for (int n = 0; n < kBytes; ++n) {
@@ -131,7 +131,7 @@ struct Codes {
   static constexpr bool has_high = !std::is_same_v<Low, High>;
 
   template <int kCount>
-  static void get(const uint8_t* block, uint8_t* code) {
+  [[gnu::always_inline]] static inline void get(const uint8_t* block, uint8_t* code) {
     Low::template get<kCount>(block, code);
     if constexpr (has_high) High::template get<kCount>(block, code);
   }
@@ -367,7 +367,7 @@ constexpr size_t scale_at() {
 
 /// Reads what a block has beside d and dmin, and writes it.
 template <class F>
-void get_codes(const typename F::Block& b, Parts& p) {
+[[gnu::always_inline]] inline void get_codes(const typename F::Block& b, Parts& p) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(&b);
   if constexpr (F::kRuns > 1) F::Integers::template get<F::kRuns>(bytes, p);
   F::Code::template get<F::kBlock>(bytes, p.code);
