@@ -19,13 +19,17 @@ struct Partial {
 
 class Backward {
  public:
-  Backward(Value loss, std::span<const Value> wrt, const AutodiffOps& ops, const std::vector<bool>& again)
-      : graph_(*loss.graph), loss_(loss), wrt_(wrt), ops_(ops), again_(again) {}
+  Backward(std::span<const Value> of, std::span<const Value> wrt, const AutodiffOps& ops,
+           const std::vector<bool>& again)
+      : graph_(*of[0].graph), of_(of), wrt_(wrt), ops_(ops), again_(again) {
+    for (const Value& v : of_) last_ = std::max(last_, v.node);
+  }
 
-  std::vector<Value> run(Value seed) {
+  // `flows`: into each of the values.
+  std::vector<Value> run(std::span<const Value> flows) {
     mark_paths();
-    partials_[loss_].push_back({loss_.node, false, seed ? seed : graph_.scalar(1, loss_.type().dtype), {}});
-    for (int id = loss_.node; id >= 0; --id) {
+    for (size_t i = 0; i < of_.size(); ++i) partials_[of_[i]].push_back({of_[i].node, false, flows[i], {}});
+    for (int id = last_; id >= 0; --id) {
       if (!active_[size_t(id)]) continue;
       if (graph_.node(id).kind == NodeKind::op) differentiate(id);
       complete_wrt(id);
@@ -39,15 +43,15 @@ class Backward {
   }
 
  private:
-  // A node matters if it depends on some w and the loss depends on it.
+  // A node matters if it depends on some w and what is differentiated depends on it.
   void mark_paths() {
-    const size_t n = size_t(loss_.node) + 1;
+    const size_t n = size_t(last_) + 1;
     std::vector<bool> below(n), above(n);
     for (const Value& w : wrt_) {
       check(w.graph == &graph_, "gradient: the loss and a parameter belong to different graphs");
       if (size_t(w.node) < n) below[size_t(w.node)] = true;
     }
-    above[n - 1] = true;
+    for (const Value& v : of_) above[size_t(v.node)] = true;
     for (size_t id = 0; id < n; ++id)
       for (const Value& v : graph_.node(int(id)).inputs)
         if (v && below[size_t(v.node)]) below[id] = true;
@@ -153,7 +157,8 @@ class Backward {
   }
 
   Graph& graph_;
-  Value loss_;
+  std::span<const Value> of_;
+  int last_ = 0;  // node of them
   std::span<const Value> wrt_;
   const AutodiffOps& ops_;
   const std::vector<bool>& again_;
@@ -166,11 +171,17 @@ class Backward {
 
 }  // namespace
 
-std::vector<Value> backward(Value loss, std::span<const Value> wrt, const AutodiffOps& ops, Value seed,
+std::vector<Value> backward(Value loss, std::span<const Value> wrt, const AutodiffOps& ops,
                             const std::vector<bool>& again) {
   check(bool(loss), "gradient: the loss is an empty value");
   check(loss.shape().rank() == 0, "gradient: the loss must be a scalar, it is {}", loss.type().str());
-  return Backward(loss, wrt, ops, again).run(seed);
+  const Value one = loss.graph->scalar(1, loss.type().dtype);
+  return Backward({&loss, 1}, wrt, ops, again).run({&one, 1});
+}
+
+std::vector<Value> pull_back(std::span<const Value> of, std::span<const Value> flows, std::span<const Value> wrt,
+                             const AutodiffOps& ops) {
+  return Backward(of, wrt, ops, {}).run(flows);
 }
 
 bool is_one(Value v) {

@@ -222,6 +222,12 @@ class Bindings {
   std::string star_who_, float_who_;
 };
 
+int index_of(const std::vector<OperandSpec>& operands, std::string_view name) {
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (operands[i].name == name) return int(i);
+  return -1;
+}
+
 }  // namespace
 
 std::string TensorType::str() const {
@@ -245,11 +251,8 @@ Signature::Signature(const char* text) : text_(text) {
   }
 }
 
-int Signature::input_index(std::string_view name) const {
-  for (size_t i = 0; i < inputs_.size(); ++i)
-    if (inputs_[i].name == name) return int(i);
-  return -1;
-}
+int Signature::input_index(std::string_view name) const { return index_of(inputs_, name); }
+int Signature::output_index(std::string_view name) const { return index_of(outputs_, name); }
 
 int Signature::donor_of(int o) const { return outputs_[o].donated ? input_index(outputs_[o].name) : -1; }
 

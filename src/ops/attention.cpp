@@ -24,13 +24,6 @@ Cost cost_grad(const CostQuery& q) {
   return {.flops = 2.5 * c.flops, .transcendentals = c.transcendentals};
 }
 
-// Where only lse has a gradient, that of o is 0.
-void vjp(Vjp& c) {
-  const Value d_o = c.grad(0) ? c.grad(0) : scale(c.out(0), 0);
-  give_outputs(c, attention_grad_def(),
-               {c.in(0), c.in(1), c.in(2), c.out(0), c.out(1), d_o, c.in(3), c.in(4), c.grad(1)});
-}
-
 // softmax(softcapped(scale q k^T) + mask) v, query heads [K,G] against kv heads [K].
 std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs& attrs) {
   const AttentionAttrs a = attrs.as<AttentionAttrs>();
@@ -43,15 +36,7 @@ std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs& att
   const Value masked = softcapped(scores, a.softcap) + attention_mask(in[3], in[4], a.window);
   const Value p = softmax(masked);
   const Value o = reshape(matmul(reshape(p, {kv, group * n, n}), values), {heads, n, width});
-  const Value lse = log(sum(exp(masked), 3));  // no maximum taken out: a definition, not an algorithm
-  return {permute(o, {1, 0, 2}), permute(reshape(lse, {heads, n}), {1, 0})};
-}
-
-std::vector<Value> decompose_grad(Graph& g, std::span<const Value> in, const Attrs& attrs) {
-  const std::vector<Value> wrt = independent(in.first(3));
-  const std::vector<Value> y = decompose(g, std::vector{wrt[0], wrt[1], wrt[2], in[6], in[7]}, attrs);
-  const Value along_o = sum_all(y[0] * in[5]);
-  return gradients(in.size() > 8 && in[8] ? along_o + sum_all(y[1] * in[8]) : along_o, wrt);
+  return {permute(o, {1, 0, 2}), permute(reshape(log_sum_exp(masked, 3), {heads, n}), {1, 0})};
 }
 
 }  // namespace
@@ -73,7 +58,7 @@ const OpDef& attention_def() {
   static const OpDef def{
       .signature = "attention(q:[N,H,P], k:[N,K,P], v:[N,K,P], seq:i32[N], pos:i32[N]) -> o:[N,H,P], lse?:[N,H]",
       .infer = infer,
-      .vjp = vjp,
+      .vjp = vjp_by<attention_def, attention_grad_def>,
       .cost = cost,
       .decompose = decompose};
   return def;
@@ -85,7 +70,7 @@ const OpDef& attention_grad_def() {
                              "seq:i32[N], pos:i32[N], dlse?:[N,H]) -> dq:[N,H,P], dk:[N,K,P], dv:[N,K,P]",
                          .infer = infer,
                          .cost = cost_grad,
-                         .decompose = decompose_grad};
+                         .decompose = derivative_of<attention_def, attention_grad_def>};
   return def;
 }
 

@@ -16,7 +16,7 @@ void infer(const TypeQuery& q, std::vector<TensorType>&) {
 
 void vjp(Vjp& c) {
   check(!c.needs(3), "causal_conv: no gradient with respect to the tail");
-  give_outputs(c, causal_conv_grad_def(), {c.in(0), c.in(1), c.grad(0), c.in(3), c.in(4), c.in(5)});
+  give_gradients(c, causal_conv_def(), causal_conv_grad_def());
 }
 
 Cost cost(const CostQuery& q) {

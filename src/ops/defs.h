@@ -10,12 +10,15 @@ namespace toy {
 #include "ops/op_list.def"
 #undef TOY_OP
 
-/// The gradients of y with respect to `wrt`, where dy flows into it: d<y, dy> / d(wrt).
-std::vector<Value> pull_back(Value y, Value dy, std::span<const Value> wrt);
+/// The gradients of values with respect to `wrt`, where flows[i] flows into of[i].
+std::vector<Value> pull_back(std::span<const Value> of, std::span<const Value> flows, std::span<const Value> wrt);
 
-/// The same values as variables of their own. The operands of a gradient op may depend on each other (dy on x, a tied
+/// The same value as a variable of its own. The operands of a gradient op may depend on each other (dy on x, a tied
 /// weight on itself); its decomposition must not differentiate through that.
-std::vector<Value> independent(std::span<const Value> values);
+Value independent(Value v);
+
+/// log(sum(exp(x))) along an axis, which stays with size 1.
+Value log_sum_exp(Value x, int axis);
 
 /// The shape of an op's attribute resolved against its input: a first dimension of -1 is the input's (with its row
 /// count).
@@ -24,8 +27,25 @@ TensorType resolve_shape(std::string_view op, const Shape& wanted, const TensorT
 /// Output i of the op whose first output this is.
 inline Value output(Value first, int i) { return {first.graph, first.node, i}; }
 
-/// A vjp whose gradients are the outputs of one op with the attributes of the node: those of input 0, 1, ...
-void give_outputs(Vjp& c, const OpDef& grad, std::vector<Value> operands);
+/// The gradient of an op as an op of its own, `grad`, with the same attributes. Names connect the two: an input of
+/// `grad` is what the forward op calls so, an input or an output of it, or `d` with the name of an output: what flows
+/// into that. An output `dx` is the gradient of the input x.
+void give_gradients(Vjp& c, const OpDef& forward, const OpDef& grad);
+/// And what such an op means: the derivative of the forward op's decomposition. Inputs that `grad` does not take are
+/// zeros (its result does not depend on their values); those that are absent have gradients of zeros.
+std::vector<Value> derivative(const OpDef& forward, const OpDef& grad, Graph& g, std::span<const Value> in,
+                              const Attrs& attrs);
+
+/// Both as functions of an OpDef: `.vjp` of the forward op, `.decompose` of its gradient.
+using OpDefOf = const OpDef& (*)();
+template <OpDefOf forward, OpDefOf grad>
+void vjp_by(Vjp& c) {
+  give_gradients(c, forward(), grad());
+}
+template <OpDefOf forward, OpDefOf grad>
+std::vector<Value> derivative_of(Graph& g, std::span<const Value> in, const Attrs& attrs) {
+  return derivative(forward(), grad(), g, in, attrs);
+}
 
 /// What an optimizer takes for its gradient g: multiplied by gscale, if there is one.
 inline Value scaled(Value g, Value gscale) { return gscale ? g * gscale : g; }

@@ -37,13 +37,6 @@ std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs&) {
   return {reshape(sum(of_row * found, 2), {n, used, outs})};
 }
 
-// The gradient of input `which`, with a row of x for each expert.
-std::vector<Value> decompose_grad(Graph& g, Value x, Value w, Value ids, Value dy, size_t which) {
-  const std::vector<Value> wrt = independent(std::vector{x, w});
-  const Value y = decompose(g, std::vector{wrt[0], wrt[1], ids}, {})[0];
-  return pull_back(y, dy, std::vector{wrt[which]});
-}
-
 }  // namespace
 
 const OpDef& expert_linear_def() {
@@ -56,28 +49,17 @@ const OpDef& expert_linear_def() {
 }
 
 const OpDef& expert_linear_grad_x_def() {
-  static const OpDef def{
-      .signature = "expert_linear_grad_x(dy:[N,U,O], w:weight[E,O,I], ids:i32[N,U]) -> dx:[N,U,I]",
-      .cost = [](const CostQuery& q) { return cost_of(q.out[0], q.in[0]->shape[2]); },
-      .decompose =
-          [](Graph& g, std::span<const Value> in, const Attrs&) {
-            if (is_quantized(in[1].type().dtype)) return std::vector<Value>{};
-            const Value x = fill(g, {in[0].dim(0), in[0].dim(1), in[1].dim(2)}, 0);  // its values do not matter
-            return decompose_grad(g, cast(x, in[0].type().dtype), in[1], in[2], in[0], 0);
-          }};
+  static const OpDef def{.signature = "expert_linear_grad_x(dy:[N,U,O], w:weight[E,O,I], ids:i32[N,U]) -> dx:[N,U,I]",
+                         .cost = [](const CostQuery& q) { return cost_of(q.out[0], q.in[0]->shape[2]); },
+                         .decompose = derivative_of<expert_linear_def, expert_linear_grad_x_def>};
   return def;
 }
 
 const OpDef& expert_linear_grad_w_def() {
-  static const OpDef def{
-      .signature = "expert_linear_grad_w(dy:[N,U,O], x:[N,S,I], ids:i32[N,U]) -> dw:[@experts,O,I]",
-      .infer = [](const TypeQuery& q, std::vector<TensorType>&) { check_x(q, 1, 2); },
-      .cost = [](const CostQuery& q) { return cost_of(*q.in[0], q.in[1]->shape[2]); },
-      .decompose =
-          [](Graph& g, std::span<const Value> in, const Attrs& attrs) {
-            const Value w = fill(g, {attrs.as<ExpertAttrs>().experts, in[0].dim(2), in[1].dim(2)}, 0);
-            return decompose_grad(g, in[1], cast(w, in[0].type().dtype), in[2], in[0], 1);
-          }};
+  static const OpDef def{.signature = "expert_linear_grad_w(dy:[N,U,O], x:[N,S,I], ids:i32[N,U]) -> dw:[@experts,O,I]",
+                         .infer = [](const TypeQuery& q, std::vector<TensorType>&) { check_x(q, 1, 2); },
+                         .cost = [](const CostQuery& q) { return cost_of(*q.in[0], q.in[1]->shape[2]); },
+                         .decompose = derivative_of<expert_linear_def, expert_linear_grad_w_def>};
   return def;
 }
 

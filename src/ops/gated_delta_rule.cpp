@@ -59,11 +59,6 @@ Cost cost_update(const CostQuery& q) { return cost_of(q, kUpdate, flops(q)); }
 // The states twice and four products; with the delta three more.
 Cost cost_grad(const CostQuery& q) { return cost_of(q, {}, q.attrs.as<DeltaRuleAttrs>().delta ? 18 : 12); }
 
-void vjp(Vjp& c) {
-  give_outputs(c, gated_delta_rule_grad_def(),
-               {c.in(0), c.in(1), c.in(2), c.in(3), c.in(4), c.in(5), c.grad(0), c.grad(1), c.in(6), c.in(7)});
-}
-
 // [K,P] to [H,P,1]: the key head of each value head.
 Value to_heads(Value x, int64_t heads, HeadMap map) {
   const int64_t keys = x.dim(0), width = x.dim(1), each = heads / keys;
@@ -120,22 +115,6 @@ std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs& a
   return {outputs.empty() ? cast(fill(g, v.shape(), 0), type) : concat(outputs, 0), states ? states : none};
 }
 
-std::vector<Value> decompose_grad(Graph& g, std::span<const Value> in, const Attrs& attrs) {
-  std::vector<Value> from(in.begin(), in.begin() + 5);
-  if (in[5]) from.push_back(in[5]);
-  const std::vector<Value> wrt = independent(from);
-  std::vector<Value> operands = wrt;
-  operands.resize(6);
-  operands.insert(operands.end(), {in[8], in[9]});
-  const std::vector<Value> y = decompose(g, operands, attrs);
-  Value loss = cast(fill(g, {}, 0), in[2].type().dtype);
-  if (in[6]) loss = loss + sum_all(y[0] * in[6]);
-  if (in[7] && in[5]) loss = loss + sum_all(y[1] * in[7]);
-  std::vector<Value> result = gradients(loss, wrt);
-  if (!in[5]) result.push_back(y[1]);
-  return result;
-}
-
 }  // namespace
 
 const OpDef& gated_delta_rule_def() {
@@ -143,7 +122,7 @@ const OpDef& gated_delta_rule_def() {
                              "gated_delta_rule(q:[N,K,P], k:[N,K,P], v:[N,H,V], g:[...], beta:[N,H], s0?:[S,H,P,V], "
                              "seq:i32[N], pos:i32[N]) -> o:[N,H,V], s?:[...]",
                          .infer = infer,
-                         .vjp = vjp,
+                         .vjp = vjp_by<gated_delta_rule_def, gated_delta_rule_grad_def>,
                          .cost = cost,
                          .decompose = decompose};
   return def;
@@ -157,7 +136,7 @@ const OpDef& gated_delta_rule_grad_def() {
           "ds0?:[...]",
       .infer = infer_grad,
       .cost = cost_grad,
-      .decompose = decompose_grad};
+      .decompose = derivative_of<gated_delta_rule_def, gated_delta_rule_grad_def>};
   return def;
 }
 

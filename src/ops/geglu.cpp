@@ -4,16 +4,9 @@
 namespace toy {
 namespace {
 
-void vjp(Vjp& c) { give_outputs(c, geglu_grad_def(), {c.in(0), c.in(1), c.grad(0)}); }
-
 std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs& attrs) {
   const bool by_tanh = attrs.as<GegluAttrs>().kind == GeluKind::tanh;
   return {(by_tanh ? gelu_tanh(in[0]) : gelu_erf(in[0])) * in[1]};
-}
-
-std::vector<Value> decompose_grad(Graph& g, std::span<const Value> in, const Attrs& attrs) {
-  const std::vector<Value> wrt = independent(in.first(2));
-  return pull_back(decompose(g, wrt, attrs)[0], in[2], wrt);
 }
 
 Cost cost_of(const CostQuery& q, double flops) {
@@ -26,7 +19,7 @@ Cost cost_of(const CostQuery& q, double flops) {
 
 const OpDef& geglu_def() {
   static const OpDef def{.signature = "geglu(gate:[*], up:[*]) -> y:[*]",
-                         .vjp = vjp,
+                         .vjp = vjp_by<geglu_def, geglu_grad_def>,
                          .cost = [](const CostQuery& q) { return cost_of(q, 6); },
                          .decompose = decompose};
   return def;
@@ -35,7 +28,7 @@ const OpDef& geglu_def() {
 const OpDef& geglu_grad_def() {
   static const OpDef def{.signature = "geglu_grad(gate:[*], up:[*], dy:[*]) -> dgate:[*], dup:[*]",
                          .cost = [](const CostQuery& q) { return cost_of(q, 14); },
-                         .decompose = decompose_grad};
+                         .decompose = derivative_of<geglu_def, geglu_grad_def>};
   return def;
 }
 

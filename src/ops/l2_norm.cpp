@@ -5,16 +5,9 @@
 namespace toy {
 namespace {
 
-void vjp(Vjp& c) { give_outputs(c, l2_norm_grad_def(), {c.in(0), c.grad(0)}); }
-
 std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs& attrs) {
   const Value x = in[0], squares = sum(x * x, x.shape().rank() - 1);
   return {x * rsqrt(squares + g.scalar(attrs.as<L2NormAttrs>().eps, x.type().dtype))};
-}
-
-std::vector<Value> decompose_grad(Graph& g, std::span<const Value> in, const Attrs& attrs) {
-  const std::vector<Value> wrt = independent(in.first(1));
-  return pull_back(decompose(g, wrt, attrs)[0], in[1], wrt);
 }
 
 }  // namespace
@@ -23,15 +16,16 @@ const OpDef& l2_norm_def() {
   static const OpDef def{.signature = "l2_norm(x:[*,D]) -> y:[*,D]",
                          .infer = [](const TypeQuery& q,
                                      std::vector<TensorType>&) { check_eps("l2_norm", q.attrs.as<L2NormAttrs>().eps); },
-                         .vjp = vjp,
+                         .vjp = vjp_by<l2_norm_def, l2_norm_grad_def>,
                          .cost = per_element<3>,
                          .decompose = decompose};
   return def;
 }
 
 const OpDef& l2_norm_grad_def() {
-  static const OpDef def{
-      .signature = "l2_norm_grad(x:[*,D], dy:[*,D]) -> dx:[*,D]", .cost = per_element<7>, .decompose = decompose_grad};
+  static const OpDef def{.signature = "l2_norm_grad(x:[*,D], dy:[*,D]) -> dx:[*,D]",
+                         .cost = per_element<7>,
+                         .decompose = derivative_of<l2_norm_def, l2_norm_grad_def>};
   return def;
 }
 

@@ -4,8 +4,6 @@
 namespace toy {
 namespace {
 
-void vjp(Vjp& c) { give_outputs(c, layer_norm_grad_def(), {c.in(0), c.in(1), c.grad(0)}); }
-
 std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs& attrs) {
   const Value x = in[0], w = in[1], b = in[2];
   const int last = x.shape().rank() - 1;
@@ -16,12 +14,6 @@ std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs& a
   return {b ? y + b : y};
 }
 
-std::vector<Value> decompose_grad(Graph& g, std::span<const Value> in, const Attrs& attrs) {
-  std::vector<Value> wrt = independent(in.first(2));
-  wrt.push_back(fill(g, in[1].shape(), 0));  // any b: its gradient does not depend on it
-  return pull_back(decompose(g, wrt, attrs)[0], in[2], wrt);
-}
-
 }  // namespace
 
 const OpDef& layer_norm_def() {
@@ -29,7 +21,7 @@ const OpDef& layer_norm_def() {
       .signature = "layer_norm(x:[*,D], w:[D], b?:[D]) -> y:[*,D]",
       .infer = [](const TypeQuery& q,
                   std::vector<TensorType>&) { check_eps("layer_norm", q.attrs.as<LayerNormAttrs>().eps); },
-      .vjp = vjp,
+      .vjp = vjp_by<layer_norm_def, layer_norm_grad_def>,
       .cost = per_element<7>,
       .decompose = decompose};
   return def;
@@ -38,7 +30,7 @@ const OpDef& layer_norm_def() {
 const OpDef& layer_norm_grad_def() {
   static const OpDef def{.signature = "layer_norm_grad(x:[*,D], w:[D], dy:[*,D]) -> dx:[*,D], dw?:[D], db?:[D]",
                          .cost = per_element<16>,
-                         .decompose = decompose_grad};
+                         .decompose = derivative_of<layer_norm_def, layer_norm_grad_def>};
   return def;
 }
 

@@ -39,22 +39,30 @@ Cost cost(const CostQuery& q) {
   return {.flops = 3 * product, .transcendentals = double(q.in[0]->shape[0] * q.in[1]->shape[0])};
 }
 
-std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs& attrs) {
-  if (is_quantized(in[1].type().dtype)) return {};
-  const bool added = in.size() > 4 && in[4];
-  std::vector<Value> operands(in.begin(), in.begin() + 2);
-  if (added) operands.insert(operands.end(), in.begin() + 4, in.begin() + 6);
-  const std::vector<Value> wrt = independent(operands);
-  const Value x = wrt[0], w = wrt[1], weight = in[3];
-  const int64_t rows = x.dim(0), vocab = w.dim(0);
-  const Value sums = added ? linear(x, w) + linear(wrt[2], wrt[3]) : linear(x, w);
-  const Value logits = softcapped(sums, attrs.as<LinearXentAttrs>().softcap), hot = one_hot(in[2], vocab);
-  const Value lse = log(sum(exp(logits), 1));  // no maximum taken out: a definition, not an algorithm
-  const Value nll = sum(hot, 1) * lse - sum(hot * logits, 1);
-  const Value loss = sum_all(nll * reshape(weight, {rows, 1}));
-  const std::vector<Value> grads = gradients(loss, wrt);
-  std::vector<Value> all{loss, reshape(nll, {rows})};
-  all.insert(all.end(), grads.begin(), grads.end());
+std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs& attrs) {
+  std::vector<Value> at(in.begin(), in.end()), wrt;
+  at.resize(6);
+  std::vector<Out> gives;  // the output that is the gradient of each of `wrt`
+  constexpr std::pair<size_t, Out> kGradients[] = {{0, kDx}, {1, kDw}, {4, kDz}, {5, kDb}};
+  for (const auto& [operand, gradient] : kGradients) {
+    Value& v = at[operand];
+    if (!v || v.type().dtype != in[0].type().dtype) continue;  // weights in fewer bits have none
+    wrt.push_back(v = independent(v));
+    gives.push_back(gradient);
+  }
+  const Value sums = at[4] ? linear(at[0], at[1]) + linear(at[4], at[5]) : linear(at[0], at[1]);
+  const Value logits = softcapped(sums, attrs.as<LinearXentAttrs>().softcap), hot = one_hot(in[2], at[1].dim(0));
+  const Value nll = sum(hot, 1) * log_sum_exp(logits, 1) - sum(hot * logits, 1);
+  const Value weight = reshape(in[3], {-1, 1});
+  std::vector<Value> all(6);
+  all[kLoss] = sum_all(nll * weight);
+  all[kNll] = reshape(nll, {-1});
+  const std::vector<Value> found = pull_back({&nll, 1}, {&weight, 1}, wrt);
+  for (size_t i = 0; i < found.size(); ++i) all[gives[i]] = found[i];
+  if (!at[4]) {  // gradients of nothing
+    all[kDz] = slice(at[0], 1, 0, 0);
+    all[kDb] = cast(fill(g, {at[1].dim(0), 0}, 0), at[0].type().dtype);
+  }
   return all;
 }
 

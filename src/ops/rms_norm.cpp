@@ -4,18 +4,11 @@
 namespace toy {
 namespace {
 
-void vjp(Vjp& c) { give_outputs(c, rms_norm_grad_def(), {c.in(0), c.in(1), c.grad(0)}); }
-
 std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs& attrs) {
   const Value x = in[0], w = in[1];
   const int last = x.shape().rank() - 1;
   const Value mean_square = scale(sum(x * x, last), 1.0 / double(x.dim(last)));
   return {x * rsqrt(mean_square + g.scalar(attrs.as<RmsNormAttrs>().eps, x.type().dtype)) * w};
-}
-
-std::vector<Value> decompose_grad(Graph& g, std::span<const Value> in, const Attrs& attrs) {
-  const std::vector<Value> wrt = independent(in.first(2));
-  return pull_back(decompose(g, wrt, attrs)[0], in[2], wrt);
 }
 
 }  // namespace
@@ -25,7 +18,7 @@ const OpDef& rms_norm_def() {
       .signature = "rms_norm(x:[*,D], w:[D]) -> y:[*,D]",
       .infer = [](const TypeQuery& q,
                   std::vector<TensorType>&) { check_eps("rms_norm", q.attrs.as<RmsNormAttrs>().eps); },
-      .vjp = vjp,
+      .vjp = vjp_by<rms_norm_def, rms_norm_grad_def>,
       .cost = per_element<4>,
       .decompose = decompose};
   return def;
@@ -34,7 +27,7 @@ const OpDef& rms_norm_def() {
 const OpDef& rms_norm_grad_def() {
   static const OpDef def{.signature = "rms_norm_grad(x:[*,D], w:[D], dy:[*,D]) -> dx:[*,D], dw?:[D]",
                          .cost = per_element<10>,
-                         .decompose = decompose_grad};
+                         .decompose = derivative_of<rms_norm_def, rms_norm_grad_def>};
   return def;
 }
 

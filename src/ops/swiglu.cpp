@@ -4,20 +4,13 @@
 namespace toy {
 namespace {
 
-void vjp(Vjp& c) { give_outputs(c, swiglu_grad_def(), {c.in(0), c.in(1), c.grad(0)}); }
-
 std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs&) { return {silu(in[0]) * in[1]}; }
-
-std::vector<Value> decompose_grad(Graph&, std::span<const Value> in, const Attrs&) {
-  const Value gate = in[0], up = in[1], dy = in[2], s = sigmoid(gate), y = gate * s;
-  return {dy * up * (s + (y - y * s)), dy * y};
-}
 
 }  // namespace
 
 const OpDef& swiglu_def() {
   static const OpDef def{.signature = "swiglu(gate:[*], up:[*]) -> y:[*]",
-                         .vjp = vjp,
+                         .vjp = vjp_by<swiglu_def, swiglu_grad_def>,
                          .cost = per_element<4, 0, 1>,
                          .decompose = decompose};
   return def;
@@ -26,7 +19,7 @@ const OpDef& swiglu_def() {
 const OpDef& swiglu_grad_def() {
   static const OpDef def{.signature = "swiglu_grad(gate:[*], up:[*], dy:[*]) -> dgate:[*], dup:[*]",
                          .cost = per_element<9, 0, 1>,
-                         .decompose = decompose_grad};
+                         .decompose = derivative_of<swiglu_def, swiglu_grad_def>};
   return def;
 }
 

@@ -20,8 +20,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 alignas(16) constexpr uint8_t kByte[16] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
 alignas(16) constexpr uint8_t kBit[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
 
-// F::get() of blocks of 32 whose codes have their lower four bits in `low` and perhaps a fifth in `high`; of a table,
-// what it has for a code.
+// get_codes() of blocks of 32 whose codes have their lower four bits in `low` and perhaps a fifth in `high`; of a
+// table, what it has for a code.
 template <class F>
 HWY_INLINE void get_nibbles(const std::byte* block, uint8_t* code) {
   const hn::FixedTag<uint8_t, 16> d;
@@ -90,7 +90,7 @@ HWY_INLINE void dequantize_block(const std::byte* from, float* to) {
   if constexpr (kNibbles)
     get_nibbles<F>(from, p.code);
   else
-    F::get(block, p);
+    get_codes<F>(block, p);
   if constexpr (!kNibbles && requires { F::Level::table; }) {
     alignas(16) int8_t level[F::kBlock];
     const hn::CappedTag<uint8_t, 16> row;

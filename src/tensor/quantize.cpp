@@ -151,15 +151,15 @@ Choice<F> choose(const std::array<Run, F::kRuns>& runs, const std::array<Best, F
   Choice<F> choice{d, dmin, 0};
   double ss = 0, sm = 0, mm = 0, xs = 0, xm = 0;  // sums over w (S q)^2, w S q M, w M^2, w x S q, w x M
   const auto whole = [](float v, float unit, int low) {
-    return unit != 0 ? int(std::clamp(std::nearbyint(v / unit), float(low), float(F::scale_high))) : 0;
+    return unit != 0 ? int(std::clamp(std::nearbyint(v / unit), float(low), float(F::Integers::high))) : 0;
   };
   for (int r = 0; r < F::kRuns; ++r) {
-    const int near_scale = whole(fits[r].scale, d, F::scale_low), near_min = whole(fits[r].min, dmin, 0);
+    const int near_scale = whole(fits[r].scale, d, F::Integers::low), near_min = whole(fits[r].min, dmin, 0);
     int scale[kLanes], min[kLanes];
     Trials t;
     for (int c = 0; c < kLanes; ++c) {
-      scale[c] = std::clamp(near_scale + (kHasMin<F> ? c / 3 - 2 : c - 8), F::scale_low, F::scale_high);
-      min[c] = kHasMin<F> ? std::clamp(near_min + c % 3 - 1, 0, F::scale_high) : 0;
+      scale[c] = std::clamp(near_scale + (kHasMin<F> ? c / 3 - 2 : c - 8), F::Integers::low, F::Integers::high);
+      min[c] = kHasMin<F> ? std::clamp(near_min + c % 3 - 1, 0, F::Integers::high) : 0;
       t.scale[c] = d * float(scale[c]), t.min[c] = dmin * float(min[c]);
     }
     Best best;
@@ -196,13 +196,13 @@ void find_scales(const float* x, const float* w, Parts& p) {
     top_min = std::max(top_min, fits[r].min);
   }
   Choice<F> best;
-  constexpr int end = F::scale_low < 0 ? F::scale_low : F::scale_high;
+  constexpr int end = F::Integers::low < 0 ? F::Integers::low : F::Integers::high;
   // The largest scale of a run becomes the largest whole number or the one before. Where there are few, as in Q2_K, one
   // run of large values would leave none for the others: there half of that is tried, too.
-  const float d_end = top / float(end), min_end = top_min / float(F::scale_high);
+  const float d_end = top / float(end), min_end = top_min / float(F::Integers::high);
   const std::pair<float, float> starts[] = {
       {d_end, min_end}, {d_end * float(end) / float(end > 0 ? end - 1 : end + 1), min_end}, {d_end / 2, min_end / 2}};
-  for (const auto& [d_start, min_start] : std::span(starts, F::scale_high == 15 ? 3 : 2)) {
+  for (const auto& [d_start, min_start] : std::span(starts, F::Integers::high == 15 ? 3 : 2)) {
     float d = half(d_start), dmin = half(min_start);
     for (int i = 0; i < 3; ++i) {
       const Choice<F> choice = choose<F>(runs, fits, d, dmin);
@@ -250,7 +250,7 @@ void quantize_block(const float* x, const float* w, std::byte* to) {
   }
   typename F::Block block;
   put_scales<F>(p, block);
-  F::put(p, block);
+  put_codes<F>(p, block);
   std::memcpy(to, &block, sizeof block);
 }
 
@@ -258,7 +258,7 @@ void quantize_block(const float* x, const float* w, std::byte* to) {
 template <class F>
 constexpr float reach() {
   float units = 1;
-  if constexpr (F::kRuns > 1) units = F::scale_high;
+  if constexpr (F::kRuns > 1) units = F::Integers::high;
   return units * kLargestHalf * (kHasMin<F> ? 1 : F::Level::high);
 }
 template <>

@@ -91,6 +91,7 @@ const OpSuite kAttentionGrad{
             {grad_rows(4, 0, 2, 4, "4@0"), "attention_grad: q has H=0, expected at least 1", AttentionAttrs{}}},
     .bound = by_sensitivity(),
     .rows = {"q", "k", "v", "o", "lse", "do", "seq", "pos", "dlse"},
+    .fixed_rows = true,
     .row_wise = false,
     .prepare = attend};
 

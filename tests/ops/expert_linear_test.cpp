@@ -63,6 +63,7 @@ const OpSuite kGradW{.op = "expert_linear_grad_w",
                      .bound = of_magnitudes([](const Run& r) { return double(r.shape(2)[0] * r.shape(2)[1]) + 1; }),
                      .loss_outputs = {},
                      .rows = {"dy", "x", "ids"},
+                     .fixed_rows = true,
                      .row_wise = false};
 
 const bool kDone = register_suite(kForward) && register_suite(kGradX) && register_suite(kGradW);

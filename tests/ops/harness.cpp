@@ -20,6 +20,12 @@ const OpDef& def_of(const OpSuite& s) {
   return *op;
 }
 
+// Where the reference has no kernel, it runs the decomposition.
+bool has_reference_kernel(const OpSuite& s) {
+  const auto kernels = reference_device().kernels();
+  return std::any_of(kernels.begin(), kernels.end(), [&](const KernelRecord& k) { return k.op == s.op; });
+}
+
 bool differentiable(const OpSuite& s) { return def_of(s).vjp && !s.loss_outputs.empty(); }
 
 std::vector<Value> differentiable_leaves(const OpSuite& s, const Built& b, const std::vector<OperandData>& operands) {
@@ -214,6 +220,7 @@ void run_time_rows(const OpSuite& s, const Case& c) {
     }
   const Built b = build_op(def_of(s), operands, c.attrs, s.rows);
   for (Device* device : {&cpu_device(2), &reference_device()}) {
+    if (s.fixed_rows && device == &reference_device()) continue;
     Program program(b, *device);
     const Results all = program.run();
     for (const int64_t n : {most / 2, most - 1, int64_t(0), int64_t(1)}) {
@@ -221,10 +228,14 @@ void run_time_rows(const OpSuite& s, const Case& c) {
       const Results some = program.run();
       if (n == 0) continue;
       const Built exactly = build_op(def_of(s), first_rows(operands, s.rows, n), c.attrs);
-      const Results expected = Program(exactly, *device).run();
+      Results expected = Program(exactly, *device).run(), found = some;
+      if (device == &reference_device() && !has_reference_kernel(s))  // a sum of one row may be left out: 0 + -0 = 0
+        for (Results* r : {&expected, &found})
+          for (auto& values : *r)
+            for (double& v : values) v += 0.0;
       for (size_t o = 0; o < expected.size(); ++o) {
         const std::string what = label(c, std::to_string(n) + " rows, output", o);
-        expect_same(some[o], expected[o], what);
+        expect_same(found[o], expected[o], what);
         if (!s.row_wise || b.outputs[o].type().rows == 0) continue;
         expect_same(some[o], {all[o].begin(), all[o].begin() + int64_t(some[o].size())}, what + " of all rows");
       }
@@ -339,7 +350,7 @@ bool register_suite(const OpSuite& suite) {
   add_for_cases("Threads", threads_give_equal_bits);
   add_for_cases("Guards", check_guards);
   if (!suite.rows.empty()) add_for_cases("RuntimeRows", run_time_rows);
-  if (def_of(suite).decompose) add_for_cases("Decomposition", decomposition);
+  if (def_of(suite).decompose && has_reference_kernel(suite)) add_for_cases("Decomposition", decomposition);
   if (differentiable(suite)) {
     add_for_cases("FiniteDifferences", finite_differences);
     add_for_cases("CpuGradients", cpu_gradients);

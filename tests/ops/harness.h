@@ -9,7 +9,7 @@
 // What follows from it, each as a test of its own:
 //   CpuMatchesReference      every output of the cpu within the bound of the reference's f64
 //   FiniteDifferences        gradients() against central differences of the reference
-//   Decomposition            the op's decomposition against its reference kernel, values and gradients, in f64
+//   Decomposition            the op's decomposition against its reference kernel, if it has one: values and gradients
 //   CpuGradients             gradients() on the cpu against the same graph on the reference
 //   Threads                  1, 2 and 3 threads: equal bits, outputs and gradients
 //   Guards                   kernels called directly: nothing written outside of the outputs and the
@@ -93,6 +93,7 @@ struct OpSuite {
   std::vector<int> loss_outputs = {0};        ///< outputs that have gradients; empty: no gradient is tested
   std::vector<std::string> no_gradient = {};  ///< float operands without one
   std::vector<std::string> rows = {};         ///< operands whose dimension 0 may be a run-time row count
+  bool fixed_rows = false;                    ///< its decomposition, which the reference runs, has no run-time rows
   bool row_wise = true;                       ///< a row's result does not depend on the rows behind it
   void (*prepare)(std::vector<OperandData>&, const Attrs&) = nullptr;  ///< computes operands from others
 };

@@ -91,9 +91,51 @@ TEST(LinearXent, TargetsBeyondTheVocabularyAreNamed) {
       program.run();
       FAIL() << device->name();
     } catch (const Error& e) {
-      EXPECT_STREQ(e.what(), "linear_xent: row 1 has target 7");
+      EXPECT_STREQ(e.what(),
+                   device == &reference_device() ? "one_hot: row 1 has id 7" : "linear_xent: row 1 has target 7");
     }
   }
+}
+
+// What the op means holds where exp(logits) is no number any more: logits 1000 and 0, the target is the second.
+TEST(LinearXent, LargeLogits) {
+  Built b = build_op(
+      *find_op("linear_xent"),
+      parse_operands("x:[1,1]=const(1000) w:[2,1]=list(1,0) targets:i32[1]=list(1) weight:[1]=const(1) z:none b:none"),
+      kPlain);
+  b.outputs.resize(4);
+  for (Device* device : {&cpu_device(2), &reference_device()}) {
+    const Results y = Program(b, *device).run();
+    EXPECT_EQ(y[0][0], 1000) << device->name();
+    EXPECT_EQ(y[2][0], 1) << device->name();                                // dx = (1 w_0 - 1 w_1)
+    EXPECT_EQ(y[3], (std::vector<double>{1000, -1000})) << device->name();  // dw = (x, -x)
+  }
+}
+
+// Weights in blocks have no gradient; that of x takes them as they are.
+TEST(LinearXent, WeightsInBlocksOnTheReference) {
+  Graph g;
+  const Value x = g.param("x", f32({2, 32})), w = g.param("w", {DType::q8_0, {3, 32}, 0});
+  const Value targets = g.param("targets", i32({2})), weight = g.param("weight", f32({2}));
+  const Value all = linear_xent(x, w, targets, weight).loss;
+  const std::vector<Value> wanted{all, {&g, all.node, 2}};
+  ParamStore store(reference_device());
+  const auto plan = std::make_shared<const Plan>(compile(g, wanted, {}, reference_device()));
+  for (const PlanLeaf& p : plan->params) store.add(p.name, p.type);
+  std::vector<float> of_w(96, 0.0f), of_x(64, 1.0f);
+  of_w[32] = 1;  // the second row's first
+  store.write("w", of_w), store.write("x", of_x);
+  store.write("weight", std::vector<float>{1, 1});
+  const std::vector<int32_t> ids{1, 0};
+  store.write("targets", View(const_cast<int32_t*>(ids.data()), DType::i32, {2}));
+  Session session(reference_device(), plan, {&store});
+  session.run();
+  const double e = std::exp(1.0), sum = e + 2;
+  EXPECT_NEAR(session.output(0).view().as<double>()[0], 2 * std::log(sum) - 1, 1e-14);
+  const double* dx = session.output(1).view().as<double>();
+  EXPECT_NEAR(dx[0], e / sum - 1, 1e-14);
+  EXPECT_NEAR(dx[32], e / sum, 1e-14);
+  EXPECT_EQ(dx[1], 0);
 }
 
 TEST(LinearXent, GradientOfTheRowsLossesIsRefused) {

@@ -65,7 +65,8 @@ class Signature {
   const std::string& text() const { return text_; }
   const std::vector<OperandSpec>& inputs() const { return inputs_; }
   const std::vector<OperandSpec>& outputs() const { return outputs_; }
-  int input_index(std::string_view name) const;  ///< -1 if there is none
+  int input_index(std::string_view name) const;   ///< -1 if there is none
+  int output_index(std::string_view name) const;  ///< -1 if there is none
   /// For output `o`, the donated input that it updates, or -1.
   int donor_of(int o) const;
   /// The operand that input number i belongs to (variadic operands take several inputs).

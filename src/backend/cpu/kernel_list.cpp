@@ -23,6 +23,7 @@ std::vector<KernelRecord> all_kernels() {
       linear_grad_x_exact_kernel(),
       expert_linear_grad_x_exact_kernel(),
 #define TOY_KERNEL(name) name##_kernel(),
+#include "backend/cpu/kernels.def"
 #include "toy/backend/kernels.def"
 #undef TOY_KERNEL
   };

@@ -1,4 +1,5 @@
-// The kernel records of the cpu device. A new kernel is one file and one line in toy/backend/kernels.def.
+// The kernel records of the cpu device. A new kernel is one file and one line: in toy/backend/kernels.def, or in
+// backend/cpu/kernels.def if its op has a decomposition.
 #pragma once
 
 #include "toy/backend/host_kernel.h"
@@ -6,6 +7,7 @@
 namespace toy::cpu {
 
 #define TOY_KERNEL(name) KernelRecord name##_kernel();
+#include "backend/cpu/kernels.def"
 #include "toy/backend/kernels.def"
 #undef TOY_KERNEL
 

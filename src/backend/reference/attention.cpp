@@ -1,4 +1,4 @@
-// Causal attention among the rows of a batch (training), and its gradient.
+// Causal attention among the rows of a batch (training).
 // N rows, H query heads, K kv heads, P head width; query head h uses kv head h / (H/K).
 #include <algorithm>
 #include <cmath>
@@ -40,8 +40,6 @@ struct Problem {
     for (int64_t p = 0; p < P; ++p) dot += q[q_at(i, head) + p] * k[kv_at(j, head) + p];
     return capped(scale * dot, softcap);
   }
-  // d capped(s) / d s = 1 - tanh^2
-  double slope(double capped) const { return softcap > 0 ? 1 - capped / softcap * (capped / softcap) : 1; }
 };
 
 // s_j = scale q.k_j, softcap tanh(s_j / softcap) where there is one; P_j = exp(s_j) / sum exp(s); o = sum_j P_j v_j;
@@ -64,41 +62,10 @@ void attention(const ExecContext& ctx, const KernelArgs& args) noexcept {
     }
 }
 
-// With P = exp(s - lse) and delta = sum_p do_p o_p - dlse (FlashAttention, Dao et al. 2022, appendix B; d lse = sum_j
-// P_j ds_j): dv_j += P_j do; ds_j = P_j (do.v_j - delta) (1 - tanh^2 of a softcap); dq += scale ds_j k_j; dk_j += scale
-// ds_j q
-void attention_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  const Problem a(args, indices(args, 6), indices(args, 7));
-  const double *o = input(args, 3), *lse = input(args, 4), *d_o = input(args, 5), *dlse = input(args, 8);
-  double *dq = output(args, 0), *dk = output(args, 1), *dv = output(args, 2);
-  if (dq) std::fill_n(dq, a.N * a.H * a.P, 0.0);
-  if (dk) std::fill_n(dk, a.N * a.K * a.P, 0.0);
-  if (dv) std::fill_n(dv, a.N * a.K * a.P, 0.0);
-  for (int64_t i = 0; i < a.N; ++i)
-    for (int64_t h = 0; h < a.H; ++h) {
-      const int64_t at_q = a.q_at(i, h);
-      double delta = dlse ? -dlse[i * a.H + h] : 0;
-      for (int64_t p = 0; p < a.P; ++p) delta += d_o[at_q + p] * o[at_q + p];
-      for (int64_t j = a.first_key(i); j <= i; ++j) {
-        const int64_t at_kv = a.kv_at(j, h);
-        const double score = a.score(i, j, h), prob = std::exp(score - lse[i * a.H + h]);
-        double dprob = 0;
-        for (int64_t p = 0; p < a.P; ++p) dprob += d_o[at_q + p] * a.v[at_kv + p];
-        const double ds = prob * (dprob - delta) * a.slope(score) * a.scale;
-        for (int64_t p = 0; p < a.P; ++p) {
-          if (dq) dq[at_q + p] += ds * a.k[at_kv + p];
-          if (dk) dk[at_kv + p] += ds * a.q[at_q + p];
-          if (dv) dv[at_kv + p] += prob * d_o[at_q + p];
-        }
-      }
-    }
-}
-
 size_t one_row_of_scores(const KernelQuery& query) noexcept { return size_t(query.in[0].shape[0]) * sizeof(double); }
 
 }  // namespace
 
 KernelRecord attention_kernel() { return {.op = "attention", .workspace = one_row_of_scores, .code = attention}; }
-KernelRecord attention_grad_kernel() { return {.op = "attention_grad", .code = attention_grad}; }
 
 }  // namespace toy::reference

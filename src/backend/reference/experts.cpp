@@ -68,24 +68,10 @@ void expert_linear_grad_x(const ExecContext& ctx, const KernelArgs& args) noexce
   });
 }
 
-// dw_eoi = sum over rows n with ids_nu = e of dy_nuo x_ni
-void expert_linear_grad_w(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
-  const Shape& dw = args.out[0].shape;
-  const int64_t E = dw[0], O = dw[1], I = dw[2], S = args.in[1].shape[1];
-  std::fill_n(output(args, 0), args.out[0].count(), 0.0);
-  for_each_pair(ctx, args.in[2], S, E, [&](int64_t p, int64_t row, int64_t e) {
-    for (int64_t o = 0; o < O; ++o)
-      for (int64_t i = 0; i < I; ++i)
-        output(args, 0)[(e * O + o) * I + i] += input(args, 0)[p * O + o] * input(args, 1)[row * I + i];
-  });
-}
-
 }  // namespace
 
 KernelRecord top_k_kernel() { return {.op = "top_k", .code = top_k}; }
 KernelRecord expert_linear_kernel() { return {.op = "expert_linear", .code = expert_linear}; }
 KernelRecord expert_linear_grad_x_kernel() { return {.op = "expert_linear_grad_x", .code = expert_linear_grad_x}; }
-KernelRecord expert_linear_grad_w_kernel() { return {.op = "expert_linear_grad_w", .code = expert_linear_grad_w}; }
 
 }  // namespace toy::reference

@@ -1,5 +1,6 @@
-// The kernels of the reference device, one line a kernel, and what they share. They are the executable
-// specification of the ops: every float is an f64, the device has one thread, and each loop reads like its formula.
+// The kernels of the reference device, one line a kernel, and what they share. They are the executable specification of
+// the ops, and where there is none, the op's decomposition is: every float is an f64, the device has one thread, and
+// each loop reads like its formula.
 #pragma once
 
 #include <cmath>

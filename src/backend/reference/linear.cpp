@@ -20,25 +20,6 @@ void linear(const ExecContext& ctx, const KernelArgs& args) noexcept {
     }
 }
 
-// y_no = acc_no + s f_n sum_r (sum_i x_ni a_ri) b_or
-void low_rank(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  const double *x = input(args, 0), *a = input(args, 1), *b = input(args, 2), *acc = input(args, 3),
-               *f = input(args, 4);
-  double* y = output(args, 0);
-  const int64_t N = args.in[0].shape[0], I = args.in[0].shape[1], O = args.in[2].shape[0], R = args.in[2].shape[1];
-  const double s = args.attrs.as<ScaleAttrs>().factor;
-  for (int64_t n = 0; n < N; ++n)
-    for (int64_t o = 0; o < O; ++o) {
-      double sum = 0;
-      for (int64_t r = 0; r < R && f[n] != 0; ++r) {
-        double low = 0;
-        for (int64_t i = 0; i < I; ++i) low += x[n * I + i] * a[r * I + i];
-        sum += low * (s * f[n]) * b[o * R + r];
-      }
-      y[n * O + o] = sum + acc[n * O + o];
-    }
-}
-
 // dx_ni = acc_ni + sum_o dy_no w_oi
 void linear_grad_x(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const double *dy = input(args, 0), *w = input(args, 1), *acc = input(args, 2);
@@ -86,7 +67,6 @@ void matmul(const ExecContext& ctx, const KernelArgs& args) noexcept {
 }  // namespace
 
 KernelRecord linear_kernel() { return {.op = "linear", .in_place = {{0, 3}}, .code = linear}; }
-KernelRecord low_rank_kernel() { return {.op = "low_rank", .in_place = {{0, 3}}, .code = low_rank}; }
 KernelRecord linear_grad_x_kernel() { return {.op = "linear_grad_x", .in_place = {{0, 2}}, .code = linear_grad_x}; }
 KernelRecord linear_grad_w_kernel() { return {.op = "linear_grad_w", .in_place = {{0, 2}}, .code = linear_grad_w}; }
 KernelRecord matmul_kernel() { return {.op = "matmul", .layout = Layout::any, .code = matmul}; }

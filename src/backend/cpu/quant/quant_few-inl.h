@@ -20,7 +20,7 @@ using F = __m256;
 
 constexpr size_t kOutputs = 8;  // of a strip: lanes of F
 
-// ---- types: where 32 consecutive values lie, and what scales them. The layouts are those of GGUF.
+// ---- formats: 32 consecutive values, and what scales them
 
 inline V bytes32(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const V*>(p)); }
 inline uint32_t word(const uint8_t* p) {
@@ -48,143 +48,95 @@ inline V fifth_bits(const uint8_t* p) {
 }
 inline V look_up(__m128i table, V index) { return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), index); }
 
-// Blocks of 32: a scale at 0, perhaps a minimum at 2. kOffset was added to values that are unsigned.
-template <DType type, size_t bytes, bool is_signed, int offset = 0, bool min = false>
-struct Small {
-  static constexpr DType kType = type;
-  static constexpr size_t kBytes = bytes, kScaleAt = 0, kMinAt = 2;
-  static constexpr bool kSigned = is_signed, kMin = min, kParts = false;
-  static constexpr int kOffset = offset;
-};
-struct Q8_0 : Small<DType::q8_0, 34, true> {
-  template <class Isa>
-  static inline auto values(const uint8_t* b) {
-    return Isa::bytes(b + 2, kBytes);
-  }
-};
-struct Q4_0 : Small<DType::q4_0, 18, false, 8> {
-  template <class Isa>
-  static inline auto values(const uint8_t* b) {
-    return Isa::nibbles(b + 2, kBytes);
-  }
-};
-struct Q4_1 : Small<DType::q4_1, 20, false, 0, true> {
-  template <class Isa>
-  static inline auto values(const uint8_t* b) {
-    return Isa::nibbles(b + 4, kBytes);
-  }
-};
-struct Q5_0 : Small<DType::q5_0, 22, false, 16> {
-  template <class Isa>
-  static inline auto values(const uint8_t* b) {
-    return Isa::either(Isa::nibbles(b + 6, kBytes), Isa::fifth_bits(b + 2, kBytes));
-  }
-};
-struct Q5_1 : Small<DType::q5_1, 24, false, 0, true> {
-  template <class Isa>
-  static inline auto values(const uint8_t* b) {
-    return Isa::either(Isa::nibbles(b + 8, kBytes), Isa::fifth_bits(b + 4, kBytes));
-  }
-};
-inline __m128i iq4_table() {
-  return _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
+// Values 32 i to 32 i + 31 of a plane.
+template <class Plane>
+inline V field(const uint8_t* b, int i) {
+  constexpr int kOfStride = Plane::stride * Plane::fields;
+  const int n = 32 * i / kOfStride, r = 32 * i % kOfStride / Plane::stride, l = 32 * i % Plane::stride;
+  return bits(bytes32(b + Plane::at + n * Plane::stride + l), Plane::bits * r, Plane::bits, Plane::shift);
 }
-struct Iq4Nl : Small<DType::iq4_nl, 18, true> {
-  template <class Isa>
-  static inline auto values(const uint8_t* b) {
-    return Isa::look_up(iq4_table(), Isa::nibbles(b + 2, kBytes));
-  }
-};
-struct Mxfp4 : Small<DType::mxfp4, 17, true> {
-  template <class Isa>
-  static inline auto values(const uint8_t* b) {
-    return Isa::look_up(_mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12),
-                        Isa::nibbles(b + 1, kBytes));
-  }
-};
+template <class F>
+inline __m128i table_of() {
+  return _mm_load_si128(reinterpret_cast<const __m128i*>(F::Level::table));
+}
 
-// Blocks of 256, whose parts of kPart values have integer scales, and perhaps minimums: 16 bits each, in order. Of 8
-// parts they are in the lower half.
-struct Scales {
+// The integers of a block of 256: 16 bits each, in order. Of 8 parts they are in the lower half.
+struct Integers {
   V scale, min = _mm256_setzero_si256();
 };
-template <DType type, size_t bytes, int part, size_t scale_at, bool is_signed, int offset = 0, bool min = false>
-struct Large {
-  static constexpr DType kType = type;
-  static constexpr size_t kBytes = bytes, kScaleAt = scale_at, kMinAt = scale_at + 2;
-  static constexpr bool kSigned = is_signed, kMin = min, kParts = true;
-  static constexpr int kOffset = offset, kPart = part;
-};
 inline V words(__m128i bytes) { return _mm256_cvtepi8_epi16(bytes); }
-// 6 bits each, in the words a, b, c after d and dmin: 4 scales in a, 4 minimums in b, the low bits of the others in c
-// and their high bits above those of a and b.
-inline Scales six_bits(const uint8_t* p) {
-  const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+inline __m128i bytes16(const uint8_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+template <size_t kAt>
+inline Integers integers(quant::SignedBytes<kAt>, const uint8_t* b) {
+  return {words(bytes16(b + kAt))};
+}
+template <size_t kAt>
+inline Integers integers(quant::NibblePairs<kAt>, const uint8_t* b) {
+  const __m128i both = bytes16(b + kAt), low = _mm_set1_epi8(15);
+  return {words(_mm_and_si128(both, low)), words(_mm_and_si128(_mm_srli_epi16(both, 4), low))};
+}
+// The words behind d and dmin: 4 scales in a, 4 minimums in b, the low bits of the others in c and their high bits
+// above those of a and b.
+template <size_t kAt>
+inline Integers integers(quant::SixBitPairs<kAt>, const uint8_t* b) {
+  static_assert(kAt == 4);
+  const __m128i v = bytes16(b);
   const __m128i low = _mm_srlv_epi32(_mm_shuffle_epi32(v, _MM_SHUFFLE(3, 2, 3, 1)), _mm_setr_epi32(0, 0, 0, 4)),
                 high = _mm_srli_epi32(_mm_shuffle_epi32(v, _MM_SHUFFLE(2, 2, 1, 1)), 2);
   const V both = words(_mm_or_si128(_mm_and_si128(low, _mm_setr_epi32(0x3f3f3f3f, 0x0f0f0f0f, 0x3f3f3f3f, 0x0f0f0f0f)),
                                     _mm_and_si128(high, _mm_setr_epi32(0, 0x30303030, 0, 0x30303030))));
   return {both, _mm256_castsi128_si256(_mm256_extracti128_si256(both, 1))};
 }
-struct Q4_K : Large<DType::q4_k, 144, 32, 0, false, 0, true> {
-  static inline V values(const uint8_t* b, int i) { return bits(bytes32(b + 16 + 32 * (i / 2)), 4 * (i % 2), 4); }
-  static inline Scales scales(const uint8_t* b) { return six_bits(b); }
-};
-struct Q5_K : Large<DType::q5_k, 176, 32, 0, false, 0, true> {
-  static inline V values(const uint8_t* b, int i) {
-    return _mm256_or_si256(bits(bytes32(b + 48 + 32 * (i / 2)), 4 * (i % 2), 4), bits(bytes32(b + 16), i, 1, 4));
-  }
-  static inline Scales scales(const uint8_t* b) { return six_bits(b); }
-};
-struct Q6_K : Large<DType::q6_k, 210, 16, 208, false, 32> {
-  static inline V values(const uint8_t* b, int i) {
-    const int half = i / 4, j = i % 4;
-    return _mm256_or_si256(bits(bytes32(b + 64 * half + 32 * (j % 2)), 4 * (j / 2), 4),
-                           bits(bytes32(b + 128 + 32 * half), 2 * j, 2, 4));
-  }
-  static inline Scales scales(const uint8_t* b) {
-    return {words(_mm_loadu_si128(reinterpret_cast<const __m128i*>(b + 192)))};
-  }
-};
-struct Q2_K : Large<DType::q2_k, 84, 16, 80, false, 0, true> {
-  static inline V values(const uint8_t* b, int i) { return bits(bytes32(b + 16 + 32 * (i / 4)), 2 * (i % 4), 2); }
-  static inline Scales scales(const uint8_t* b) {
-    const __m128i both = _mm_loadu_si128(reinterpret_cast<const __m128i*>(b)), low = _mm_set1_epi8(15);
-    return {words(_mm_and_si128(both, low)), words(_mm_and_si128(_mm_srli_epi16(both, 4), low))};
-  }
-};
-struct Q3_K : Large<DType::q3_k, 110, 16, 108, false, 4> {
-  static inline V values(const uint8_t* b, int i) {
-    return _mm256_or_si256(bits(bytes32(b + 32 + 32 * (i / 4)), 2 * (i % 4), 2), bits(bytes32(b), i, 1, 2));
-  }
-  static inline Scales scales(const uint8_t* b) {
-    const uint32_t low[2] = {word(b + 96), word(b + 100)}, high = word(b + 104);
-    int s[4];
-    for (int i = 0; i < 4; ++i)
-      s[i] = int(((low[i % 2] >> (4 * (i / 2))) & 0x0f0f0f0f) | (((high >> (2 * i)) & 0x03030303) << 4));
-    return {words(_mm_sub_epi8(_mm_setr_epi32(s[0], s[1], s[2], s[3]), _mm_set1_epi8(32)))};
-  }
-};
-struct Iq4Xs : Large<DType::iq4_xs, 136, 32, 0, true> {
-  static inline V values(const uint8_t* b, int i) { return look_up(iq4_table(), nibbles(b + 8 + 16 * i)); }
-  static inline Scales scales(const uint8_t* b) {
-    const uint64_t low = _pdep_u64(word(b + 4), 0x0f0f0f0f0f0f0f0f), high = _pdep_u64(word(b) >> 16, 0x0303030303030303)
-                                                                            << 4;
-    return {words(_mm_sub_epi8(_mm_set_epi64x(0, int64_t(low | high)), _mm_set1_epi8(32)))};
-  }
-};
+// 16 of them, four of which are bytes of a word; and 8 of them, in order.
+template <size_t kLow, size_t kHigh>
+inline Integers integers(quant::SixBits<quant::Plane<kLow, 4, 8>, quant::Plane<kHigh, 2, 4, 4>>, const uint8_t* b) {
+  const uint32_t low[2] = {word(b + kLow), word(b + kLow + 4)}, high = word(b + kHigh);
+  int s[4];
+  for (int i = 0; i < 4; ++i)
+    s[i] = int(((low[i % 2] >> (4 * (i / 2))) & 0x0f0f0f0f) | (((high >> (2 * i)) & 0x03030303) << 4));
+  return {words(_mm_sub_epi8(_mm_setr_epi32(s[0], s[1], s[2], s[3]), _mm_set1_epi8(32)))};
+}
+template <size_t kLow, size_t kHigh>
+inline Integers integers(quant::SixBits<quant::Plane<kLow, 4, 1>, quant::Plane<kHigh, 2, 1, 4>>, const uint8_t* b) {
+  uint16_t above;
+  std::memcpy(&above, b + kHigh, 2);
+  const uint64_t low = _pdep_u64(word(b + kLow), 0x0f0f0f0f0f0f0f0f), high = _pdep_u64(above, 0x0303030303030303) << 4;
+  return {words(_mm_sub_epi8(_mm_set_epi64x(0, int64_t(low | high)), _mm_set1_epi8(32)))};
+}
 
-// Calls f(T()) for the one of these types that is asked for.
-template <class... T>
-struct OneOfTypes {
-  template <class F>
-  static int call(DType type, const F& f) {
-    int result = 0;
-    (void)((T::kType == type && (result = f(T()), true)) || ...);
-    return result;
+// A format, read as it lies.
+template <class F>
+struct InPlace : BlockFormat<F> {
+  using Code = typename F::Code;
+  using Low = typename Code::Low;
+  using High = typename Code::High;
+  // Of a block of 32.
+  template <class Isa>
+  static inline auto values(const uint8_t* b) {
+    const auto low = [&] {
+      if constexpr (Low::bits == 8)
+        return Isa::bytes(b + Low::at, InPlace::kBytes);
+      else
+        return Isa::nibbles(b + Low::at, InPlace::kBytes);
+    }();
+    if constexpr (Code::has_high)
+      return Isa::either(low, Isa::fifth_bits(b + High::at, InPlace::kBytes));
+    else if constexpr (InPlace::kTable)
+      return Isa::look_up(table_of<F>(), low);
+    else
+      return low;
   }
+  // Of a block of 256: the 32 from 32 i on.
+  static inline V values(const uint8_t* b, int i) {
+    if constexpr (Low::stride == 16)
+      return look_up(table_of<F>(), nibbles(b + Low::at + 16 * i));
+    else if constexpr (Code::has_high)
+      return _mm256_or_si256(field<Low>(b, i), field<High>(b, i));
+    else
+      return field<Low>(b, i);
+  }
+  static inline Integers integers(const uint8_t* b) { return cpu::integers(typename F::Integers(), b); }
 };
-using Types = OneOfTypes<Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Iq4Nl, Mxfp4, Q4_K, Q5_K, Q6_K, Q2_K, Q3_K, Iq4Xs>;
 
 // ---- products
 
@@ -253,7 +205,7 @@ class FewTask {
       : p_(*part.p), x_(part.x.from(part.row)), part_(part), row_bytes_(p_.k / block() * T::kBytes) {}
 
   // A strip begins earlier where it would end behind the last output.
-  void strip(size_t s) {
+  [[gnu::noinline]] void strip(size_t s) {
     const size_t first = std::min(s * kOutputs, p_.outs - kOutputs);
     w_ = reinterpret_cast<const uint8_t*>(p_.w) + first * row_bytes_;
     from_ = s * kOutputs;
@@ -265,7 +217,7 @@ class FewTask {
   }
 
  private:
-  static constexpr size_t block() { return T::kParts ? 256 : 32; }
+  static constexpr size_t block() { return HasParts<T> ? 256 : 32; }
 
   template <int MR>
   void rows(size_t r, size_t first) const {
@@ -273,7 +225,7 @@ class FewTask {
     F y[MR];
     for (F& v : y) v = _mm256_setzero_ps();
     size_t b = 0;
-    if constexpr (T::kParts) {
+    if constexpr (HasParts<T>) {
       for (; b < blocks; ++b) fetch_next(b, 1), large<MR>(w_ + b * T::kBytes, r, b, y);
     } else {
       for (; b + Isa::kBlocks <= blocks; b += Isa::kBlocks)
@@ -301,7 +253,7 @@ class FewTask {
     return _mm256_cvtph_ps(_mm_setr_epi16(half(0), half(1), half(2), half(3), half(4), half(5), half(6), half(7)));
   }
   F scale(const uint8_t* w) const {
-    if constexpr (T::kType != DType::mxfp4) return halves(w, T::kScaleAt);
+    if constexpr (!T::kExponent) return halves(w, T::kScaleAt);
     alignas(32) float d[kOutputs];  // 2^(e-128)
     for (size_t o = 0; o < kOutputs; ++o) {
       const uint32_t e = w[o * row_bytes_], of_float = e < 2 ? 0x00200000u << e : (e - 1) << 23;
@@ -339,7 +291,7 @@ class FewTask {
   }
 
   // The sums of the parts' x times `factors`, one for each part, in some lanes.
-  static inline V weighted_sums(const int16_t* sums, V factors) requires(T::kParts) {
+  static inline V weighted_sums(const int16_t* sums, V factors) requires HasParts<T> {
     if constexpr (T::kPart == 16)
       return _mm256_madd_epi16(factors, _mm256_loadu_si256(reinterpret_cast<const V*>(sums)));
     return _mm256_zextsi128_si256(
@@ -347,14 +299,14 @@ class FewTask {
   }
 
   template <int MR>
-  inline void large(const uint8_t* w, size_t r, size_t b, F (&y)[MR]) const requires(T::kParts) {
+  inline void large(const uint8_t* w, size_t r, size_t b, F (&y)[MR]) const requires HasParts<T> {
     constexpr size_t kParts = 256 / T::kPart;
     const size_t blocks = p_.k / 256;
     typename Isa::V dot[MR][kOutputs];
     V mins[MR][kOutputs], corrections[MR][kOutputs];
     for (size_t o = 0; o < kOutputs; ++o) {
       const uint8_t* from = w + o * row_bytes_;
-      const Scales s = T::scales(from);
+      const Integers s = T::integers(from);
       typename Isa::V total[MR];
       for (int i = 0; i < MR; ++i) {
         const int16_t* sums = x_.sum + ((r + size_t(i)) * blocks + b) * kParts;
@@ -405,14 +357,12 @@ class FewTask {
 
 template <class Isa>
 void run_few_rows(const QuantPart& part, size_t s) {
-  Types::call(part.p->w_type, [&](auto t) {
-    FewTask<decltype(t), Isa>(part).strip(s);
-    return 0;
-  });
+  quant::with_format(part.p->w_type, [&]<class F>() { FewTask<InPlace<F>, Isa>(part).strip(s); });
 }
 template <class Isa>
 int offset_of_few_rows(DType type) {
-  return Types::call(type, [](auto t) { return decltype(t)::kSigned ? Isa::kSignedOffset : decltype(t)::kOffset; });
+  return quant::with_format(type,
+                            []<class F>() { return InPlace<F>::kSigned ? Isa::kSignedOffset : InPlace<F>::kOffset; });
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/cpu/quant/quant.h"
+#include "backend/cpu/quant/quant_format.h"
 #include "backend/cpu/quant/quant_rows.h"
 
 #if defined(__x86_64__)

@@ -388,36 +388,9 @@ class QuantTask {
 };
 
 // Calls f(T()) for the type.
-template <class F>
-inline auto with_type(DType type, const F& f) {
-  switch (type) {
-    case DType::q4_0:
-      return f(Q4_0());
-    case DType::q4_1:
-      return f(Q4_1());
-    case DType::q5_0:
-      return f(Q5_0());
-    case DType::q5_1:
-      return f(Q5_1());
-    case DType::q2_k:
-      return f(Q2_K());
-    case DType::q3_k:
-      return f(Q3_K());
-    case DType::q4_k:
-      return f(Q4_K());
-    case DType::q5_k:
-      return f(Q5_K());
-    case DType::q6_k:
-      return f(Q6_K());
-    case DType::iq4_nl:
-      return f(Iq4Nl());
-    case DType::iq4_xs:
-      return f(Iq4Xs());
-    case DType::mxfp4:
-      return f(Mxfp4());
-    default:
-      return f(Q8_0());
-  }
+template <class Fn>
+inline auto with_type(DType type, const Fn& f) {
+  return quant::with_format(type, [&]<class F>() { return f(Unpacked<F>()); });
 }
 
 template <class Isa>

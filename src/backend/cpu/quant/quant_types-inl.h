@@ -1,11 +1,12 @@
-// How each block type becomes panels: vectors in which a 32-bit lane holds 4 neighbouring k of one output, unsigned or
-// signed bytes. The layouts are those of GGUF; a type states where its bits lie, once for all instruction sets.
+// How blocks become panels: vectors in which a 32-bit lane holds 4 neighbouring k of one output, unsigned or signed
+// bytes. What lies where follows from the format (tensor/quant_formats.h), for all instruction sets.
 //
 // `Isa` has vectors V of 32-bit lanes, one lane for each output, and F of floats. `Rows` are the same block of kLanes
 // outputs: an object that unpack() reads word by word. It reads all bytes of a block once, always in the same order,
 // because repacked weights have that order.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -15,20 +16,11 @@
 namespace toy::cpu {
 namespace {
 
-// Blocks of 256, of parts with integer scales.
-template <class T>
-concept HasParts = requires {
-  T::kPart;
-};
-
-// Bytes of a block that make no 32-bit word, and where they are: a scale, at its begin unless the type says otherwise.
+// Bytes of a block that make no 32-bit word, and where they are: its scale.
 template <class T>
 constexpr size_t kOdd = T::kBytes % 4;
 template <class T>
-constexpr size_t kOddAt = [] {
-  if constexpr (requires { T::kOddAt; }) return T::kOddAt;
-  return size_t(0);
-}();
+constexpr size_t kOddAt = kOdd<T> == 0 ? 0 : T::kScaleAt;
 
 // The same block of several outputs, as it lies in a file.
 template <class Isa, class T>
@@ -111,62 +103,23 @@ struct Panel : Scales<Isa> {
   inline void put(int, int at, typename Isa::V v) { q[at] = v; }
 };
 
-// N of quant-formats: the values of IQ4; M: those of MXFP4.
-alignas(16) constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                               1,    13,   25,  38,  53,  69,  89,  113};
-alignas(16) constexpr int8_t kMxfp4Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+// Field number r of a plane of each byte, moved to where it is in a code.
+template <class Isa, class Plane>
+[[gnu::always_inline]] inline typename Isa::V field(typename Isa::V v, int r) {
+  v = Isa::and_(Isa::shift_words(v, Plane::bits * r), Isa::set1(0x01010101u * Plane::mask));
+  return Plane::shift == 0 ? v : Isa::shift_words_left(v, Plane::shift);
+}
+// The lowest one.
+template <class Isa, class Plane>
+[[gnu::always_inline]] inline typename Isa::V first_field(typename Isa::V v) {
+  static_assert(Plane::shift == 0);
+  return Isa::and_(v, Isa::set1(0x01010101u * Plane::mask));
+}
 
 template <class Isa>
-inline typename Isa::V low_nibbles(typename Isa::V v) {
-  return Isa::and_(v, Isa::set1(0x0f0f0f0f));
+inline void look_up(const int8_t (&values)[16], typename Isa::V* q, int n) {
+  for (int i = 0; i < n; ++i) q[i] = Isa::from_signed(Isa::look_up(values, q[i]));
 }
-template <class Isa>
-inline typename Isa::V high_nibbles(typename Isa::V v) {
-  return Isa::and_(Isa::shift_words(v, 4), Isa::set1(0x0f0f0f0f));
-}
-// Of each byte: one bit, or two, from place `from` to place `to`.
-template <class Isa>
-inline typename Isa::V bit_to(typename Isa::V v, int from, int to) {
-  return Isa::shift_words_left(Isa::and_(Isa::shift_words(v, from), Isa::set1(0x01010101)), to);
-}
-template <class Isa>
-inline typename Isa::V pair_to(typename Isa::V v, int from, int to) {
-  return Isa::shift_words_left(Isa::and_(Isa::shift_words(v, from), Isa::set1(0x03030303)), to);
-}
-
-// 32 nibbles in 16 bytes, the first 16 low, the others high: steps 0 to 3 and 4 to 7.
-template <class Isa, class Rows>
-inline void nibbles(Rows& r, size_t at, typename Isa::V* q) {
-  typename Isa::V v[4];
-  r.load(at, v);
-  for (int i = 0; i < 4; ++i) q[i] = low_nibbles<Isa>(v[i]), q[i + 4] = high_nibbles<Isa>(v[i]);
-}
-
-// ---- blocks of 32: one scale, perhaps one minimum. kSigned: bytes are signed, else kOffset was added to
-// them. kMost: the largest magnitude of a byte. kLight: there is little to unpack.
-
-struct Q4_0 {
-  static constexpr size_t kBytes = 18;
-  static constexpr bool kSigned = false, kMin = false, kLight = true;
-  static constexpr int kOffset = 8, kMost = 15;
-  template <class Isa, class Rows>
-  static inline void unpack(Rows& r, size_t b, Panel<Isa>& to) {
-    nibbles<Isa>(r, 2, to.q + 8 * b);
-    to.d[b] = Isa::half_low(r.odd());
-  }
-};
-
-struct Q4_1 {
-  static constexpr size_t kBytes = 20;
-  static constexpr bool kSigned = false, kMin = true, kLight = true;
-  static constexpr int kOffset = 0, kMost = 15;
-  template <class Isa, class Rows>
-  static inline void unpack(Rows& r, size_t b, Panel<Isa>& to) {
-    const auto dm = r.word(0);
-    nibbles<Isa>(r, 4, to.q + 8 * b);
-    to.d[b] = Isa::half_low(dm), to.m[b] = Isa::half_high(dm);
-  }
-};
 
 // Bit j of `high` is the fifth bit of element j.
 template <class Isa>
@@ -178,263 +131,216 @@ inline void add_fifth_bits(typename Isa::V high, typename Isa::V* q) {
   }
 }
 
-struct Q5_0 {
-  static constexpr size_t kBytes = 22;
-  static constexpr bool kSigned = false, kMin = false, kLight = false;
-  static constexpr int kOffset = 16, kMost = 31;
-  template <class Isa, class Rows>
-  static inline void unpack(Rows& r, size_t b, Panel<Isa>& to) {
-    nibbles<Isa>(r, 6, to.q + 8 * b);
-    add_fifth_bits<Isa>(r.word(2), to.q + 8 * b);
-    to.d[b] = Isa::half_low(r.odd());
+// 32 codes of a plane in which neighbours are in one vector: eight vectors.
+template <class Isa, class Plane, class Rows>
+inline void codes_of_32(Rows& r, size_t at, typename Isa::V* q) {
+  static_assert(Plane::bits == 8 || (Plane::bits == 4 && Plane::stride == 16));
+  typename Isa::V v[4];
+  for (int part = 0; part < Plane::bits / 4; ++part) {
+    r.load(at + 16 * size_t(part), v);
+    for (int i = 0; i < 4; ++i)
+      if constexpr (Plane::bits == 8)
+        q[4 * part + i] = Isa::from_signed(v[i]);
+      else
+        q[i] = first_field<Isa, Plane>(v[i]), q[i + 4] = field<Isa, Plane>(v[i], 1);
   }
-};
-
-struct Q5_1 {
-  static constexpr size_t kBytes = 24;
-  static constexpr bool kSigned = false, kMin = true, kLight = false;
-  static constexpr int kOffset = 0, kMost = 31;
-  template <class Isa, class Rows>
-  static inline void unpack(Rows& r, size_t b, Panel<Isa>& to) {
-    nibbles<Isa>(r, 8, to.q + 8 * b);
-    add_fifth_bits<Isa>(r.word(4), to.q + 8 * b);
-    const auto dm = r.word(0);
-    to.d[b] = Isa::half_low(dm), to.m[b] = Isa::half_high(dm);
-  }
-};
-
-struct Q8_0 {
-  static constexpr size_t kBytes = 34;
-  static constexpr bool kSigned = true, kMin = false, kLight = true;
-  static constexpr int kOffset = 0, kMost = 128;
-  template <class Isa, class Rows>
-  static inline void unpack(Rows& r, size_t b, Panel<Isa>& to) {
-    typename Isa::V v[4];
-    for (int half = 0; half < 2; ++half) {
-      r.load(2 + 16 * size_t(half), v);
-      for (int i = 0; i < 4; ++i) to.q[8 * b + size_t(4 * half + i)] = Isa::from_signed(v[i]);
-    }
-    to.d[b] = Isa::half_low(r.odd());
-  }
-};
-
-template <class Isa>
-inline void look_up(const int8_t (&values)[16], typename Isa::V* q, int n) {
-  for (int i = 0; i < n; ++i) q[i] = Isa::from_signed(Isa::look_up(values, q[i]));
 }
 
-struct Iq4Nl {
-  static constexpr size_t kBytes = 18;
-  static constexpr bool kSigned = true, kMin = false, kLight = false;
-  static constexpr int kOffset = 0, kMost = 127;
-  template <class Isa, class Rows>
-  static inline void unpack(Rows& r, size_t b, Panel<Isa>& to) {
-    nibbles<Isa>(r, 2, to.q + 8 * b);
-    look_up<Isa>(kIq4Values, to.q + 8 * b, 8);
-    to.d[b] = Isa::half_low(r.odd());
-  }
-};
-
-struct Mxfp4 {
-  static constexpr size_t kBytes = 17;
-  static constexpr bool kSigned = true, kMin = false, kLight = false;
-  static constexpr int kOffset = 0, kMost = 12;
-  template <class Isa, class Rows>
-  static inline void unpack(Rows& r, size_t b, Panel<Isa>& to) {
-    nibbles<Isa>(r, 1, to.q + 8 * b);
-    look_up<Isa>(kMxfp4Values, to.q + 8 * b, 8);
-    to.d[b] = Isa::power_of_two(r.odd());
-  }
-};
-
-// ---- blocks of 256: parts of kPart elements with integer scales. unpack() sets the
-// scales of `to` first. Then it puts vectors of 4 k each, those of a part in order; of the parts that it mixes, the
-// first is number 0.
-
-// Scales and minimums of 6 bits, in the three words after d and dmin.
-template <class Isa, class Rows>
-inline void six_bit_scales(Rows& r, Scales<Isa>& to) {
+// The words of a block of 256 beside its codes, each read once, and what they say.
+template <class Isa, class T>
+struct Head {
   using V = typename Isa::V;
-  V v[4];
-  r.load(0, v);
-  to.d[0] = Isa::half_low(v[0]), to.m[0] = Isa::half_high(v[0]);
-  V mins[8];
-  for (int s = 0; s < 4; ++s) {
-    to.scale[s] = Isa::and_(Isa::shift_words(v[1], 8 * s), Isa::set1(63));
-    mins[s] = Isa::and_(Isa::shift_words(v[2], 8 * s), Isa::set1(63));
-    const V low = Isa::and_(Isa::shift_words(v[3], 8 * s), Isa::set1(15)),
-            high = Isa::and_(Isa::shift_words(v[3], 8 * s + 4), Isa::set1(15));
-    to.scale[s + 4] = Isa::or_(low, Isa::and_(Isa::shift_words(v[1], 8 * s + 2), Isa::set1(48)));
-    mins[s + 4] = Isa::or_(high, Isa::and_(Isa::shift_words(v[2], 8 * s + 2), Isa::set1(48)));
-  }
-  for (int p = 0; p < 4; ++p) to.min[p] = Isa::or_(mins[2 * p], Isa::shift_words_left(mins[2 * p + 1], 16));
-}
+  using Code = typename T::Format::Code;
+  static constexpr size_t kCodes = 256 / 8 * T::kBits;  // bytes, from here on:
+  static constexpr size_t kCodesAt = std::min(Code::Low::at, Code::High::at);
+  static constexpr size_t kWords = (T::kBytes - kCodes) / 4;
 
-struct Q4_K {
-  static constexpr size_t kBytes = 144, kPart = 32;
-  static constexpr bool kSigned = false, kMin = true, kLight = true;
-  static constexpr int kOffset = 0, kMost = 15;
-  template <class Isa, class Rows, class To>
-  static inline void unpack(Rows& r, To& to) {
-    six_bit_scales<Isa>(r, to);
-#pragma GCC unroll 1
-    for (int g = 0; g < 4; ++g)
-#pragma GCC unroll 2
-      for (int h = 0; h < 2; ++h) {
-        typename Isa::V v[4];
-        r.load(size_t(16 + 32 * g + 16 * h), v);
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
-          to.put(0, 16 * g + 4 * h + i, low_nibbles<Isa>(v[i]));
-          to.put(1, 16 * g + 8 + 4 * h + i, high_nibbles<Isa>(v[i]));
-        }
-      }
+  V words[kWords], odd;
+
+  static constexpr size_t place(size_t at) { return at < kCodesAt ? at : at - kCodes; }
+  template <class Rows>
+  [[gnu::always_inline]] explicit inline Head(Rows& r) {
+    if constexpr (kOdd<T> != 0) odd = r.odd();
+    read<0>(r);
+  }
+  // Words from number i on.
+  template <size_t i, class Rows>
+  [[gnu::always_inline]] inline void read(Rows& r) {
+    constexpr size_t kAt = 4 * i < kCodesAt ? 4 * i : 4 * i + kCodes, kEnd = kAt < kCodesAt ? kCodesAt : T::kBytes;
+    if constexpr (i < kWords && kAt + 16 <= kEnd) {
+      V v[4];
+      r.load(kAt, v);
+      words[i] = v[0], words[i + 1] = v[1], words[i + 2] = v[2], words[i + 3] = v[3];
+      read<i + 4>(r);
+    } else if constexpr (i < kWords) {
+      words[i] = r.word(kAt);
+      read<i + 1>(r);
+    }
+  }
+  // Bits [bit, bit + bits) of byte `at` of the block, and of those behind it.
+  [[gnu::always_inline]] inline V get(size_t at, int bit, int bits) const {
+    const int from = 8 * int(place(at) % 4) + bit;
+    const V v = words[place(at) / 4];
+    return Isa::and_(from == 0 ? v : Isa::shift_words(v, from), Isa::set1((1u << bits) - 1));
+  }
+  template <class Plane>
+  [[gnu::always_inline]] inline V get(int s) const {
+    constexpr int kOfStride = Plane::stride * Plane::fields;
+    const V v = get(Plane::at + size_t(s / kOfStride * Plane::stride + s % Plane::stride),
+                    Plane::bits * (s % kOfStride / Plane::stride), Plane::bits);
+    return Plane::shift == 0 ? v : Isa::shift_words_left(v, Plane::shift);
+  }
+  [[gnu::always_inline]] inline typename Isa::F half(size_t at) const {
+    if constexpr (kOdd<T> != 0) return Isa::half_low(odd);
+    const V v = words[place(at) / 4];
+    return place(at) % 4 == 0 ? Isa::half_low(v) : Isa::half_high(v);
+  }
+
+  template <size_t kAt>
+  [[gnu::always_inline]] inline void integers(quant::SignedBytes<kAt>, Scales<Isa>& to) const {
+    for (int s = 0; s < 16; ++s) to.scale[s] = Isa::signed_byte(words[place(kAt + size_t(s)) / 4], s % 4);
+  }
+  template <size_t kAt>
+  [[gnu::always_inline]] inline void integers(quant::NibblePairs<kAt>, Scales<Isa>& to) const {
+    for (int s = 0; s < 16; ++s) to.scale[s] = get(kAt + size_t(s), 0, 4);
+    for (int p = 0; p < 8; ++p)
+      to.min[p] =
+          Isa::or_(get(kAt + size_t(2 * p), 4, 4), Isa::shift_words_left(get(kAt + size_t(2 * p + 1), 4, 4), 16));
+  }
+  template <size_t kAt>
+  [[gnu::always_inline]] inline void integers(quant::SixBitPairs<kAt>, Scales<Isa>& to) const {
+    const V &first = words[place(kAt) / 4], &second = words[place(kAt) / 4 + 1];
+    V mins[8];
+    for (int s = 0; s < 4; ++s) {
+      to.scale[s] = get(kAt + size_t(s), 0, 6);
+      mins[s] = get(kAt + 4 + size_t(s), 0, 6);
+      const V low = get(kAt + 8 + size_t(s), 0, 4), high = get(kAt + 8 + size_t(s), 4, 4);
+      to.scale[s + 4] = Isa::or_(low, Isa::and_(Isa::shift_words(first, 8 * s + 2), Isa::set1(48)));
+      mins[s + 4] = Isa::or_(high, Isa::and_(Isa::shift_words(second, 8 * s + 2), Isa::set1(48)));
+    }
+    for (int p = 0; p < 4; ++p) to.min[p] = Isa::or_(mins[2 * p], Isa::shift_words_left(mins[2 * p + 1], 16));
+  }
+  template <class Low, class High>
+  [[gnu::always_inline]] inline void integers(quant::SixBits<Low, High>, Scales<Isa>& to) const {
+    for (int s = 0; s < int(256 / T::kPart); ++s)
+      to.scale[s] = Isa::sub(Isa::or_(get<Low>(s), get<High>(s)), Isa::set1(32));
   }
 };
 
-struct Q5_K {
-  static constexpr size_t kBytes = 176, kPart = 32;
-  static constexpr bool kSigned = false, kMin = true, kLight = false;
-  static constexpr int kOffset = 0, kMost = 31;
-  template <class Isa, class Rows, class To>
-  static inline void unpack(Rows& r, To& to) {
-    six_bit_scales<Isa>(r, to);
-    typename Isa::V high[8], v[4];
-    for (int h = 0; h < 2; ++h) {
-      r.load(size_t(16 + 16 * h), v);
-      for (int i = 0; i < 4; ++i) high[4 * h + i] = v[i];
-    }
-#pragma GCC unroll 1
-    for (int g = 0; g < 4; ++g)
-#pragma GCC unroll 2
-      for (int h = 0; h < 2; ++h) {
-        r.load(size_t(48 + 32 * g + 16 * h), v);
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
-          const auto bits = high[4 * h + i];
-          to.put(0, 16 * g + 4 * h + i, Isa::or_(low_nibbles<Isa>(v[i]), bit_to<Isa>(bits, 2 * g, 4)));
-          to.put(1, 16 * g + 8 + 4 * h + i, Isa::or_(high_nibbles<Isa>(v[i]), bit_to<Isa>(bits, 2 * g + 1, 4)));
-        }
-      }
-  }
-};
+// A format as panels see it: unpack() for an instruction set.
+template <class F>
+struct Unpacked : BlockFormat<F> {
+  using T = Unpacked;
+  using Code = typename F::Code;
+  using Low = typename Code::Low;
+  using High = typename Code::High;
 
-struct Q6_K {
-  static constexpr size_t kBytes = 210, kOddAt = 208, kPart = 16;
-  static constexpr bool kSigned = false, kMin = false, kLight = false;
-  static constexpr int kOffset = 32, kMost = 63;
-  template <class Isa, class Rows, class To>
-  static inline void unpack(Rows& r, To& to) {
-    to.d[0] = Isa::half_low(r.odd());
-    typename Isa::V v[4];
-    r.load(192, v);
-    for (int s = 0; s < 16; ++s) to.scale[s] = Isa::signed_byte(v[s / 4], s % 4);
-#pragma GCC unroll 1
-    for (int n = 0; n < 2; ++n)
-#pragma GCC unroll 1
-      for (int h = 0; h < 2; ++h) {  // l from 16 h on
-        typename Isa::V high[4];
-        r.load(size_t(128 + 32 * n + 16 * h), high);
-#pragma GCC unroll 2
-        for (int low = 0; low < 2; ++low) {  // r = low and low + 2
-          r.load(size_t(64 * n + 32 * low + 16 * h), v);
-#pragma GCC unroll 4
-          for (int i = 0; i < 4; ++i) {
-            const int at = 32 * n + 8 * low + 4 * h + i;
-            to.put(0, at, Isa::or_(low_nibbles<Isa>(v[i]), pair_to<Isa>(high[i], 2 * low, 4)));
-            to.put(1, at + 16, Isa::or_(high_nibbles<Isa>(v[i]), pair_to<Isa>(high[i], 2 * low + 4, 4)));
-          }
-        }
-      }
+  // A block of 32: block b of the panel.
+  template <class Isa, class Rows>
+  static inline void unpack(Rows& r, size_t b, Panel<Isa>& to) {
+    if constexpr (T::kMin) {
+      static_assert(T::kMinAt == T::kScaleAt + 2);
+      const auto dm = r.word(T::kScaleAt);
+      to.d[b] = Isa::half_low(dm), to.m[b] = Isa::half_high(dm);
+    }
+    codes_of_32<Isa, Low>(r, Low::at, to.q + 8 * b);
+    if constexpr (Code::has_high) add_fifth_bits<Isa>(r.word(High::at), to.q + 8 * b);
+    if constexpr (T::kTable) look_up<Isa>(F::Level::table, to.q + 8 * b, 8);
+    if constexpr (!T::kMin) to.d[b] = T::kExponent ? Isa::power_of_two(r.odd()) : Isa::half_low(r.odd());
   }
-};
 
-struct Q2_K {
-  static constexpr size_t kBytes = 84, kPart = 16;
-  static constexpr bool kSigned = false, kMin = true, kLight = false;
-  static constexpr int kOffset = 0, kMost = 3;
+  // A block of 256, of parts of kPart elements with integer scales. The scales of `to` are set first. Then come vectors
+  // of 4 k each, those of a part in order; of the parts that are mixed, the first is number 0.
   template <class Isa, class Rows, class To>
   static inline void unpack(Rows& r, To& to) {
-    using V = typename Isa::V;
-    const V dm = r.word(80);
-    to.d[0] = Isa::half_low(dm), to.m[0] = Isa::half_high(dm);
-    V v[4];
-    r.load(0, v);
-    for (int s = 0; s < 16; ++s) to.scale[s] = Isa::and_(Isa::shift_words(v[s / 4], 8 * (s % 4)), Isa::set1(15));
-    for (int p = 0; p < 8; ++p) {
-      const V first = Isa::and_(Isa::shift_words(v[p / 2], 16 * (p % 2) + 4), Isa::set1(15)),
-              second = Isa::and_(Isa::shift_words(v[p / 2], 16 * (p % 2) + 12), Isa::set1(15));
-      to.min[p] = Isa::or_(first, Isa::shift_words_left(second, 16));
+    {
+      const Head<Isa, T> head(r);
+      to.d[0] = head.half(T::kScaleAt);
+      if constexpr (T::kMin) to.m[0] = head.half(T::kMinAt);
+      head.integers(typename F::Integers(), to);
     }
-#pragma GCC unroll 1
-    for (int n = 0; n < 2; ++n)
-#pragma GCC unroll 1
-      for (int h = 0; h < 2; ++h) {
-        r.load(size_t(16 + 32 * n + 16 * h), v);
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i)
-#pragma GCC unroll 4
-          for (int k = 0; k < 4; ++k) to.put(k, 32 * n + 8 * k + 4 * h + i, pair_to<Isa>(v[i], 2 * k, 0));
-      }
+    if constexpr (Low::stride == 16)
+      put_neighbours<Isa>(r, to);
+    else if constexpr (Code::has_high && High::stride < Low::stride)
+      put_with_high<Isa>(r, to);
+    else
+      put_all<Isa>(r, to);
   }
-};
 
-struct Q3_K {
-  static constexpr size_t kBytes = 110, kOddAt = 108, kPart = 16;
-  static constexpr bool kSigned = false, kMin = false, kLight = false;
-  static constexpr int kOffset = 4, kMost = 7;
-  template <class Isa, class Rows, class To>
-  static inline void unpack(Rows& r, To& to) {
-    using V = typename Isa::V;
-    to.d[0] = Isa::half_low(r.odd());
-    const V sc[3] = {r.word(96), r.word(100), r.word(104)};
-    for (int s = 0; s < 16; ++s) {
-      const V low = Isa::and_(Isa::shift_words(sc[s % 8 / 4], 8 * (s % 4) + 4 * (s / 8)), Isa::set1(15)),
-              high = Isa::and_(Isa::shift_words(sc[2], 8 * (s % 4) + 2 * (s / 4)), Isa::set1(3));
-      to.scale[s] = Isa::sub(Isa::or_(low, Isa::shift_words_left(high, 4)), Isa::set1(32));
-    }
-    V high[8], v[4];
-    for (int h = 0; h < 2; ++h) {
-      r.load(size_t(16 * h), v);
-      for (int i = 0; i < 4; ++i) high[4 * h + i] = v[i];
-    }
-#pragma GCC unroll 1
-    for (int n = 0; n < 2; ++n)
-#pragma GCC unroll 1
-      for (int h = 0; h < 2; ++h) {
-        r.load(size_t(32 + 32 * n + 16 * h), v);
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i)
-#pragma GCC unroll 4
-          for (int k = 0; k < 4; ++k)
-            to.put(k, 32 * n + 8 * k + 4 * h + i,
-                   Isa::or_(pair_to<Isa>(v[i], 2 * k, 0), bit_to<Isa>(high[4 * h + i], 4 * n + k, 2)));
-      }
-  }
-};
+ private:
+  static constexpr int kGroup = Low::stride * Low::fields;  // elements of kStride bytes
 
-struct Iq4Xs {
-  static constexpr size_t kBytes = 136, kPart = 32;
-  static constexpr bool kSigned = true, kMin = false, kLight = false;
-  static constexpr int kOffset = 0, kMost = 127;
+  // Both fields of a byte are in the same part.
   template <class Isa, class Rows, class To>
-  static inline void unpack(Rows& r, To& to) {
-    using V = typename Isa::V;
-    const V first = r.word(0), low = r.word(4);
-    to.d[0] = Isa::half_low(first);
-    for (int s = 0; s < 8; ++s) {
-      const V l = Isa::and_(Isa::shift_words(low, 4 * s), Isa::set1(15)),
-              h = Isa::and_(Isa::shift_words(first, 16 + 2 * s), Isa::set1(3));
-      to.scale[s] = Isa::sub(Isa::or_(l, Isa::shift_words_left(h, 4)), Isa::set1(32));
-    }
+  static inline void put_neighbours(Rows& r, To& to) {
+    static_assert(!Code::has_high && T::kPart == 32);
 #pragma GCC unroll 1
     for (int s = 0; s < 8; ++s) {
-      V q[8];
-      nibbles<Isa>(r, size_t(8 + 16 * s), q);
-      look_up<Isa>(kIq4Values, q, 8);
+      typename Isa::V q[8];
+      codes_of_32<Isa, Low>(r, Low::at + 16 * size_t(s), q);
+      if constexpr (T::kTable) look_up<Isa>(F::Level::table, q, 8);
 #pragma GCC unroll 8
       for (int i = 0; i < 8; ++i) to.put(0, 8 * s + i, q[i]);
     }
+  }
+
+  // High bits, if there are any, of all elements in the same 32 bytes.
+  template <class Isa, class Rows, class To>
+  static inline void put_all(Rows& r, To& to) {
+    static_assert(Low::stride == 32 && !T::kTable);
+    typename Isa::V high[8], v[4];
+    if constexpr (Code::has_high) {
+      static_assert(High::stride == 32 && High::bits == 1);
+      for (int h = 0; h < 2; ++h) {
+        r.load(High::at + 16 * size_t(h), v);
+        for (int i = 0; i < 4; ++i) high[4 * h + i] = v[i];
+      }
+    }
+    const auto half = [&](int n, int h) __attribute__((always_inline)) {
+      r.load(Low::at + size_t(32 * n + 16 * h), v);
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        const auto put = [&](int k, typename Isa::V q) __attribute__((always_inline)) {
+          if constexpr (Code::has_high) q = Isa::or_(q, field<Isa, High>(high[4 * h + i], n * Low::fields + k));
+          to.put(k, n * (kGroup / 4) + 8 * k + 4 * h + i, q);
+        };
+        put(0, first_field<Isa, Low>(v[i]));
+#pragma GCC unroll 4
+        for (int k = 1; k < Low::fields; ++k) put(k, field<Isa, Low>(v[i], k));
+      }
+    };
+#pragma GCC unroll 1
+    for (int n = 0; n < 256 / kGroup; ++n)
+      if constexpr (T::kPart == 32) {  // both halves are in a part, whose steps are counted
+        half(n, 0), half(n, 1);
+      } else {
+#pragma GCC unroll 1
+        for (int h = 0; h < 2; ++h) half(n, h);
+      }
+  }
+
+  // High bits of several vectors of low ones in one.
+  template <class Isa, class Rows, class To>
+  static inline void put_with_high(Rows& r, To& to) {
+    static_assert(Low::fields == 2 && High::stride == 32 && High::stride * High::fields == kGroup && T::kPart == 16);
+    constexpr int kLows = Low::stride / High::stride;
+#pragma GCC unroll 1
+    for (int n = 0; n < 256 / kGroup; ++n)
+#pragma GCC unroll 1
+      for (int h = 0; h < 2; ++h) {
+        typename Isa::V high[4], v[4];
+        r.load(High::at + size_t(High::stride * n + 16 * h), high);
+#pragma GCC unroll 2
+        for (int low = 0; low < kLows; ++low) {
+          r.load(Low::at + size_t(Low::stride * n + High::stride * low + 16 * h), v);
+#pragma GCC unroll 4
+          for (int i = 0; i < 4; ++i) {
+            const int at = n * (kGroup / 4) + High::stride / 4 * low + 4 * h + i;
+            to.put(0, at, Isa::or_(first_field<Isa, Low>(v[i]), field<Isa, High>(high[i], low)));
+            to.put(1, at + Low::stride / 4, Isa::or_(field<Isa, Low>(v[i], 1), field<Isa, High>(high[i], kLows + low)));
+          }
+        }
+      }
   }
 };
 
