@@ -23,6 +23,7 @@
 #include "toy/base/glob.h"
 #include "toy/base/json_text.h"
 #include "toy/base/memory.h"
+#include "toy/base/options.h"
 #include "toy/base/philox.h"
 #include "toy/base/svg.h"
 #include "toy/base/threads.h"

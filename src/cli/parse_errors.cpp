@@ -7,7 +7,7 @@
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cli/options.h"
-#include "toy/models/spec.h"
+#include "toy/base/options.h"
 
 namespace toy::cli {
 namespace {

@@ -16,6 +16,7 @@
 #include "hf/plan.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/json_text.h"
+#include "toy/base/options.h"
 #include "toy/formats/mapped_file.h"
 #include "toy/formats/safetensors.h"
 #include "toy/models/adapter.h"

@@ -7,6 +7,7 @@
 #include "hf/delta_net.h"
 #include "hf/kimi_linear.h"
 #include "toy/base/error.h"
+#include "toy/base/options.h"
 
 namespace toy::hf {
 namespace {

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "toy/base/error.h"
+#include "toy/base/options.h"
 
 namespace toy::hf {
 namespace {

@@ -7,12 +7,10 @@
 #include <utility>
 
 #include "models/mixers/mixer.h"
+#include "toy/base/options.h"
 
 namespace toy {
 
-/// Names of the values of an enum.
-template <class E>
-struct NamesOf;
 template <>
 struct NamesOf<FfnKind> {
   static constexpr std::array list = {std::pair("swiglu", FfnKind::swiglu),         std::pair("geglu", FfnKind::geglu),

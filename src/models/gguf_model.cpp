@@ -10,6 +10,7 @@
 
 #include "models/families/families.h"
 #include "toy/base/memory.h"
+#include "toy/base/options.h"
 #include "toy/base/threads.h"
 #include "toy/base/utf8.h"
 #include "toy/models/grow.h"

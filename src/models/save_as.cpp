@@ -7,6 +7,7 @@
 #include <cctype>
 #include <filesystem>
 
+#include "toy/base/options.h"
 #include "toy/formats/requantize.h"
 
 namespace toy {

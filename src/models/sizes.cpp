@@ -8,6 +8,7 @@
 #include "models/families/families.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
+#include "toy/base/options.h"
 
 namespace toy {
 namespace {

@@ -208,29 +208,4 @@ int64_t trained_count(const ModelSpec& spec) {
   return n;
 }
 
-std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
-  const auto distance = [](std::string_view a, std::string_view b) {
-    std::vector<size_t> row(b.size() + 1);
-    for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-    for (size_t i = 1; i <= a.size(); ++i) {
-      size_t diagonal = row[0]++;
-      for (size_t j = 1; j <= b.size(); ++j) {
-        const size_t up = row[j];
-        row[j] = std::min({up + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-        diagonal = up;
-      }
-    }
-    return row[b.size()];
-  };
-  std::string best;
-  // A third of the letters wrong is a typing mistake, more is another word.
-  const size_t letters = word.size() - std::min(word.find_first_not_of('-'), word.size());
-  size_t least = letters / 3 + 2;
-  for (const std::string& c : candidates) {
-    if (std::max(c.size(), word.size()) - std::min(c.size(), word.size()) >= least) continue;  // may be long, of a file
-    if (const size_t d = distance(word, c); d < least) least = d, best = c;
-  }
-  return best;
-}
-
 }  // namespace toy

@@ -7,8 +7,8 @@
 
 #include "talk/tools.h"
 #include "toy/base/error.h"
+#include "toy/base/options.h"
 #include "toy/base/utf8.h"
-#include "toy/models/spec.h"
 
 namespace toy::talk {
 namespace {

@@ -153,7 +153,7 @@ class Run {
     if (auto& effective = o_.record.effective; effective && (o_.epochs > 0 || o_.fit_tokens)) {
       (*effective)["steps"] = o_.steps, (*effective)["tokens"] = o_.trainer.tokens;
       (*effective)["warmup"] = rates.warmup;
-      if (o_.schedule == Schedule::wsd) (*effective)["decay-steps"] = rates.decay;
+      (*effective)["schedule"] = schedule_text(o_);
     }
     if (!o_.data.examples.empty())
       tell_.note(fmt::format("{} steps of {} x {} tokens are {:.3g} epochs of {} rows", o_.steps, rows_per_step(),

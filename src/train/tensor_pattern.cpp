@@ -5,7 +5,7 @@
 
 #include "toy/base/error.h"
 #include "toy/base/glob.h"
-#include "toy/models/spec.h"
+#include "toy/base/options.h"
 
 namespace toy {
 namespace {

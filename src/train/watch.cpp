@@ -11,6 +11,7 @@
 
 #include "toy/base/glob.h"
 #include "toy/base/memory.h"
+#include "toy/base/options.h"
 #include "toy/graph/op_def.h"
 #include "toy/models/grow.h"
 #include "toy/ops/ops.h"

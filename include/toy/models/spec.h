@@ -263,7 +263,4 @@ ModelSpec spec_from_json(const nlohmann::json& json, const std::string& where, c
 /// What spec_from_json() reads.
 nlohmann::ordered_json to_json(const ModelSpec& spec);
 
-/// The candidate that is most like `word` (edit distance), or "" if none is near.
-std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
-
 }  // namespace toy

@@ -8,6 +8,7 @@
 
 #include "models/adapters/adapter_parts.h"
 #include "toy/base/glob.h"
+#include "toy/base/options.h"
 #include "toy/tensor/convert.h"
 
 namespace toy {
