@@ -23,7 +23,7 @@ class ListReader {
       const size_t begin = at_;
       listed.word = word(std::string("(*") + form_.between);
       if (std::find(form_.words.begin(), form_.words.end(), listed.word) == form_.words.end())
-        at_ = begin, broken(fmt::format("one of {}", fmt::join(form_.words, ", ")));
+        at_ = begin, broken(fmt::format("one of {}", fmt::join(form_.words, ", ")), nearest(listed.word, form_.words));
       if (take('(')) read_settings(listed);
       if (form_.most_times > 0 && take('*')) listed.times = number();
     } while (form_.between != 0 && take(form_.between));
@@ -70,8 +70,9 @@ class ListReader {
   void skip() {
     while (at_ < text_.size() && text_[at_] == ' ') ++at_;
   }
-  [[noreturn]] void broken(std::string_view wanted) {
-    fail("{} '{}': expected {} at character {}", what_, text_, wanted, at_ + 1);
+  [[noreturn]] void broken(std::string_view wanted, const std::string& near = "") {
+    fail("{} '{}': expected {} at character {}{}", what_, text_, wanted, at_ + 1,
+         near.empty() ? "" : fmt::format("; did you mean '{}'?", near));
   }
 
   std::string_view what_, text_;
