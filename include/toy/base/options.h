@@ -34,13 +34,14 @@ struct Limits {
   /// "0 to 1", "above 0 to 1", "0 or more", "a number above 0"; "" where there are none.
   std::string text() const;
 };
-constexpr Limits at_least(double least) { return {.least = least}; }
-constexpr Limits from_to(double least, double most) { return {.least = least, .most = most}; }
-constexpr Limits above(double bound) { return {.least = bound, .above = true}; }
+constexpr Limits at_least(double least) { return {.least = least}; }                            ///< "0 or more"
+constexpr Limits from_to(double least, double most) { return {.least = least, .most = most}; }  ///< "0 to 1"
+constexpr Limits above(double bound) { return {.least = bound, .above = true}; }                ///< "a number above 0"
 /// Without `end`.
 constexpr Limits from_to_below(double least, double end) { return {.least = least, .most = end, .below = true}; }
 /// Without `begin`.
 constexpr Limits above_to(double begin, double most) { return {.least = begin, .most = most, .above = true}; }
+/// Or 0.
 constexpr Limits from_to_or_0(double least, double most) { return {.least = least, .most = most, .or_zero = true}; }
 
 /// What people may set.
@@ -119,6 +120,7 @@ inline constexpr bool is_plain_value = std::is_arithmetic_v<T> || Named<T>;
 
 /// Throws Error{bad_input} naming an option that is outside its limits, with the value and what would do.
 void check_limits(const Option& option, double value);
+/// The same for all of a list.
 template <class Options>
 void check_limits(const Options& options) {
   Options::fields(options, [](const Option& option, const auto& value) {
@@ -133,6 +135,7 @@ struct ListedWord {
   std::vector<std::pair<std::string, std::string>> settings;  ///< in their order; of a value alone the key is the word
   int64_t times = 1;
 };
+/// How a list is written.
 struct ListForm {
   char between;                    ///< stands between words; '\0': there is one word
   std::vector<std::string> words;  ///< that there are
@@ -143,8 +146,11 @@ struct ListForm {
 std::vector<ListedWord> read_list(std::string_view what, std::string_view text, const ListForm& form);
 
 namespace detail {
+/// What read_value() reads.
 std::string value_text(double value);
+/// The same.
 inline std::string value_text(bool value) { return value ? "true" : "false"; }
+/// The same.
 template <class T>
 std::string value_text(const T& value) {
   if constexpr (Named<T>)
@@ -152,6 +158,7 @@ std::string value_text(const T& value) {
   else
     return std::to_string(value);
 }
+/// Throws Error{bad_input} naming what the word has instead: names, and what they take.
 [[noreturn]] void refuse_setting(std::string_view what, const std::string& word, const std::string& key,
                                  const std::vector<std::pair<std::string, std::string>>& known);
 }  // namespace detail

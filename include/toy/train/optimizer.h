@@ -47,6 +47,7 @@ struct OptimizerOptions {
   double ema = 0;       ///< decay of an exponential average of the weights; 0: none is kept
   double lr_decay = 1;  ///< to the power of TensorSpec's depth (Clark et al. 2020), besides lr_for
 
+  /// See toy/base/options.h.
   static void fields(auto& o, auto&& f) {
     constexpr auto k = "Optimizer", kAdam = "adamw adamw8 lion muon", kMomentum = "sgd muon", kAdafactor = "adafactor";
     f({"beta1", "Decay of the first moment", from_to_below(0, 1), "", kAdam}, o.beta1);
@@ -77,6 +78,7 @@ struct OptimizerOptions {
   /// Throws Error{bad_input} naming the option, its value and what would do.
   void validate() const;
 };
+/// Their names.
 template <>
 struct NamesOf<OptimizerOptions::Kind> {
   static constexpr std::array list = {
@@ -84,6 +86,7 @@ struct NamesOf<OptimizerOptions::Kind> {
       std::pair("adamw8", OptimizerOptions::adamw8),       std::pair("lion", OptimizerOptions::lion),
       std::pair("adafactor", OptimizerOptions::adafactor), std::pair("muon", OptimizerOptions::muon)};
 };
+/// Their names.
 template <>
 struct NamesOf<OptimizerOptions::MuonScale> {
   static constexpr std::array list = {std::pair("original", OptimizerOptions::original),

@@ -64,6 +64,7 @@ struct RecipeOptions {
   /// Instead of trainer.compute, for a choice by measuring: a resumed run does not ask, but takes that of its
   /// checkpoint.
   std::function<DType()> choose_compute = {};
+  /// See toy/base/options.h.
   static void fields(auto& o, auto&& f) {
     constexpr auto k = "Schedule", kCheckpoints = "Checkpoints";
     f({"steps", "Optimizer steps; by default 3 epochs of --data", at_least(1), k}, o.steps);

@@ -28,6 +28,7 @@ struct Schedule {
   double at(int64_t step) const;
 };
 
+/// Their names.
 template <>
 struct NamesOf<Schedule::Kind> {
   static constexpr std::array list = {std::pair("constant", Schedule::constant), std::pair("linear", Schedule::linear),

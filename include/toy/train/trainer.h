@@ -39,6 +39,7 @@ struct TrainerOptions {
   std::optional<PreferenceOptions> preference = {};
   Recompute recompute;  ///< what backward computes again; changes no bit. See fit_memory() in toy/train/memory.h
 
+  /// See toy/base/options.h.
   static void fields(auto& o, auto&& f) {
     f({"batch", "Sequences per step", at_least(1), "Batch"}, o.batch);
     f({"tokens", "Tokens per sequence", at_least(1), "Batch"}, o.tokens);
@@ -53,6 +54,7 @@ struct TrainerOptions {
   /// Throws Error{bad_input} naming the option, its value and what would do.
   void validate() const;
 };
+/// Their names.
 template <>
 struct NamesOf<TrainerOptions::Updates> {
   static constexpr std::array list = {std::pair("gathered", TrainerOptions::gathered),
