@@ -24,7 +24,7 @@ adamw8      from-scratch --size tiny --steps 20 --optimizer adamw8 --schedule ws
 lion        from-scratch --size tiny --steps 20 --optimizer lion --ema 0.9
 adafactor   from-scratch --size tiny --steps 20 --optimizer adafactor
 muon        from-scratch --size tiny --steps 10 --optimizer muon
-sgd         from-scratch --size tiny --steps 20 --optimizer sgd --momentum 0.9 --lr-for blk.0.*=0.5
+sgd         from-scratch --size tiny --steps 20 --optimizer sgd --lr-for blk.0.*=0.5
 half        from-scratch --size tiny --steps 20 --dtype f16 --eval-every 10 --eval-tokens 2000 --sample 20
 warm        warm-start --init tiny/model.gguf --steps 10
 '

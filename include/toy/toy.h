@@ -24,6 +24,7 @@
 #include "toy/base/json_text.h"
 #include "toy/base/memory.h"
 #include "toy/base/nearest.h"
+#include "toy/base/options.h"
 #include "toy/base/philox.h"
 #include "toy/base/run_files.h"
 #include "toy/base/svg.h"

@@ -86,7 +86,9 @@ T json_number(const Json& json, std::string_view name, T least, T most) {
   if (fits && least <= v && v <= most) return v;
   const bool any = least == std::numeric_limits<T>::lowest() && most == std::numeric_limits<T>::max();
   fail("{} is {}, expected {}{}", name, json_text(json), kWhole ? "a whole number" : "a number",
-       any && kWhole ? " of 64 bits" : fmt::format(" from {} to {}", least, most));
+       any && kWhole                      ? " of 64 bits"
+       : any && std::is_same_v<T, double> ? ""
+                                          : fmt::format(" from {} to {}", least, most));
 }
 template int64_t json_number(const nlohmann::json&, std::string_view, int64_t, int64_t);
 template int64_t json_number(const nlohmann::ordered_json&, std::string_view, int64_t, int64_t);

@@ -6,10 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
-#include <cmath>
 #include <cstdlib>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -20,21 +17,13 @@
 namespace toy::cli {
 namespace {
 
-constexpr const char *kNumber = "number", *kRange = "range", *kWords = "words", *kSuggested = "suggested",
-                     *kFile = "file", *kFolder = "folder";
+constexpr const char *kNumber = "number", *kWords = "words", *kSuggested = "suggested", *kFile = "file",
+                     *kFolder = "folder";
 constexpr std::string_view kAdvanced = " (advanced)";  // ends the group of an option that only --help-all shows
 // Headings in the order of the help; others follow.
 constexpr const char* kGroups[] = {"Model",  "Adapter",  "Quantization", "Prompt",   "Data",
                                    "Batch",  "Sampling", "Optimizer",    "Schedule", "Checkpoints",
                                    "Output", "Machine",  "Debugging",    "Options"};
-
-template <class Accepts>
-CLI::Validator range(const std::string& text, const Accepts& accepts) {
-  const auto check = [text, accepts](std::string& value) {
-    return accepts(std::strtod(value.c_str(), nullptr)) ? "" : fmt::format("is {}; use {}", value, text);
-  };
-  return {check, text, kRange};
-}
 
 CLI::Validator refuses_empty(const char* description, const char* name, const char* use) {
   const auto check = [use](std::string& value) { return value.empty() ? fmt::format("is empty; use {}", use) : ""; };
@@ -147,53 +136,20 @@ void show_in_help(CLI::App& app, const std::vector<const char*>& names) {
 }
 
 template <class T>
-CLI::Validator number(const CLI::Option& option) {
-  const auto check = [&option](std::string& text) {
+CLI::Validator number(const Limits& limits) {
+  const auto check = [limits](std::string& text) {
     T value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const bool fits = error == std::errc() && end == text.data() + text.size();
-    if constexpr (std::is_floating_point_v<T>)
-      return fits && std::isfinite(value) ? "" : fmt::format("is '{}'; use a finite number such as 0.1 or 1e-3", text);
-    const size_t sign = text.starts_with("-");
-    if (text.size() == sign || text.find_first_not_of("0123456789", sign) != text.npos)
-      return fmt::format("is '{}'; use a whole number", text);
-    if (fits) {
-      text = fmt::format("{}", value);  // the parser takes 010 for 8
-      return std::string();
-    }
-    const std::string range = notes_of(option).range, least = range.substr(0, range.find(' '));  // of "1 or more"
-    if (range.find(" to ") != range.npos) return fmt::format("is {}; use {}", text, range);
-    using Limits = std::numeric_limits<T>;
-    return fmt::format("is {}; use {} to {}", text, least.empty() ? std::to_string(Limits::min()) : least,
-                       Limits::max());
+    std::string wrong = read_number(text, limits, value);
+    if (std::is_integral_v<T> && wrong.empty()) text = fmt::format("{}", value);  // the parser takes 010 for 8
+    return wrong;
   };
-  return {check, "", kNumber};
+  return {check, limits.text(), kNumber};
 }
-template CLI::Validator number<int>(const CLI::Option&);
-template CLI::Validator number<int64_t>(const CLI::Option&);
-template CLI::Validator number<uint64_t>(const CLI::Option&);
-template CLI::Validator number<float>(const CLI::Option&);
-template CLI::Validator number<double>(const CLI::Option&);
-
-CLI::Validator at_least(double least) {
-  return range(fmt::format("{:.15g} or more", least), [=](double v) { return v >= least; });
-}
-CLI::Validator from_to(double least, double most) {
-  return range(fmt::format("{:.15g} to {:.15g}", least, most), [=](double v) { return v >= least && v <= most; });
-}
-CLI::Validator above(double bound) {
-  return range(fmt::format("a number above {:.15g}", bound), [=](double v) { return v > bound; });
-}
-CLI::Validator from_to_below(double least, double end) {
-  return range(fmt::format("{:.15g} to below {:.15g}", least, end), [=](double v) { return v >= least && v < end; });
-}
-CLI::Validator above_to(double begin, double most) {
-  return range(fmt::format("above {:.15g} to {:.15g}", begin, most), [=](double v) { return v > begin && v <= most; });
-}
-CLI::Validator from_to_or_0(double least, double most) {
-  return range(fmt::format("{:.15g} to {:.15g}, or 0", least, most),
-               [=](double v) { return v == 0 || (v >= least && v <= most); });
-}
+template CLI::Validator number<int>(const Limits&);
+template CLI::Validator number<int64_t>(const Limits&);
+template CLI::Validator number<uint64_t>(const Limits&);
+template CLI::Validator number<float>(const Limits&);
+template CLI::Validator number<double>(const Limits&);
 
 CLI::Validator one_of(std::vector<std::string> words) {
   const std::string list = fmt::format("{}", fmt::join(words, "|"));
@@ -201,8 +157,7 @@ CLI::Validator one_of(std::vector<std::string> words) {
     if (std::find(words.begin(), words.end(), value) != words.end()) return std::string();
     if (const std::string near = nearest(value, words); !near.empty())
       return fmt::format("is '{}'; did you mean '{}'?", value, near);
-    return fmt::format("is '{}'; use {}{}{}", value, fmt::join(words.begin(), words.end() - 1, ", "),
-                       words.size() > 1 ? " or " : "", words.back());
+    return fmt::format("is '{}'; use {}", value, alternatives(words));
   };
   return {check, list, kWords};
 }
@@ -217,7 +172,7 @@ CLI::Validator not_empty() { return refuses_empty("", "", "a value, or remove th
 
 ValueNotes notes_of(const CLI::Option& option) {
   ValueNotes n;
-  if (const auto* v = find(option, kRange)) n.range = v->get_description();
+  if (const auto* v = find(option, kNumber)) n.range = v->get_description();
   if (const auto* v = find(option, kWords))
     n.words = CLI::detail::split(v->get_description(), '|'), n.only_words = true;
   if (const auto* v = find(option, kSuggested)) n.words = CLI::detail::split(v->get_description(), '|');
@@ -227,7 +182,7 @@ ValueNotes notes_of(const CLI::Option& option) {
 }
 
 std::string violation(const CLI::Option& option, std::string value) {
-  for (const char* name : {kNumber, kRange, kWords})
+  for (const char* name : {kNumber, kWords})
     if (const auto* v = find(option, name))
       if (std::string text = (*v)(value); !text.empty()) return text;
   return {};

@@ -1,12 +1,17 @@
-// Options: what they accept, and what --help and --manifest say of them. Ranges and words are validators of CLI11 with
-// a name, so help, errors, the manifest and shell completion follow from one statement.
+// Options: what they accept, and what --help and --manifest say of them. Limits and words become validators of CLI11
+// with a name, so help, errors, the manifest and shell completion follow from one statement.
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
+
+#include "toy/base/options.h"
 
 namespace toy::cli {
 
@@ -15,35 +20,69 @@ void begin_group(CLI::App& app, const char* group);
 /// --help shows these options of the command; all others are left to --help-all.
 void show_in_help(CLI::App& app, const std::vector<const char*>& names);
 
-/// What an option of numbers of type T takes: a whole or finite decimal number that fits, and nothing else. (The
-/// parser's own conversions clamp what is too large, and take nan, octal numbers and "true".)
+/// What an option of numbers of type T takes: a whole or finite decimal number within limits, and nothing else. (The
+/// parser's own conversions clamp what is too large, and take nan, octal numbers and "true".) The help shows the
+/// limits, and an error names them.
 template <class T>
-CLI::Validator number(const CLI::Option& option);
+CLI::Validator number(const Limits& limits);
+
+/// T, or of a vector or an optional what is in it.
+template <class T>
+struct ElementOf {
+  using type = T;
+};
+template <class T>
+requires requires { typename T::value_type; }
+struct ElementOf<T> {
+  using type = typename T::value_type;
+};
 
 /// An option, or a positional argument where the name has no dashes. The variable's value is the default that the help
 /// shows, unless `help` states one. An option that fills a vector may be given several times, each time with one value.
+/// `accepts`: validators, and of numbers Limits.
 template <class T, class... Accepts>
-CLI::Option* add_option(CLI::App& app, const std::string& name, T& value, const std::string& help,
+CLI::Option* add_option(CLI::App& app, const std::string& name, T& value, std::string_view help,
                         const Accepts&... accepts) {
-  CLI::Option* option = app.add_option(name, value, help);
-  (option->check(accepts), ...);
-  if constexpr (std::is_arithmetic_v<T>) option->transform(number<T>(*option));
-  if constexpr (requires { typename T::value_type; } && !std::is_same_v<T, std::string>)
-    if constexpr (std::is_arithmetic_v<typename T::value_type>)
-      option->transform(number<typename T::value_type>(*option));
+  CLI::Option* option = app.add_option(name, value, std::string(help));
+  Limits limits;
+  const auto take = [&](const auto& what) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(what)>, Limits>)
+      limits = what;
+    else
+      option->check(what);
+  };
+  (take(accepts), ...);
+  using Element = typename ElementOf<T>::type;
+  if constexpr (std::is_arithmetic_v<Element> && !std::is_same_v<Element, char>)
+    option->transform(number<Element>(limits));
   if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>)
     if (help.find("(default: ") == help.npos) option->capture_default_str();
   if (name.starts_with("-") && option->get_items_expected_max() > 1) option->allow_extra_args(false);
   return option;
 }
 
-/// Numbers that an option accepts, bounds included. The help shows the range, and an error names it.
-CLI::Validator at_least(double least);
-CLI::Validator from_to(double least, double most);
-CLI::Validator above(double bound);                      ///< greater than it
-CLI::Validator from_to_below(double least, double end);  ///< without `end`
-CLI::Validator above_to(double begin, double most);      ///< without `begin`
-CLI::Validator from_to_or_0(double least, double most);
+/// Can words of a command line fill it?
+template <class T>
+inline constexpr bool takes_words =
+    std::is_arithmetic_v<typename ElementOf<T>::type> || std::is_same_v<typename ElementOf<T>::type, std::string> ||
+    std::is_same_v<T, std::string>;
+
+/// Those of the list that command lines have (Option::group), but for those that are there already; a bool is a flag.
+/// `only`: of these names.
+template <class Options>
+void add_listed(CLI::App& app, Options& options, std::initializer_list<std::string_view> only = {}) {
+  Options::fields(options, [&](const Option& option, auto& value) {
+    const bool wanted = only.size() == 0 || std::find(only.begin(), only.end(), option.name) != only.end();
+    if (option.group.empty() || !wanted || app.get_option_no_throw(option.flag())) return;
+    const std::string names = option.flags.empty() ? option.flag() : std::string(option.flags);
+    begin_group(app, std::string(option.group).c_str());
+    using T = std::decay_t<decltype(value)>;
+    if constexpr (std::is_same_v<T, bool>)
+      app.add_flag(names, value, std::string(option.help));
+    else if constexpr (takes_words<T>)
+      add_option(app, names, value, option.help, option.limits);
+  });
+}
 
 /// Exactly these words. An error names the nearest.
 CLI::Validator one_of(std::vector<std::string> words);

@@ -91,15 +91,10 @@ DType ComputeOptions::choose(Device& device) const {
 
 CLI::Option* add_optimizer_option(CLI::App& app, std::string& optimizer) {
   std::vector<std::string> names;
-  for (const OptimizerInfo& info : optimizers()) names.emplace_back(info.name);
+  for (const auto& [name, kind] : NamesOf<OptimizerOptions::Kind>::list) names.emplace_back(name);
   begin_group(app, "Optimizer");
-  return add_option(app, "--optimizer", optimizer, fmt::format("One of {}", fmt::join(names, ", ")), one_of(names));
-}
-
-const OptimizerInfo& optimizer_of(const std::string& optimizer) {
-  for (const OptimizerInfo& info : optimizers())
-    if (optimizer == info.name) return info;
-  fail("optimizer '{}' is not known", optimizer);
+  return add_option(app, "--optimizer", optimizer,
+                    fmt::format("Optimizer, such as 'sgd(momentum=0.8)': {}", alternatives(names)), suggested(names));
 }
 
 CLI::Option* add_update_option(CLI::App& app, std::string& update) {

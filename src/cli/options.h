@@ -57,9 +57,8 @@ struct ComputeOptions {
   DType choose(Device& device) const;
 };
 
-/// --optimizer, with the names of all that there are.
+/// --optimizer, with the names of all that there are. parse_optimizer() reads it.
 CLI::Option* add_optimizer_option(CLI::App& app, std::string& optimizer);
-const OptimizerInfo& optimizer_of(const std::string& optimizer);
 
 /// --update gathered|streaming.
 CLI::Option* add_update_option(CLI::App& app, std::string& update);

@@ -200,19 +200,29 @@ std::vector<SamplerStep> default_sampler_steps() {
   return steps;
 }
 
-std::vector<SamplerStep> parse_sampler_steps(std::string_view names) {
-  std::vector<SamplerStep> steps;
-  while (!names.empty()) {
-    const std::string_view name = names.substr(0, names.find(';'));
-    names.remove_prefix(std::min(names.size(), name.size() + 1));
-    const auto* known =
-        std::find_if(std::begin(kSteps), std::end(kSteps), [&](const auto& s) { return s.first == name; });
-    check(known != std::end(kSteps), "samplers: '{}' is unknown; known are {}", name,
-          sampler_step_names(default_sampler_steps()));
-    check(std::find(steps.begin(), steps.end(), known->second) == steps.end(), "samplers: '{}' is there twice", name);
-    steps.push_back(known->second);
+std::vector<std::string_view> set_sampler_chain(SamplerOptions& o, std::string_view chain, std::string_view what) {
+  constexpr const char* kMirostat = "mirostat";
+  std::vector<std::string> words;
+  for (const auto& [name, step] : kSteps) words.emplace_back(name);
+  words.emplace_back(kMirostat);
+  std::vector<std::string_view> names;
+  o.steps.clear();
+  if (chain.empty()) return names;
+  bool ended = false;
+  for (const ListedWord& l : read_list(what, chain, {.between = ';', .words = words})) {
+    const std::vector<std::string_view> more = set_listed(o, l, what);
+    names.insert(names.end(), more.begin(), more.end());
+    check(!ended, "{}: mirostat chooses the token; write it at the end of the chain", what);
+    if (l.word == kMirostat) {
+      o.mirostat = ended = true;
+      continue;
+    }
+    const SamplerStep step =
+        std::find_if(std::begin(kSteps), std::end(kSteps), [&](const auto& s) { return s.first == l.word; })->second;
+    check(std::find(o.steps.begin(), o.steps.end(), step) == o.steps.end(), "{}: '{}' is there twice", what, l.word);
+    o.steps.push_back(step);
   }
-  return steps;
+  return names;
 }
 
 std::string sampler_step_names(const std::vector<SamplerStep>& steps) {
@@ -247,36 +257,12 @@ std::vector<TokenLogprob> top_logprobs(std::span<const float> logits, int k) {
 
 Sampler::Sampler(const SamplerOptions& o)
     : options_(o), constraint_(o.constraint ? o.constraint->clone() : nullptr), mirostat_mu_(2 * o.mirostat_tau) {
-  check(o.temperature >= 0 && std::isfinite(o.temperature), "temperature {} is not 0 or more", o.temperature);
-  check(o.top_k >= 0, "top-k {} is negative; 0 means all", o.top_k);
-  check(o.top_p > 0 && o.top_p <= 1, "top-p {} is not above 0 and at most 1", o.top_p);
-  check(o.min_p >= 0 && o.min_p <= 1, "min-p {} is not in 0 to 1; 0 means all", o.min_p);
-  check(o.repeat_penalty > 0 && std::isfinite(o.repeat_penalty), "repeat-penalty {} is not above 0; 1 means none",
-        o.repeat_penalty);
-  check(std::isfinite(o.frequency_penalty), "frequency-penalty {} is not a finite number", o.frequency_penalty);
-  check(std::isfinite(o.presence_penalty), "presence-penalty {} is not a finite number", o.presence_penalty);
-  check(o.penalty_last_n >= -1, "repeat-last-n {} is negative; -1 means all tokens, 0 none", o.penalty_last_n);
+  check_limits(o);
   for (const auto& [id, bias] : o.logit_bias) {
     check(id >= 0, "logit-bias: token id {} is negative", id);
     check(bias < std::numeric_limits<double>::infinity(), "logit-bias of token {} is {}; use a number, or -infinity",
           id, bias);
   }
-  check(o.dynatemp_range >= 0 && std::isfinite(o.dynatemp_range), "dynatemp-range {} is not 0 or more",
-        o.dynatemp_range);
-  check(o.dynatemp_exponent > 0 && std::isfinite(o.dynatemp_exponent), "dynatemp-exp {} is not above 0",
-        o.dynatemp_exponent);
-  check(o.typical_p > 0 && o.typical_p <= 1, "typical {} is not above 0 and at most 1", o.typical_p);
-  check(o.top_n_sigma >= 0 && std::isfinite(o.top_n_sigma), "top-nsigma {} is negative; 0 means all", o.top_n_sigma);
-  check(o.xtc_probability >= 0 && o.xtc_probability <= 1, "xtc-probability {} is not in 0 to 1", o.xtc_probability);
-  check(o.xtc_threshold > 0 && o.xtc_threshold <= 1, "xtc-threshold {} is not above 0 and at most 1", o.xtc_threshold);
-  check(o.dry_multiplier >= 0 && std::isfinite(o.dry_multiplier), "dry-multiplier {} is not 0 or more",
-        o.dry_multiplier);
-  check(o.dry_base >= 1 && std::isfinite(o.dry_base), "dry-base {} is not 1 or more", o.dry_base);
-  check(o.dry_allowed_length >= 0, "dry-allowed-length {} is negative", o.dry_allowed_length);
-  check(o.dry_penalty_last_n >= -1, "dry-penalty-last-n {} is negative; -1 means all tokens, 0 none",
-        o.dry_penalty_last_n);
-  check(o.mirostat_tau > 0 && std::isfinite(o.mirostat_tau), "mirostat-ent {} is not above 0", o.mirostat_tau);
-  check(o.mirostat_eta > 0 && std::isfinite(o.mirostat_eta), "mirostat-lr {} is not above 0", o.mirostat_eta);
   std::sort(options_.dry_breakers.begin(), options_.dry_breakers.end());
   for (const auto& [name, step] : kSteps) {
     if (!has(step)) continue;

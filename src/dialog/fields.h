@@ -2,7 +2,10 @@
 // effect.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -13,6 +16,7 @@
 
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
+#include "toy/base/options.h"
 
 namespace toy::dialog {
 
@@ -77,6 +81,15 @@ class Fields {
     } catch (const Error& e) {
       refuse(e.what(), path(name));
     }
+  }
+  /// The same within limits.
+  template <class T>
+  void number(const std::string& name, T& value, const Limits& limits) {
+    if (!has(name)) return;
+    T given = value;
+    number<T>(name, given, std::numeric_limits<T>::lowest(), std::numeric_limits<T>::max());
+    if (!limits.hold(double(given))) refuse_at(path(name), fmt::format("is {}, expected {}", given, limits.text()));
+    value = given;
   }
   bool flag(const std::string& name, bool otherwise);
   std::string text(const std::string& name);

@@ -7,51 +7,66 @@
 #include <utility>
 
 #include "models/mixers/mixer.h"
+#include "toy/base/options.h"
 
 namespace toy {
 
-/// Names of the values of an enum.
-template <class E>
-inline constexpr auto kNamesOf = nullptr;
 template <>
-inline constexpr auto kNamesOf<FfnKind> =
-    std::array{std::pair("swiglu", FfnKind::swiglu),         std::pair("geglu", FfnKind::geglu),
-               std::pair("geglu_erf", FfnKind::geglu_erf),   std::pair("gelu", FfnKind::gelu),
-               std::pair("swiglu_oai", FfnKind::swiglu_oai), std::pair("relu2", FfnKind::relu2)};
+struct NamesOf<FfnKind> {
+  static constexpr std::array list = {std::pair("swiglu", FfnKind::swiglu),         std::pair("geglu", FfnKind::geglu),
+                                      std::pair("geglu_erf", FfnKind::geglu_erf),   std::pair("gelu", FfnKind::gelu),
+                                      std::pair("swiglu_oai", FfnKind::swiglu_oai), std::pair("relu2", FfnKind::relu2)};
+};
 template <>
-inline constexpr auto kNamesOf<MixerKind> = std::array{
+struct NamesOf<MixerKind> {
 #define TOY_MIXER(name) std::pair(#name, MixerKind::name),
+  static constexpr std::array list = {
 #include "models/mixers/mixer_list.def"
+  };
 #undef TOY_MIXER
 };
 template <>
-inline constexpr auto kNamesOf<HeadMap> =
-    std::array{std::pair("interleave", HeadMap::interleave), std::pair("tile", HeadMap::tile)};
+struct NamesOf<HeadMap> {
+  static constexpr std::array list = {std::pair("interleave", HeadMap::interleave), std::pair("tile", HeadMap::tile)};
+};
 template <>
-inline constexpr auto kNamesOf<LayerRope> = std::array{
-    std::pair("global", LayerRope::global), std::pair("local", LayerRope::local), std::pair("none", LayerRope::none)};
+struct NamesOf<LayerRope> {
+  static constexpr std::array list = {std::pair("global", LayerRope::global), std::pair("local", LayerRope::local),
+                                      std::pair("none", LayerRope::none)};
+};
 template <>
-inline constexpr auto kNamesOf<LayerSpec::QkNorm> =
-    std::array{std::pair("none", LayerSpec::no_qk_norm), std::pair("heads", LayerSpec::head_norm),
-               std::pair("rows", LayerSpec::row_norm)};
+struct NamesOf<LayerSpec::QkNorm> {
+  static constexpr std::array list = {std::pair("none", LayerSpec::no_qk_norm),
+                                      std::pair("heads", LayerSpec::head_norm), std::pair("rows", LayerSpec::row_norm)};
+};
 template <>
-inline constexpr auto kNamesOf<LayerSpec::Softmax> =
-    std::array{std::pair("standard", LayerSpec::standard), std::pair("scalable", LayerSpec::scalable)};
+struct NamesOf<LayerSpec::Softmax> {
+  static constexpr std::array list = {std::pair("standard", LayerSpec::standard),
+                                      std::pair("scalable", LayerSpec::scalable)};
+};
 template <>
-inline constexpr auto kNamesOf<Experts::Score> =
-    std::array{std::pair("softmax", Experts::softmax), std::pair("sigmoid", Experts::sigmoid)};
+struct NamesOf<Experts::Score> {
+  static constexpr std::array list = {std::pair("softmax", Experts::softmax), std::pair("sigmoid", Experts::sigmoid)};
+};
 template <>
-inline constexpr auto kNamesOf<NormKind> =
-    std::array{std::pair("rms", NormKind::rms), std::pair("layer", NormKind::layer)};
+struct NamesOf<NormKind> {
+  static constexpr std::array list = {std::pair("rms", NormKind::rms), std::pair("layer", NormKind::layer)};
+};
 template <>
-inline constexpr auto kNamesOf<NormPlace> = std::array{
-    std::pair("before", NormPlace::before), std::pair("after", NormPlace::after), std::pair("both", NormPlace::both)};
+struct NamesOf<NormPlace> {
+  static constexpr std::array list = {std::pair("before", NormPlace::before), std::pair("after", NormPlace::after),
+                                      std::pair("both", NormPlace::both)};
+};
 template <>
-inline constexpr auto kNamesOf<PositionKind> =
-    std::array{std::pair("rope", PositionKind::rope), std::pair("learned", PositionKind::learned)};
+struct NamesOf<PositionKind> {
+  static constexpr std::array list = {std::pair("rope", PositionKind::rope),
+                                      std::pair("learned", PositionKind::learned)};
+};
 template <>
-inline constexpr auto kNamesOf<RopePairing> =
-    std::array{std::pair("neighbour", RopePairing::neighbour), std::pair("half", RopePairing::half)};
+struct NamesOf<RopePairing> {
+  static constexpr std::array list = {std::pair("neighbour", RopePairing::neighbour),
+                                      std::pair("half", RopePairing::half)};
+};
 
 inline const char* eps_key(const ModelSpec& m) { return m.norm == NormKind::rms ? "rms_eps" : "layer_norm_eps"; }
 

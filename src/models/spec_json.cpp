@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "models/families/llama_like.h"
@@ -10,21 +9,12 @@
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/nearest.h"
+#include "toy/base/options.h"
 
 namespace toy {
 namespace {
 
 using nlohmann::ordered_json;
-
-template <class E>
-concept Named = std::is_enum_v<E>;
-
-template <Named E>
-const char* name_of(E value) {
-  for (const auto& [name, e] : kNamesOf<E>)
-    if (e == value) return name;
-  return "";
-}
 
 std::vector<std::string> names_of(const Biases& biases) {
   std::vector<std::string> names;
@@ -40,9 +30,9 @@ ordered_json json_of(const T& value) {
     if (value != LayerSpec::row_norm) return value == LayerSpec::head_norm;
   }
   if constexpr (std::is_same_v<T, MixerSpec>)
-    return name_of(MixerKind(value));
+    return name_in_list(MixerKind(value));
   else if constexpr (Named<T>)
-    return name_of(value);
+    return name_in_list(value);
   else if constexpr (std::is_same_v<T, Biases>)
     return names_of(value);
   else
@@ -105,7 +95,7 @@ class Reader {
     if constexpr (std::is_same_v<E, LayerSpec::QkNorm>)
       if (json.is_boolean()) return void(value = json.get<bool>() ? LayerSpec::head_norm : LayerSpec::no_qk_norm);
     std::vector<std::string> all;
-    for (const auto& [word, e] : kNamesOf<E>) {
+    for (const auto& [word, e] : NamesOf<E>::list) {
       if (json == word) return void(value = e);
       all.push_back(word);
     }
@@ -173,82 +163,27 @@ void read_rope_scaling(Reader& r, ModelSpec& m, int64_t turned) {
 }
 
 // "gdn*3,attn(window=128,rope=none)" as JSON objects, one for each layer.
-class LayerList {
- public:
-  explicit LayerList(std::string_view text) : text_(text) {}
-  std::vector<nlohmann::json> read() {
-    std::vector<nlohmann::json> list;
-    do {
-      nlohmann::json layer = mixer();
-      if (take('(')) options(layer);
-      const int64_t times = take('*') ? number() : 1;
-      list.insert(list.end(), size_t(times), layer);
-      if (list.size() > size_t(kMaxLayers)) broken(fmt::format("at most {} layers", kMaxLayers));
-    } while (take(','));
-    if (at_ < text_.size()) broken("',' or the end");
-    return list;
-  }
-
- private:
-  nlohmann::json mixer() {
-    skip();
-    const size_t begin = at_;
-    const std::string name = word("(*,");
-    std::vector<std::string_view> words;
-    for (const MixerDef& mixer : mixers()) {
-      if (name == mixer.word) return {{"mixer", name_of(mixer.kind)}};
-      words.push_back(mixer.word);
-    }
-    at_ = begin;
-    broken(fmt::format("one of {}", fmt::join(words, ", ")));
-  }
-  void options(nlohmann::json& layer) {
-    do {
-      const size_t begin = at_;
-      const std::string key = word("=,)");
-      if (key == "mixer") at_ = begin, broken("an option of the layer, whose mixer is said");
-      if (!take('=')) broken("'='");
-      const std::string value = word(",)");
+std::vector<nlohmann::json> layer_list(std::string_view text) {
+  ListForm form{.between = ',', .most_times = kMaxLayers};
+  for (const MixerDef& mixer : mixers()) form.words.emplace_back(mixer.word);
+  std::vector<nlohmann::json> list;
+  for (const ListedWord& l : read_list("layers", text, form)) {
+    const auto mixer = std::find_if(mixers().begin(), mixers().end(), [&](const auto& m) { return m.word == l.word; });
+    nlohmann::json layer{{"mixer", name_of(mixer->kind)}};
+    for (const auto& [key, value] : l.settings) {
+      check(key != "mixer", "layers '{}': the mixer stands in front of the brackets", text);
       const nlohmann::json parsed = parse_json<nlohmann::json>(value);
       layer[key] = parsed.is_discarded() ? nlohmann::json(value) : parsed;
-    } while (take(','));
-    if (!take(')')) broken("')'");
+    }
+    list.insert(list.end(), size_t(l.times), layer);
+    check(list.size() <= size_t(kMaxLayers), "layers '{}': more than {} layers", text, kMaxLayers);
   }
-  std::string word(std::string_view ends) {
-    skip();
-    const size_t end = std::min(text_.find_first_of(ends, at_), text_.size());
-    std::string w(text_.substr(at_, end - at_));
-    while (!w.empty() && w.back() == ' ') w.pop_back();
-    at_ = end;
-    return w;
-  }
-  int64_t number() {
-    int64_t n = 0;
-    skip();
-    const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), n);
-    if (error != std::errc() || n < 1 || n > kMaxLayers) broken(fmt::format("a number from 1 to {}", kMaxLayers));
-    at_ = size_t(end - text_.data());
-    return n;
-  }
-  bool take(char c) {
-    skip();
-    if (at_ == text_.size() || text_[at_] != c) return false;
-    ++at_;
-    return true;
-  }
-  void skip() {
-    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
-  }
-  [[noreturn]] void broken(std::string_view wanted) {
-    fail("layers '{}': expected {} at character {}", text_, wanted, at_ + 1);
-  }
-  std::string_view text_;
-  size_t at_ = 0;
-};
+  return list;
+}
 
 // The list for n layers.
 std::vector<nlohmann::json> repeated_list(std::string_view text, size_t n) {
-  const std::vector<nlohmann::json> list = LayerList(text).read();
+  const std::vector<nlohmann::json> list = layer_list(text);
   check(n % list.size() == 0, "layers '{}': a list of {} layers does not repeat in a model of {} layers", text,
         list.size(), n);
   std::vector<nlohmann::json> all;
@@ -399,8 +334,8 @@ ordered_json fields_of(const LayerSpec& l) {
   return j;
 }
 
-std::string_view name_of(FfnKind kind) { return name_of<FfnKind>(kind); }
-std::string_view name_of(MixerKind kind) { return name_of<MixerKind>(kind); }
+std::string_view name_of(FfnKind kind) { return name_in_list(kind); }
+std::string_view name_of(MixerKind kind) { return name_in_list(kind); }
 
 int64_t number_of(const LayerSpec& l, std::string_view key) {
   int64_t number = 0;

@@ -30,9 +30,9 @@ std::string excerpt(std::string_view text) {
 
 }  // namespace
 
-size_t Chooser::choose(std::span<const Option> options) {
+size_t Chooser::choose(std::span<const Weighted> options) {
   double total = 0;
-  for (const Option& option : options) total += option.weight;
+  for (const Weighted& option : options) total += option.weight;
   if (!(total > 0)) fail_internal("stories: a choice point without a possible option");
   const size_t chosen = select(options, total);
   nats_ -= std::log(options[chosen].weight / total);
@@ -42,7 +42,7 @@ size_t Chooser::choose(std::span<const Option> options) {
 DrawingChooser::DrawingChooser(uint64_t seed, uint64_t story, std::string& out)
     : random_(seed, "stories"), next_(story * kDrawsPerStory), out_(out) {}
 
-size_t DrawingChooser::select(std::span<const Option> options, double total) {
+size_t DrawingChooser::select(std::span<const Weighted> options, double total) {
   double left = random_.uniform(next_++) * total;
   size_t last = 0;  // where rounding leads past the end
   for (size_t i = 0; i < options.size(); ++i) {
@@ -62,9 +62,9 @@ void MatchingChooser::literal(std::string_view text) {
   if (same < text.size()) fail_at(text_, offset_, text.substr(same));
 }
 
-size_t MatchingChooser::select(std::span<const Option> options, double) {
+size_t MatchingChooser::select(std::span<const Weighted> options, double) {
   const std::string_view rest = text_.substr(offset_);
-  const auto fits = [&](const Option& o) { return o.weight > 0 && rest.starts_with(o.head); };
+  const auto fits = [&](const Weighted& o) { return o.weight > 0 && rest.starts_with(o.head); };
   const auto found = std::find_if(options.begin(), options.end(), fits);
   if (found == options.end()) fail_at(text_, offset_, options.front().head);
   if (const auto second = std::find_if(found + 1, options.end(), fits); second != options.end())

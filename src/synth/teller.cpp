@@ -98,7 +98,7 @@ void Teller::draw(std::string_view reference, std::string_view slot, std::span<c
   const auto [name, field] = split_at(reference, '.');
   const WordList& list = word_list(name);
   const size_t at = column(list, field);
-  std::vector<Option> options(list.rows.size());
+  std::vector<Weighted> options(list.rows.size());
   for (size_t i = 0; i < options.size(); ++i) options[i] = {list.rows[i][at], weights.empty() ? 1 : weights[i]};
   for (auto [told, end] = told_.equal_range(&list); told != end; ++told) options[told->second].weight = 0;
   const size_t row = chooser_.choose(options);
@@ -119,7 +119,7 @@ bool Teller::head(std::string_view pattern, std::string& out) const {
 
 size_t Teller::say_one(std::span<const Alternative> alternatives) {
   std::vector<std::string> heads(alternatives.size());
-  std::vector<Option> options;
+  std::vector<Weighted> options;
   for (size_t i = 0; i < heads.size(); ++i) {
     head(alternatives[i].pattern, heads[i]);
     options.push_back({heads[i], alternatives[i].weight});

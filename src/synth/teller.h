@@ -28,7 +28,7 @@
 namespace toy {
 
 /// One way to continue.
-struct Option {
+struct Weighted {
   std::string_view head;  ///< the text that surely comes next if this option is taken
   double weight;          ///< its share of the probability; 0: impossible here
 };
@@ -39,13 +39,13 @@ class Chooser {
   virtual ~Chooser() = default;
 
   /// Index of the option taken; adds -log of its probability to nats().
-  size_t choose(std::span<const Option> options);
+  size_t choose(std::span<const Weighted> options);
   virtual void literal(std::string_view text) = 0;
 
   double nats() const { return nats_; }
 
  protected:
-  virtual size_t select(std::span<const Option> options, double total) = 0;
+  virtual size_t select(std::span<const Weighted> options, double total) = 0;
 
  private:
   double nats_ = 0;
@@ -58,7 +58,7 @@ class DrawingChooser : public Chooser {
   void literal(std::string_view text) override { out_ += text; }
 
  protected:
-  size_t select(std::span<const Option> options, double total) override;
+  size_t select(std::span<const Weighted> options, double total) override;
 
  private:
   Philox random_;
@@ -76,7 +76,7 @@ class MatchingChooser : public Chooser {
   size_t offset() const { return offset_; }
 
  protected:
-  size_t select(std::span<const Option> options, double total) override;
+  size_t select(std::span<const Weighted> options, double total) override;
 
  private:
   std::string_view text_;

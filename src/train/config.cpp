@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "toy/base/json_text.h"
 
@@ -11,73 +12,37 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// The bindings below name every field of a struct, so that a new field does not compile until it is dealt with here.
-ordered_json optimizer_config(const OptimizerOptions& o) {
-  const auto& [kind, beta1, beta2, eps, momentum, nesterov, weight_decay, clip, decay_rate, update_clip, relative_step,
-               muon_scale, adamw_factor, lr_for, no_decay, ema, lr_decay] = o;
-  const auto info =
-      std::find_if(optimizers().begin(), optimizers().end(), [&o](const OptimizerInfo& i) { return i.kind == o.kind; });
-  ordered_json j{{"kind", info->name},
-                 {"beta1", beta1},
-                 {"beta2", beta2},
-                 {"eps", eps},
-                 {"momentum", momentum},
-                 {"nesterov", nesterov},
-                 {"weight_decay", weight_decay},
-                 {"clip", clip},
-                 {"decay_rate", decay_rate},
-                 {"update_clip", update_clip},
-                 {"relative_step", relative_step},
-                 {"muon_scale", muon_scale == OptimizerOptions::match_rms ? "match-rms" : "original"},
-                 {"adamw_factor", adamw_factor},
-                 {"lr_for", lr_for},
-                 {"no_decay", no_decay},
-                 {"ema", ema}};
-  if (lr_decay != 1) j["lr_decay"] = lr_decay;
+// What may change when a run is resumed.
+constexpr std::string_view kFree[] = {"max_skipped", "time_limit", "checkpoint_every", "keep"};
+
+// What decides the numbers of a run, by name.
+template <class Options>
+ordered_json json_of(const Options& o) {
+  ordered_json j;
+  Options::fields(o, [&](const Option& option, const auto& value) {
+    using T = std::decay_t<decltype(value)>;
+    if (std::find(std::begin(kFree), std::end(kFree), option.name) != std::end(kFree)) return;
+    ordered_json& here = j[std::string(option.name)];
+    if constexpr (Named<T>)
+      here = name_in_list(value);
+    else if constexpr (std::is_same_v<T, DType>)
+      here = name_of(value);
+    else if constexpr (std::is_same_v<T, OptimizerOptions>)
+      here = ordered_json{{"kind", name_in_list(value.kind)}}, here.update(json_of(value));
+    else
+      here = value;
+  });
   return j;
 }
 
-ordered_json trainer_config(const TrainerOptions& o) {
-  const auto& [batch, tokens, accumulate, optimizer, updates, compute, dropout, seed, check_finite, preference,
-               recompute] = o;
-  (void)seed, (void)check_finite, (void)preference, (void)recompute;  // the recipe's; change no number
-  return {{"batch", batch},
-          {"tokens", tokens},
-          {"accumulate", accumulate},
-          {"optimizer", optimizer_config(optimizer)},
-          {"updates", updates == TrainerOptions::gathered ? "gathered" : "streaming"},
-          {"compute", name_of(compute)},
-          {"dropout", dropout}};
-}
-
 ordered_json recipe_config(const RecipeOptions& o) {
-  const auto& [data, trainer, steps, epochs, fit_tokens, lr, schedule, warmup, decay_steps, final_lr, max_skipped,
-               patience, min_delta, time_limit, seed, context, eval_every, eval_tokens, sample_tokens, memory, stored,
-               mix, out, tensorboard, name, checkpoint_every, keep, resume, allow_changes, watch, record, choose] = o;
-  (void)epochs, (void)fit_tokens;  // steps and tokens follow
-  (void)out, (void)tensorboard, (void)checkpoint_every, (void)keep, (void)resume, (void)allow_changes, (void)record;
-  (void)choose;                                                    // compute says what was chosen
-  (void)max_skipped, (void)time_limit, (void)watch, (void)memory;  // when a run ends early, what is looked at
-  ordered_json j{{"steps", steps},
-                 {"lr", lr},
-                 {"schedule", name_of(schedule)},
-                 {"warmup", warmup},
-                 {"decay_steps", decay_steps},
-                 {"final_lr", final_lr},
-                 {"patience", patience},
-                 {"min_delta", min_delta},
-                 {"seed", seed},
-                 {"context", context},
-                 {"eval_every", eval_every},
-                 {"eval_tokens", eval_tokens},
-                 {"sample_tokens", sample_tokens},
-                 {"stored", name_of(stored)},
-                 {"name", name}};
+  ordered_json j = json_of(o);
   // The rest of the data is in `texts`, but for where it is cached, which changes no number.
-  if (data.validation.empty()) j["validation_fraction"] = data.validation_fraction;
-  if (data.tokenizer_bytes != DataOptions().tokenizer_bytes) j["tokenizer_bytes"] = data.tokenizer_bytes;
-  if (!mix.empty()) j["mix"] = mix;
-  j.update(trainer_config(trainer));
+  if (o.data.validation.empty()) j["validation_fraction"] = o.data.validation_fraction;
+  if (o.data.tokenizer_bytes != DataOptions().tokenizer_bytes) j["tokenizer_bytes"] = o.data.tokenizer_bytes;
+  if (!o.mix.empty()) j["mix"] = o.mix;
+  j.update(json_of(o.trainer));
+  if (o.trainer.optimizer.lr_decay == 1) j["optimizer"].erase("lr_decay");  // which checkpoints had not from the start
   return j;
 }
 

@@ -67,25 +67,30 @@ std::vector<std::pair<std::string, TensorType>> state_of(TensorUpdate::Rule rule
   return {{".v", same}};
 }
 
-bool reads(Options::Kind kind, std::string_view option) {
-  for (const OptimizerInfo& info : optimizers())
-    if (info.kind == kind) return std::find(info.options.begin(), info.options.end(), option) != info.options.end();
-  return false;
+// Of AdamW's moments.
+bool corrects_bias(const Options& o) {
+  return o.kind == Options::adamw || o.kind == Options::adamw8 || o.kind == Options::muon;
 }
 
 }  // namespace
 
-std::span<const OptimizerInfo> optimizers() {
-  static const OptimizerInfo list[] = {
-      {Options::adamw, "adamw", {"beta1", "beta2", "eps"}},
-      {Options::sgd, "sgd", {"momentum", "nesterov"}},
-      {Options::adamw8, "adamw8", {"beta1", "beta2", "eps"}},
-      {Options::lion, "lion", {"beta1", "beta2"}},
-      {Options::adafactor, "adafactor", {"eps", "decay-rate", "update-clip", "relative-step"}},
-      {Options::muon, "muon", {"momentum", "nesterov", "muon-scale", "adamw-factor", "beta1", "beta2", "eps"}},
+OptimizerOptions parse_optimizer(std::string_view text, std::string_view what) {
+  ListForm form{.between = '\0'};
+  for (const auto& [name, kind] : NamesOf<Options::Kind>::list) form.words.emplace_back(name);
+  const ListedWord optimizer = read_list(what, text, form).front();
+  Options::Kind kind;
+  read_value(optimizer.word, {}, kind);
+  Options o = Options::of(kind);
+  const std::vector<std::string_view> given = set_listed(o, optimizer, what);
+  const auto is_given = [&](std::string_view name) {
+    return std::find(given.begin(), given.end(), name) != given.end();
   };
-  return list;
+  if (o.muon_scale == Options::match_rms && !is_given("adamw_factor")) o.adamw_factor = 1;
+  if (o.momentum == 0 && !is_given("nesterov")) o.nesterov = false;
+  return o;
 }
+
+std::string optimizer_text(const OptimizerOptions& o) { return listed_text(o, name_in_list(o.kind)); }
 
 OptimizerOptions OptimizerOptions::of(Kind kind) {
   OptimizerOptions o{.kind = kind};
@@ -127,29 +132,11 @@ double OptimizerOptions::usual_lr() const {
 }
 
 void OptimizerOptions::validate() const {
-  const auto below_one = [](std::string_view name, double v) {
-    check(v >= 0 && v < 1, "{} is {}, expected 0 to below 1", name, v);
-  };
-  const auto positive = [](std::string_view name, double v) {
-    check(v > 0 && std::isfinite(v), "{} is {}, expected a positive number", name, v);
-  };
-  const auto not_negative = [](std::string_view name, double v) {
-    check(v >= 0 && std::isfinite(v), "{} is {}, expected 0 or more", name, v);
-  };
-  below_one("beta1", beta1);
-  below_one("beta2", beta2);
-  below_one("momentum", momentum);
-  below_one("ema", ema);
-  check(lr_decay > 0 && lr_decay <= 1, "lr-decay is {}, expected above 0, up to 1", lr_decay);
-  check(!nesterov || (reads(kind, "nesterov") && momentum > 0),
+  check_limits(*this);
+  check(!nesterov || ((kind == sgd || kind == muon) && momentum > 0),
         "nesterov needs the optimizer sgd or muon with a momentum above 0");
-  check(eps > 0 && std::isfinite(eps), "eps is {}, expected a small positive number", eps);
-  not_negative("weight-decay", weight_decay);
-  check(clip >= 0 && std::isfinite(clip), "clip is {}, expected 0 (none) or more", clip);
-  positive("decay-rate", decay_rate);
-  positive("update-clip", update_clip);
-  not_negative("adamw-factor", adamw_factor);
-  for (const auto& [pattern, factor] : lr_for) not_negative("lr-for " + pattern, factor);
+  for (const auto& [pattern, factor] : lr_for)
+    check(at_least(0).hold(factor), "lr_for {} is {}; use 0 or more", pattern, factor);
 }
 
 std::vector<TensorUpdate> tensor_updates(const ModelSpec& spec, const OptimizerOptions& o) {
@@ -280,7 +267,7 @@ namespace {
 // The inputs of a step, as feed_optimizer() sets them.
 std::vector<std::string> inputs_of(const Options& o) {
   std::vector<std::string> names{"clip", "lr"};
-  if (reads(o.kind, "beta1") && o.kind != Options::lion) names.insert(names.end(), {"bias1", "bias2"});
+  if (corrects_bias(o)) names.insert(names.end(), {"bias1", "bias2"});
   if (o.kind == Options::adafactor) names.emplace_back("mix");
   if (o.ema > 0) names.emplace_back("ema_mix");
   return names;
@@ -328,7 +315,7 @@ void feed_optimizer(Session& session, const OptimizerOptions& o, int64_t updates
   const double t = double(updates + 1);
   session.set("clip", o.clip > 0 ? float(o.clip) : std::numeric_limits<float>::infinity());
   session.set("lr", float(o.relative_step ? std::min(lr, 1 / std::sqrt(t)) : lr));
-  if (reads(o.kind, "beta1") && o.kind != Options::lion) {
+  if (corrects_bias(o)) {
     session.set("bias1", float(1 - std::pow(o.beta1, t)));
     session.set("bias2", float(1 - std::pow(o.beta2, t)));
   }

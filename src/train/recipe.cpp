@@ -17,23 +17,13 @@ void check_options(const RecipeOptions& o) {
   TrainerOptions trainer = o.trainer;
   if (o.fit_tokens) trainer.tokens = 1;  // not known yet
   trainer.validate();
+  check_limits(o);
   check(o.epochs >= 0 && std::isfinite(o.epochs), "epochs is {}, expected a number above 0", o.epochs);
   check(!o.fit_tokens || !o.data.examples.empty(), "tokens: only rows of --data say how many a sequence needs");
   if (o.epochs == 0) o.rates();
-  check(o.max_skipped >= 1, "max-skipped is {}, expected at least 1", o.max_skipped);
-  check(o.patience >= 0, "patience is {}, expected 0 (never stop early) or more", o.patience);
   check(o.patience == 0 || o.eval_every > 0,
         "patience is {}, but validation comes only at the end; say how often with --eval-every", o.patience);
-  check(o.min_delta >= 0 && std::isfinite(o.min_delta), "min-delta is {}, expected 0 or more", o.min_delta);
-  check(o.time_limit >= 0 && std::isfinite(o.time_limit), "time-limit is {} s, expected 0 (none) or more",
-        o.time_limit);
-  check(o.eval_every >= 0, "eval-every is {}, expected 0 (only at the end) or more", o.eval_every);
-  check(o.eval_tokens >= 0, "eval-tokens is {}, expected 0 (all) or more", o.eval_tokens);
-  check(o.checkpoint_every >= 0, "checkpoint-every is {}, expected 0 (only when the run is stopped) or more",
-        o.checkpoint_every);
-  check(o.keep >= 1, "keep is {}, expected at least 1 checkpoint", o.keep);
   check(o.resume || !o.allow_changes, "allow-changes says how to resume; give it with resume");
-  check(o.sample_tokens >= 0, "sample is {}, expected 0 (none) or more", o.sample_tokens);
   check(o.context == 0 || o.context >= trainer.tokens, "context is {}, smaller than the window of {} tokens", o.context,
         trainer.tokens);
 }
@@ -65,9 +55,22 @@ std::string_view name_of(TrainResult::Reason reason) {
   return kNames[reason];
 }
 
+std::vector<std::string_view> set_schedule(RecipeOptions& o, std::string_view text, std::string_view what) {
+  ListForm form{.between = '\0'};
+  for (const auto& [name, kind] : NamesOf<Schedule::Kind>::list) form.words.emplace_back(name);
+  const ListedWord schedule = read_list(what, text, form).front();
+  read_value(schedule.word, {}, o.schedule);
+  return set_listed(o, schedule, what);
+}
+
+std::string schedule_text(const RecipeOptions& options) {
+  RecipeOptions o = options;
+  o.decay_steps = o.rates().decay;
+  return listed_text(o, name_in_list(o.schedule));
+}
+
 Schedule RecipeOptions::rates() const {
-  check(warmup >= -1, "warmup is {}, expected 0 to the number of steps ({})", warmup, steps);
-  check(decay_steps >= -1, "decay-steps is {}, expected 0 to the number of steps ({})", decay_steps, steps);
+  check_limits(*this);
   Schedule s{.kind = schedule, .peak = lr, .warmup = warmup, .steps = steps, .decay = 0, .final_fraction = final_lr};
   if (warmup < 0) s.warmup = std::min<int64_t>(200, steps / 20);
   if (schedule == Schedule::wsd) s.decay = decay_steps >= 0 ? decay_steps : std::min(steps / 5, steps - s.warmup);

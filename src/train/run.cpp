@@ -157,7 +157,7 @@ class Run {
       auto effective = read_json<nlohmann::ordered_json>("record: effective", told->text);
       effective["steps"] = o_.steps, effective["tokens"] = o_.trainer.tokens;
       effective["warmup"] = rates.warmup;
-      if (o_.schedule == Schedule::wsd) effective["decay-steps"] = rates.decay;
+      effective["schedule"] = schedule_text(o_);
       told->text = json_text(effective);
     }
     if (!o_.data.examples.empty())

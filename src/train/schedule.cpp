@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 
@@ -11,22 +10,15 @@
 
 namespace toy {
 
-namespace {
-
-constexpr std::array<std::string_view, 4> kNames{"constant", "linear", "cosine", "wsd"};  // in the order of Kind
-static_assert(kNames[Schedule::wsd] == "wsd");
-
-}  // namespace
-
 void Schedule::validate() const {
   check(peak > 0 && std::isfinite(peak), "lr is {}, expected a positive number", peak);
   check(steps >= 1, "steps is {}, expected at least 1", steps);
   check(warmup >= 0 && warmup <= steps, "warmup is {}, expected 0 to the number of steps ({})", warmup, steps);
   check(final_fraction >= 0 && final_fraction <= 1, "final-lr is {}, expected a fraction of the peak, 0 to 1",
         final_fraction);
-  check(decay >= 0 && decay <= steps, "decay-steps is {}, expected 0 to the number of steps ({})", decay, steps);
+  check(decay >= 0 && decay <= steps, "decay is {}, expected 0 to the number of steps ({})", decay, steps);
   check(kind != wsd || decay <= steps - warmup,
-        "warmup {} and decay-steps {} are more than the {} steps; make one of them smaller", warmup, decay, steps);
+        "warmup {} and decay {} are more than the {} steps; make one of them smaller", warmup, decay, steps);
 }
 
 double Schedule::at(int64_t step) const {
@@ -49,14 +41,6 @@ double Schedule::at(int64_t step) const {
   }
   const double wave = 0.5 * (1 + std::cos(std::numbers::pi * part_since(warmup)));
   return peak * (final_fraction + (1 - final_fraction) * wave);
-}
-
-std::string_view name_of(Schedule::Kind kind) { return kNames[size_t(kind)]; }
-
-Schedule::Kind schedule_of(std::string_view name) {
-  const auto at = std::find(kNames.begin(), kNames.end(), name);
-  check(at != kNames.end(), "schedule '{}' is not one of {}", name, fmt::join(kNames, ", "));
-  return Schedule::Kind(at - kNames.begin());
 }
 
 }  // namespace toy

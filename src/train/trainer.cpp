@@ -73,11 +73,9 @@ bool drops(const ModelSpec& spec, double dropout) {
 
 void TrainerOptions::validate() const {
   constexpr int64_t kMaxRows = (int64_t(1) << 31) - 1;
-  check(batch >= 1, "batch is {}, expected at least 1", batch);
-  check(tokens >= 1, "tokens is {}, expected at least 1", tokens);
+  check_limits(*this);
   check(batch <= kMaxRows / tokens, "batch {} of {} tokens is too large: expected at most {} rows per step", batch,
         tokens, kMaxRows);
-  check(accumulate >= 1, "accumulate is {}, expected at least 1", accumulate);
   check(accumulate <= kMaxRows / (batch * tokens),
         "accumulate {} times {} rows is too large: expected at most {} rows per step", accumulate, batch * tokens,
         kMaxRows);
@@ -85,7 +83,6 @@ void TrainerOptions::validate() const {
         "accumulate is {}: streaming updates forget each gradient as soon as it is used; use accumulate 1, or gathered "
         "updates",
         accumulate);
-  check(dropout >= 0 && dropout < 1, "dropout is {}, expected 0 to below 1", dropout);
   optimizer.validate();
   if (preference) preference->validate();
   check(updates == gathered || optimizer.clip == 0,

@@ -117,8 +117,8 @@ TEST_F(ChatCli, AnErrorEndsAScriptAndLosesNothing) {
 
 TEST_F(ChatCli, AServerAnswersAsTheModel) {
   const std::string sampling =
-                        "--temperature 0.7 --samplers 'dry;temperature;typ_p;xtc' --typical 0.9 --seed 5 "
-                        "--xtc-probability 0.5 --dry-multiplier 0.8 --dry-sequence-breaker none",
+                        "--temperature 0.7 --samplers 'dry(multiplier=0.8);temperature;typ_p(0.9);"
+                        "xtc(probability=0.5)' --seed 5 --dry-sequence-breaker none",
                     options = " -n 8 " + sampling + ascii();
   const std::string script =
       write("script.sh", std::string(TOY_BINARY) + " serve " + path("run") + " --port 0 --strict --api-key-file " +

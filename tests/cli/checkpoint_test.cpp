@@ -225,7 +225,7 @@ TEST_F(Checkpoints, OtherOptionsAreRefusedWithTheDifference) {
       {"--final-lr 0.5", "options.final_lr is 0.1 there and 0.5 here"},
       {"--weight-decay 0.2", "options.optimizer.weight_decay is 0.1 there and 0.2 here"},
       {"--clip 2", "options.optimizer.clip is 1.0 there and 2.0 here"},
-      {"--beta1 0.5", "options.optimizer.beta1 is 0.9 there and 0.5 here"},
+      {"--optimizer 'adamw(beta1=0.5)'", "options.optimizer.beta1 is 0.9 there and 0.5 here"},
       {"--optimizer sgd", "options.optimizer.kind is \"adamw\" there and \"sgd\" here"},
       {"--schedule linear", "options.schedule is \"cosine\" there and \"linear\" here"},
       {"--dropout 0.1", "options.dropout is 0.0 there and 0.1 here"},

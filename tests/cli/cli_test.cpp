@@ -246,10 +246,10 @@ TEST_F(Cli, ManifestAndHelp) {
       EXPECT_LT(help.substr(0, help.find(" (default")).size(), 80u) << help;
     }
   }
-  EXPECT_EQ(options.at("--beta1").at("group"), "Optimizer");
-  EXPECT_EQ(options.at("--beta1").at("advanced"), true);
+  EXPECT_EQ(options.at("--ema").at("group"), "Optimizer");
+  EXPECT_EQ(options.at("--ema").at("advanced"), true);
   EXPECT_FALSE(options.at("--lr").contains("advanced"));
-  EXPECT_EQ(options.at("--beta1").at("range"), "0 to below 1");
+  EXPECT_EQ(options.at("--ema").at("range"), "0 to below 1");
   EXPECT_EQ(options.at("--compute").at("values"), (std::vector<std::string>{"f32", "bf16", "auto"}));
   EXPECT_EQ(options.at("--corpus").at("repeatable"), true);
   for (const std::string& n : names) {

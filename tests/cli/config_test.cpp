@@ -47,35 +47,19 @@ TEST_F(Cli, ConfigGivesRequiredOptionsAndFlags) {
           {"unknown key 'tokenizer'"});
 }
 
-// "no-nesterov" is true where Nesterov's step is not wanted.
-TEST_F(Cli, ANegatedFlagInAConfig) {
-  const auto nesterov = [this](const char* key, const char* value) {
-    fs::remove_all(path("run"));
-    const std::string config = std::string("{\"optimizer\": \"muon\", \"") + key + "\": " + value + "}";
-    const Result r = toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 --out " + path("run") +
-                         " --config " + write("c.json", config));
-    EXPECT_EQ(r.code, 0) << r.err;
-    return nlohmann::json::parse(slurp(path("run/config.json"))).at("nesterov");
-  };
-  EXPECT_EQ(nesterov("nesterov", "false"), false);
-  EXPECT_EQ(nesterov("nesterov", "true"), true);
-  EXPECT_EQ(nesterov("no-nesterov", "true"), false);
-  EXPECT_EQ(nesterov("no-nesterov", "false"), true);
-}
-
 // What a run wrote of its options makes the same run.
 TEST_F(Cli, TheConfigOfARunIsAConfig) {
   const std::string corpus = tiny_corpus();
   const std::string first = "train from-scratch --corpus " + corpus + " --val " +
                             write("val.txt", "the cat sat and was glad.\n") + kSmall +
-                            "--steps 3 --name 1e3 --tap x_final --tap logits --optimizer sgd --no-nesterov --out ";
+                            "--steps 3 --name 1e3 --tap x_final --tap logits --optimizer 'sgd(momentum=0.8)' --out ";
   const Result by_words = toy(first + path("words"));
   ASSERT_EQ(by_words.code, 0) << by_words.err;
   const Result by_file = toy("train from-scratch --config " + path("words/config.json") + " --out " + path("file"));
   ASSERT_EQ(by_file.code, 0) << by_file.err;
   EXPECT_EQ(slurp(path("file/model.gguf")), slurp(path("words/model.gguf")));
   auto written = nlohmann::json::parse(slurp(path("words/config.json")));
-  EXPECT_EQ(written.at("nesterov"), false);
+  EXPECT_EQ(written.at("optimizer"), "sgd(momentum=0.8)");
   EXPECT_TRUE(written.at("val-fraction").is_null());  // --val took its place
   written["out"] = path("file");
   EXPECT_EQ(nlohmann::json::parse(slurp(path("file/config.json"))), written);

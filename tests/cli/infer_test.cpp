@@ -317,18 +317,23 @@ TEST_F(CliInfer, RefusesSchemasAndGrammarsThatCannotBe) {
 TEST_F(CliInfer, SamplersAreOptions) {
   const std::string m = "infer " TOY_GOLDEN " --prompt-ids 1,2,3 --n 20 --ignore-eos --seed 1 --temperature 1 ";
   const std::string plain = toy(m).out;
-  for (const char* option : {"--typical 0.3", "--top-nsigma 0.5", "--xtc-probability 1 --xtc-threshold 0.001",
-                             "--dynatemp-range 0.9", "--logit-bias 5+30", "--mirostat 2 --mirostat-ent 1",
-                             "--dry-multiplier 100 --dry-allowed-length 1 --top-k 2", "--samplers top_k --top-k 2"}) {
+  for (const char* option :
+       {"--samplers 'typ_p(0.3)'", "--samplers 'top_n_sigma(0.5)'", "--samplers 'xtc(probability=1, threshold=0.001)'",
+        "--samplers 'temperature(range=0.9)'", "--logit-bias 5+30", "--samplers 'mirostat(tau=1)'",
+        "--samplers 'dry(multiplier=100, allowed_length=1);top_k' --top-k 2", "--samplers 'top_k(2)'"}) {
     const Result r = toy(m + option);
     EXPECT_EQ(r.code, 0) << option << r.err;
     EXPECT_NE(r.out, plain) << option;
   }
-  EXPECT_EQ(toy(m + "--samplers 'xtc;top_k' --dynatemp-exp 2 --dry-base 2 --mirostat 0").out, plain);
+  EXPECT_EQ(toy(m + "--samplers 'xtc;top_k;dry(base=2);temperature(exponent=2)'").out, plain);
   refuses(m + "--samplers 'top_k;topp'", {"topp", "top_n_sigma"});
   refuses(m + "--samplers top_k --min-p 0.1", {"samplers", "min_p"});
-  refuses(m + "--mirostat 2 --top-k 4", {"mirostat", "top_k"});
-  refuses(m + "--mirostat 1", {"--mirostat"});
+  refuses(m + "--samplers 'top_k;mirostat' --top-k 4", {"mirostat", "top_k"});
+  refuses(m + "--samplers 'mirostat;top_k'", {"--samplers", "mirostat", "end"});
+  refuses(m + "--samplers 'top_k(4)' --top-k 4", {"--top-k and the brackets of --samplers"});
+  refuses(m + "--samplers 'xtc(treshold=1)'", {"--samplers: xtc has no 'treshold' (did you mean 'threshold'?)",
+                                               "probability (0 to 1), threshold (above 0 to 1)"});
+  refuses(m + "--samplers 'typ_p(2)'", {"--samplers: typ_p is 2; use above 0 to 1"});
   refuses(m + "--logit-bias 5", {"--logit-bias", "15043+1"});
   refuses(m + "--logit-bias 5+x", {"--logit-bias", "5+x"});
   refuses(m + "--logit-bias 999999+1", {"--logit-bias", "999999"});

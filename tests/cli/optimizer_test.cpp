@@ -41,72 +41,69 @@ class CliOptimizer : public Cli {
 
 TEST_F(CliOptimizer, EachHasItsOwnNumbers) {
   const std::map<std::string, std::pair<double, std::string>> defaults{
-      {"adamw", {1e-3, "--weight-decay 0.1 --beta1 0.9 --beta2 0.95 --eps 1e-8"}},
-      {"adamw8", {1e-3, "--weight-decay 0.1 --beta1 0.9 --beta2 0.95 --eps 1e-8"}},
-      {"sgd", {0.1, "--weight-decay 1e-4 --momentum 0.9 --no-nesterov"}},
-      {"lion", {1e-4, "--weight-decay 1 --beta1 0.9 --beta2 0.99"}},
-      {"adafactor", {1e-3, "--weight-decay 0.1 --eps 1e-15 --decay-rate 0.8 --update-clip 1"}},
-      {"muon", {0.02, "--weight-decay 0.01 --momentum 0.95 --nesterov --adamw-factor 0.05 --muon-scale original"}}};
+      {"adamw", {1e-3, "(beta1=0.9, beta2=0.95, eps=1e-8)' --weight-decay 0.1"}},
+      {"adamw8", {1e-3, "(beta1=0.9, beta2=0.95, eps=1e-8)' --weight-decay 0.1"}},
+      {"sgd", {0.1, "(momentum=0.9, nesterov=false)' --weight-decay 1e-4"}},
+      {"lion", {1e-4, "(beta1=0.9, beta2=0.99)' --weight-decay 1"}},
+      {"adafactor", {1e-3, "(eps=1e-15, decay_rate=0.8, update_clip=1)' --weight-decay 0.1"}},
+      {"muon", {0.02, "(momentum=0.95, nesterov=true, adamw_factor=0.05, scale=original)' --weight-decay 0.01"}}};
   const std::string help = toy("train from-scratch --help").out;
   for (const auto& [name, numbers] : defaults) {
     const std::string command = train() + "--optimizer " + name + " ";
     const auto all = of_kind(events(command + "--warmup 0"), "step");
     EXPECT_DOUBLE_EQ(all.front().at("lr"), numbers.first) << name;
-    EXPECT_EQ(last_loss(command + "--warmup 0 " + numbers.second), all.back().at("loss")) << name;
+    EXPECT_EQ(last_loss(train() + "--warmup 0 --optimizer '" + name + numbers.second), all.back().at("loss")) << name;
     EXPECT_EQ(last_loss(train(4, 2) + "--warmup 0 --optimizer " + name), all.back().at("loss")) << name;
-    EXPECT_NE(help.find(name + " "), std::string::npos);
+    EXPECT_NE(help.find(name + " "), std::string::npos) << name;
     EXPECT_EQ(toy(command + "--update streaming --clip 0").code, 0) << name;
   }
 }
 
-TEST_F(CliOptimizer, EachOptionMatters) {
-  const std::vector<std::pair<std::string, std::vector<std::string>>> options{
-      {"adamw8", {"--beta1 0.5", "--beta2 0.5", "--eps 0.01", "--weight-decay 10"}},
-      {"lion", {"--beta1 0.1", "--beta2 0.5", "--weight-decay 100"}},
-      {"adafactor", {"--eps 0.1", "--decay-rate 0.1", "--update-clip 0.1", "--relative-step", "--weight-decay 10"}},
+TEST_F(CliOptimizer, EachSettingMatters) {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> settings{
+      {"adamw8", {"beta1=0.5", "beta2=0.5", "eps=0.01"}},
+      {"lion", {"beta1=0.1", "beta2=0.5"}},
+      {"adafactor", {"eps=0.1", "decay_rate=0.1", "update_clip=0.1", "relative_step=true"}},
       {"muon",
-       {"--momentum 0.5", "--no-nesterov", "--momentum 0", "--muon-scale match-rms", "--adamw-factor 1", "--beta1 0.1",
-        "--beta2 0.5", "--eps 0.01", "--weight-decay 10"}}};
-  for (const auto& [name, list] : options) {
-    const std::string command = train() + "--lr 0.01 --optimizer " + name + " ";
-    const double plain = last_loss(command);
-    for (const std::string& option : list) EXPECT_NE(last_loss(command + option), plain) << name << " " << option;
+       {"momentum=0.5", "nesterov=false", "momentum=0", "scale=match-rms", "adamw_factor=1", "beta1=0.1", "beta2=0.5",
+        "eps=0.01"}}};
+  for (const auto& [name, list] : settings) {
+    const std::string command = train() + "--lr 0.01 --optimizer ";
+    const double plain = last_loss(command + name);
+    EXPECT_NE(last_loss(command + name + " --weight-decay 100"), plain) << name;
+    for (const std::string& s : list)
+      EXPECT_NE(last_loss(command + "'" + name + "(" + s + ")'"), plain) << name << " " << s;
   }
 }
 
-TEST_F(CliOptimizer, OptionsOfOthersAreRefused) {
-  const std::vector<std::pair<std::string, std::vector<std::string>>> refused{
-      {"adamw",
-       {"--momentum 0.9", "--nesterov", "--decay-rate 0.8", "--update-clip 1", "--relative-step",
-        "--muon-scale original", "--adamw-factor 1"}},
-      {"adamw8", {"--momentum 0.9", "--relative-step"}},
-      {"sgd", {"--beta1 0.9", "--beta2 0.9", "--eps 1e-8", "--muon-scale original"}},
-      {"lion", {"--eps 1e-8", "--momentum 0.9", "--no-nesterov"}},
-      {"adafactor", {"--beta1 0.9", "--momentum 0.9"}},
-      {"muon", {"--relative-step", "--decay-rate 0.8", "--update-clip 1"}}};
-  for (const auto& [name, list] : refused)
-    for (const std::string& option : list)
-      refuses(train() + "--optimizer " + name + " " + option, {"belongs to the optimizer", "--optimizer is " + name});
-  refuses(train() + "--optimizer muon --muon-scale other", {"--muon-scale is 'other'", "match-rms"});
-  refuses(train() + "--optimizer adafactor --update-clip 0", {"--update-clip is 0", "above 0"});
-  refuses(train() + "--optimizer muon --adamw-factor -1", {"--adamw-factor is -1", "0 or more"});
+TEST_F(CliOptimizer, SettingsOfOthersAreRefused) {
+  refuses(train() + "--optimizer 'adamw(momentum=0.9)'",
+          {"--optimizer: adamw has no 'momentum'",
+           "it has beta1 (0 to below 1), beta2 (0 to below 1), eps (a number above 0)"});
+  refuses(train() + "--optimizer 'sgd(momentun=0.9)'", {"sgd has no 'momentun' (did you mean 'momentum'?)"});
+  refuses(train() + "--optimizer 'lion(eps=1)'", {"lion has no 'eps'"});
+  refuses(train() + "--optimizer 'muon(scale=other)'", {"muon's scale is 'other'", "original or match-rms"});
+  refuses(train() + "--optimizer 'adafactor(update_clip=0)'", {"update_clip is 0", "above 0"});
+  refuses(train() + "--optimizer 'muon(adamw_factor=-1)'", {"adamw_factor is -1", "0 or more"});
   refuses(train() + "--lr 0", {"lr is 0"});
 }
 
 TEST_F(CliOptimizer, Schedules) {
   const std::string command = train(10) + "--lr 1 --warmup 2 --clip 1e-9 --weight-decay 0 ";
   EXPECT_EQ(rates(command + "--schedule constant"), (std::vector<double>{0.5, 1, 1, 1, 1, 1, 1, 1, 1, 1}));
-  const auto wsd = rates(command + "--schedule wsd --decay-steps 4 --final-lr 0");
+  const auto wsd = rates(command + "--schedule 'wsd(decay=4)' --final-lr 0");
   EXPECT_EQ(wsd, (std::vector<double>{0.5, 1, 1, 1, 1, 1, 0.75, 0.5, 0.25, 0}));
   const auto line = rates(command + "--schedule linear --final-lr 0.3");
+  EXPECT_EQ(rates(command + "--schedule 'linear(final=0.3)'"), line);
+  refuses(command + "--schedule 'linear(final=0.3)' --final-lr 0.3", {"--final-lr and the brackets of --schedule"});
   for (size_t i = 2; i < 10; ++i) EXPECT_NEAR(line[i], 1 - 0.1 * double(i - 2), 1e-12);
   EXPECT_EQ(rates(command), rates(command + "--schedule cosine"));
   EXPECT_EQ(rates(command + "--schedule wsd").at(8), 0.55);  // a fifth: 2 steps down to 0.1
-  refuses(command + "--schedule wsd --decay-steps 9", {"warmup 2 and decay-steps 9", "10 steps"});
-  refuses(command + "--schedule wsd --decay-steps 11", {"decay-steps is 11"});
-  refuses(command + "--schedule cosine --decay-steps 2", {"--decay-steps", "wsd"});
+  refuses(command + "--schedule 'wsd(decay=9)'", {"warmup 2 and decay 9", "10 steps"});
+  refuses(command + "--schedule 'wsd(decay=11)'", {"decay is 11"});
+  refuses(command + "--schedule 'cosine(decay=2)'", {"--schedule: cosine has no 'decay'", "final (0 to 1)"});
   refuses(command + "--schedule constant --final-lr 0", {"--final-lr", "constant"});
-  refuses(command + "--schedule square", {"--schedule is 'square'", "constant, linear, cosine or wsd"});
+  refuses(command + "--schedule square", {"--schedule 'square'", "constant, linear, cosine, wsd"});
   refuses(train(10) + "--warmup 11", {"warmup is 11"});
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 
+#include "testing/option_table.h"
 #include "toy/base/error.h"
 #include "toy/base/philox.h"
 #include "toy/decode/sampler.h"
@@ -310,21 +311,44 @@ TEST(SamplerChain, GreedyTakesTheBestAfterBiasAndPenalties) {
 }
 
 TEST(SamplerChain, NamesAndImpossibleOptions) {
-  EXPECT_EQ(sampler_step_names(parse_sampler_steps("top_k;temperature")), "top_k;temperature");
-  EXPECT_EQ(parse_sampler_steps("").size(), 0u);
-  EXPECT_EQ(parse_sampler_steps(sampler_step_names(default_sampler_steps())), default_sampler_steps());
-  EXPECT_THROW(parse_sampler_steps("top_k;top_q"), Error);
-  EXPECT_THROW(parse_sampler_steps("top_k;top_k"), Error);
+  SamplerOptions o;
+  const auto names =
+      set_sampler_chain(o, "top_k(40);temperature(0.8, range=0.5);xtc(probability=0.25);mirostat(tau=3)");
+  EXPECT_EQ(sampler_step_names(o.steps), "top_k;temperature;xtc");
+  EXPECT_EQ(names, (std::vector<std::string_view>{"top_k", "temperature", "dynatemp_range", "xtc_probability",
+                                                  "mirostat_tau"}));
+  EXPECT_EQ(o.top_k, 40);
+  EXPECT_EQ(o.temperature, 0.8);
+  EXPECT_EQ(o.dynatemp_range, 0.5);
+  EXPECT_EQ(o.xtc_probability, 0.25);
+  EXPECT_TRUE(o.mirostat);
+  EXPECT_EQ(o.mirostat_tau, 3);
+  set_sampler_chain(o, sampler_step_names(default_sampler_steps()));
+  EXPECT_EQ(o.steps, default_sampler_steps());
+  set_sampler_chain(o, "");
+  EXPECT_TRUE(o.steps.empty());
+  for (const char* bad : {"top_k;top_q", "top_k;top_k", "mirostat;top_k", "top_k(top_p=1)", "xtc(0.5)", "top_k(1.5)",
+                          "typ_p(0)", "top_k("})
+    EXPECT_THROW(set_sampler_chain(o, bad), Error) << bad;
+  EXPECT_EQ(Sampler({.temperature = 1, .top_k = -1, .top_p = 0}).pick(std::vector<float>{1, 3, 2}, 0), 1);
   EXPECT_THROW(Sampler({.temperature = 1, .top_k = 3, .steps = {}}), Error);
   EXPECT_THROW(Sampler({.temperature = 1, .top_k = 3, .mirostat = true}), Error);
   for (const SamplerOptions& o :
-       {SamplerOptions{.typical_p = 0}, SamplerOptions{.top_n_sigma = -1}, SamplerOptions{.xtc_probability = 2},
-        SamplerOptions{.xtc_threshold = 0}, SamplerOptions{.dry_multiplier = -1}, SamplerOptions{.dry_base = 0.5},
-        SamplerOptions{.dry_allowed_length = -1}, SamplerOptions{.dry_penalty_last_n = -2},
-        SamplerOptions{.dynatemp_range = -1}, SamplerOptions{.dynatemp_exponent = 0}, SamplerOptions{.mirostat_tau = 0},
-        SamplerOptions{.mirostat_eta = NAN}, SamplerOptions{.logit_bias = {{-1, 1}}},
-        SamplerOptions{.logit_bias = {{0, INFINITY}}}, SamplerOptions{.logit_bias = {{0, NAN}}}})
+       {SamplerOptions{.top_k = -2}, SamplerOptions{.typical_p = 0}, SamplerOptions{.top_n_sigma = -1},
+        SamplerOptions{.xtc_probability = 2}, SamplerOptions{.xtc_threshold = 0}, SamplerOptions{.dry_multiplier = -1},
+        SamplerOptions{.dry_base = 0.5}, SamplerOptions{.dry_allowed_length = -1},
+        SamplerOptions{.dry_penalty_last_n = -2}, SamplerOptions{.dynatemp_range = -1},
+        SamplerOptions{.dynatemp_exponent = 0}, SamplerOptions{.mirostat_tau = 0}, SamplerOptions{.mirostat_eta = NAN},
+        SamplerOptions{.logit_bias = {{-1, 1}}}, SamplerOptions{.logit_bias = {{0, INFINITY}}},
+        SamplerOptions{.logit_bias = {{0, NAN}}}})
     EXPECT_THROW(Sampler{o}, Error);
+}
+
+TEST(SamplerChain, DocsHaveTheSettings) {
+  const std::string table = testing::table_of_settings(
+      {"penalties", "dry", "temperature", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "mirostat"},
+      [](const std::string&) { return SamplerOptions(); });
+  EXPECT_NE(testing::page("sampling.md").find(table), std::string::npos) << table;
 }
 
 TEST(SamplerChain, TokensWithATextAreFound) {

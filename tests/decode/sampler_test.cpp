@@ -60,8 +60,8 @@ TEST(Sampler, DrawsDependOnSeedAndStepAlone) {
 TEST(Sampler, RefusesImpossibleOptions) {
   EXPECT_THROW(Sampler({.temperature = -1}), Error);
   EXPECT_THROW(Sampler({.temperature = NAN}), Error);
-  EXPECT_THROW(Sampler({.top_k = -1}), Error);
-  EXPECT_THROW(Sampler({.top_p = 0}), Error);
+  EXPECT_THROW(Sampler({.top_k = -2}), Error);
+  EXPECT_THROW(Sampler({.top_p = -0.1}), Error);
   EXPECT_THROW(Sampler({.top_p = 1.5}), Error);
   EXPECT_THROW(Sampler({.min_p = -0.1}), Error);
   EXPECT_THROW(Sampler({.min_p = 1.1}), Error);

@@ -111,7 +111,8 @@ TEST(ServeApi, RefusedByName) {
       {R"("best_of": 2)", "best_of"},
       {R"("user": "me")", "user"},
       {R"("model": 3)", "model"},
-      {R"("frequency_penalty": 3)", "frequency_penalty"},
+      {R"("frequency_penalty": "3")", "frequency_penalty"},
+      {R"("top_k": -2)", "top_k"},
       {R"("typical_p": 0)", "typical_p"},
       {R"("xtc_probability": 2)", "xtc_probability"},
       {R"("dry_base": 0.5)", "dry_base"},
@@ -176,7 +177,7 @@ TEST(ServeApi, MessagesAreShort) {
       const ApiError e = api_error(std::current_exception());
       const std::string message = e.what();
       EXPECT_TRUE(message.starts_with("temperature is \"")) << message;
-      EXPECT_TRUE(message.ends_with("expected a number from 0 to 100")) << message;
+      EXPECT_TRUE(message.ends_with("expected a number")) << message;
       EXPECT_LE(message.size(), 1000u);
       EXPECT_TRUE(is_utf8(message)) << message;
     }

@@ -202,7 +202,7 @@ TEST(Messages, KeysVersionsAndErrors) {
     refuses(ask + R"(, ")" + field + R"(": {}})", field);
   refuses(R"({"messages": [{"role": "user", "content": "q"}]})", "max_tokens");
   refuses(R"({"max_tokens": 1})", "messages");
-  refuses(ask + R"(, "temperature": 1.5})", "temperature");
+  refuses(ask + R"(, "temperature": -1})", "temperature");
   refuses(ask + R"(, "thinking": {"type": "enabled", "budget_tokens": 1024}})", "thinking");
   refuses(ask + R"(, "cache_control": {"type": "ephemeral", "ttl": "1h"}})", "cache_control");
   refuses(ask + R"(, "tools": [{"type": "bash_20250124", "name": "bash"}]})", "bash_20250124");

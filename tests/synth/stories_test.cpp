@@ -48,11 +48,11 @@ class AuditingChooser : public DrawingChooser {
   double entropy = 0;
 
  protected:
-  size_t select(std::span<const Option> options, double total) override {
-    for (const Option& a : options) {
+  size_t select(std::span<const Weighted> options, double total) override {
+    for (const Weighted& a : options) {
       if (a.weight <= 0) continue;
       entropy -= a.weight / total * std::log(a.weight / total);
-      for (const Option& b : options) {
+      for (const Weighted& b : options) {
         const bool prefix = b.head.substr(0, a.head.size()) == a.head;
         if (&a != &b && b.weight > 0 && prefix) ADD_FAILURE() << '"' << a.head << "\" begins \"" << b.head << '"';
       }

@@ -27,8 +27,7 @@ std::vector<float> numbers(int64_t tensor, int64_t step, int64_t n) {
 
 OptimizerOptions options_of(const json& j) {
   OptimizerOptions o;
-  for (const OptimizerInfo& info : optimizers())
-    if (info.name == j.at("optimizer").get<std::string>()) o.kind = info.kind;
+  read_value(j.at("optimizer").get<std::string>(), {}, o.kind);
   const std::pair<const char*, double OptimizerOptions::*> fields[] = {
       {"beta1", &OptimizerOptions::beta1},
       {"beta2", &OptimizerOptions::beta2},

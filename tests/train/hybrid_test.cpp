@@ -89,9 +89,9 @@ TEST(HybridTraining, SameBitsForAnyNumberOfThreadsAndWithRecomputation) {
 
 TEST(HybridTraining, EveryOptimizerTrainsEveryTensor) {
   for (const ModelSpec& spec : hybrids())
-    for (const OptimizerInfo& info : optimizers()) {
-      SCOPED_TRACE(spec.name + " " + std::string(info.name));
-      const OptimizerOptions o = OptimizerOptions::of(info.kind);
+    for (const auto& [name, kind] : NamesOf<OptimizerOptions::Kind>::list) {
+      SCOPED_TRACE(spec.name + " " + name);
+      const OptimizerOptions o = OptimizerOptions::of(kind);
       const Outcome one = train(spec, {.optimizer = o}, 1, 3, o.usual_lr()),
                     two = train(spec, {.optimizer = o}, 2, 3, o.usual_lr());
       EXPECT_TRUE(one == two);

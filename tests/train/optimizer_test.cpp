@@ -2,12 +2,14 @@
 // averages of weights. The ops have their own tests (tests/ops), ten steps against PyTorch are in golden_test.cpp.
 #include "toy/train/optimizer.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <set>
 
 #include "testing/errors.h"
+#include "testing/option_table.h"
 #include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/tensor/convert.h"
@@ -29,7 +31,7 @@ ModelSpec small_spec() {
 
 std::vector<Options> all_kinds() {
   std::vector<Options> list;
-  for (const OptimizerInfo& info : optimizers()) list.push_back(Options::of(info.kind));
+  for (const auto& [name, kind] : NamesOf<Options::Kind>::list) list.push_back(Options::of(kind));
   list.push_back(Options::of(Options::adafactor));
   list.back().relative_step = true;
   list.push_back(Options::of(Options::muon));
@@ -37,11 +39,7 @@ std::vector<Options> all_kinds() {
   return list;
 }
 
-std::string name_of(const Options& o) {
-  for (const OptimizerInfo& info : optimizers())
-    if (info.kind == o.kind) return std::string(info.name);
-  return "?";
-}
+std::string name_of(const Options& o) { return name_in_list(o.kind); }
 
 // Losses of some steps, then every weight and everything that the optimizer keeps.
 struct Outcome {
@@ -66,6 +64,41 @@ Outcome train(const Options& o, int threads, int steps, TrainerOptions::Updates 
       for (int64_t i = 0; i < v.count(); ++i) out.tensors[name].push_back(element(v, i));
     }
   return out;
+}
+
+TEST(Optimizer, SettingsStandInBrackets) {
+  for (const auto& [name, kind] : NamesOf<Options::Kind>::list) {
+    const Options usual = Options::of(kind), o = parse_optimizer(optimizer_text(usual));
+    EXPECT_EQ(o.kind, kind);
+    EXPECT_EQ(optimizer_text(o), optimizer_text(usual));
+    EXPECT_EQ(o.weight_decay, usual.weight_decay);
+  }
+  const Options muon = parse_optimizer("muon(momentum=0, scale=match-rms)");
+  EXPECT_EQ(optimizer_text(muon),
+            "muon(beta1=0.9, beta2=0.95, eps=1e-08, momentum=0, nesterov=false, scale=match-rms, adamw_factor=1)");
+  EXPECT_EQ(parse_optimizer("muon(scale=match-rms, adamw_factor=0.5)").adamw_factor, 0.5);
+  for (const char* bad :
+       {"", "adam", "adamw(momentum=0.9)", "sgd(nesterov=1)", "lion(beta1=1)", "sgd(0.9)", "sgd;lion"})
+    EXPECT_THROW(parse_optimizer(bad), Error) << bad;
+}
+
+TEST(Optimizer, DocsHaveTheSettings) {
+  std::string defaults, settings;
+  for (const auto& [name, kind] : NamesOf<Options::Kind>::list) {
+    const Options o = Options::of(kind);
+    defaults += fmt::format("| `{}` | {} | {} |\n", optimizer_text(o), o.usual_lr(), o.weight_decay);
+  }
+  const Options any;
+  Options::fields(any, [&](const Option& option, const auto& value) {
+    using T = std::decay_t<decltype(value)>;
+    if constexpr (is_plain_value<T>)
+      if (!option.of.empty())
+        settings += fmt::format("| `{}` | {} | {} | {} |\n", option.name_in_brackets(), option.of,
+                                takes<T>(option.limits), option.help);
+  });
+  const std::string page = testing::page("training.md");
+  EXPECT_NE(page.find(defaults), std::string::npos) << defaults;
+  EXPECT_NE(page.find(settings), std::string::npos) << settings;
 }
 
 TEST(Optimizer, SameBitsForAnyNumberOfThreads) {

@@ -37,7 +37,7 @@ std::vector<Case> cases() {
       {"sgd_momentum", with({.kind = O::sgd, .momentum = 0.9})},
       {"sgd_nesterov", with({.kind = O::sgd, .momentum = 0.9, .nesterov = true})},
   };
-  for (const OptimizerInfo& info : optimizers()) list.push_back({std::string(info.name), with(O::of(info.kind))});
+  for (const auto& [name, kind] : NamesOf<O::Kind>::list) list.push_back({name, with(O::of(kind))});
   Case average{"average", with({})};
   average.trainer.optimizer.ema = 0.9;
   list.push_back(average);

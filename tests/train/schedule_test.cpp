@@ -7,6 +7,7 @@
 #include <string>
 
 #include "toy/base/error.h"
+#include "toy/train/recipe.h"
 
 namespace toy {
 namespace {
@@ -75,12 +76,22 @@ TEST(Schedule, RefusesTheImpossible) {
   EXPECT_NE(message({.warmup = 11, .steps = 10}).find("warmup is 11"), std::string::npos);
   EXPECT_NE(message({.warmup = -1, .steps = 10}).find("warmup is -1"), std::string::npos);
   EXPECT_NE(message({.steps = 10, .final_fraction = 1.5}).find("final-lr is 1.5"), std::string::npos);
-  EXPECT_NE(message({.kind = Schedule::wsd, .steps = 10, .decay = 11}).find("decay-steps is 11"), std::string::npos);
+  EXPECT_NE(message({.kind = Schedule::wsd, .steps = 10, .decay = 11}).find("decay is 11"), std::string::npos);
   EXPECT_EQ(message({.kind = Schedule::wsd, .warmup = 5, .steps = 10, .decay = 5}), "");
   EXPECT_EQ(message({.kind = Schedule::wsd, .warmup = 6, .steps = 10, .decay = 5}),
-            "warmup 6 and decay-steps 5 are more than the 10 steps; make one of them smaller");
-  EXPECT_THROW(schedule_of("cosinus"), Error);
-  EXPECT_EQ(schedule_of("wsd"), Schedule::wsd);
+            "warmup 6 and decay 5 are more than the 10 steps; make one of them smaller");
+  RecipeOptions o;
+  EXPECT_EQ(set_schedule(o, "wsd(decay=20, final=0.3)"), (std::vector<std::string_view>{"decay_steps", "final_lr"}));
+  EXPECT_EQ(o.schedule, Schedule::wsd);
+  EXPECT_EQ(o.decay_steps, 20);
+  EXPECT_EQ(o.final_lr, 0.3);
+  EXPECT_EQ(schedule_text(o), "wsd(decay=20, final=0.3)");
+  o.decay_steps = -1;
+  EXPECT_EQ(schedule_text(o), "wsd(decay=200, final=0.3)");
+  set_schedule(o, "constant");
+  EXPECT_EQ(schedule_text(o), "constant");
+  for (const char* bad : {"cosinus", "cosine(decay=2)", "wsd(decay=-2)", "wsd(final=2)", "wsd;wsd", "constant(0.1)"})
+    EXPECT_THROW(set_schedule(o, bad), Error) << bad;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "toy/base/options.h"
 #include "toy/text/constraint.h"
 #include "toy/text/tokenizer.h"
 
@@ -19,50 +20,86 @@ enum class SamplerStep { penalties, dry, temperature, top_n_sigma, top_k, typ_p,
 
 /// The chain where nothing else is said. llama.cpp has the same steps with the temperature at the end.
 std::vector<SamplerStep> default_sampler_steps();
-/// Steps by name, "penalties;top_k;temperature"; each at most once. Throws Error{bad_input} naming a name that is
-/// unknown or stated twice, and the names that there are.
-std::vector<SamplerStep> parse_sampler_steps(std::string_view names);
-/// The reverse of parse_sampler_steps().
+/// "penalties;top_k;temperature".
 std::string sampler_step_names(const std::vector<SamplerStep>& steps);
 
 /// How a token is chosen from the model's logits: the constraint, the bias, then the chain of `steps`, then a draw. A
-/// step whose options have their defaults changes nothing. docs/sampling.md has the definitions.
+/// step whose options have their defaults changes nothing. fields() says what each is, docs/sampling.md has the
+/// definitions.
 struct SamplerOptions {
   double temperature = 0;  ///< 0: the likeliest token after penalties, bias and DRY
-  int top_k = 0;           ///< only the k likeliest; 0: all
-  double top_p = 1;        ///< only the likeliest that together reach p (Holtzman et al. 2020)
-  double min_p = 0;        ///< only those at least p times as likely as the likeliest (Nguyen et al. 2024); 0: all
-  /// Penalties as llama.cpp defines them, for a token that occurs c > 0 times among the last `penalty_last_n`: its
-  /// logit is divided by `repeat_penalty` if positive and multiplied with it if not (Keskar et al. 2019); then c *
-  /// frequency_penalty + presence_penalty are subtracted from it (OpenAI).
+  int top_k = 0;
+  double top_p = 1, min_p = 0;
   double repeat_penalty = 1, frequency_penalty = 0, presence_penalty = 0;
-  int64_t penalty_last_n = 64;  ///< tokens of prompt and text that count; -1: all, 0: none
+  int64_t penalty_last_n = 64;
   uint64_t seed = 0;
   /// The tokens that the text may have, in front of everything else; none: all. It is at the beginning of the text, and
   /// the sampler follows the text with a clone of it.
   std::shared_ptr<const TokenConstraint> constraint = {};
-
   std::vector<std::pair<int32_t, double>> logit_bias = {};  ///< added to the logits of tokens; -infinity rules one out
-  /// The temperature is between temperature - range and + range: the lower end where the entropy is 0, the upper end
-  /// where all tokens are equally likely, and between them by (entropy / largest entropy) ^ exponent.
   double dynatemp_range = 0, dynatemp_exponent = 1;
-  double typical_p = 1;    ///< only those of the most typical surprise that together exceed p (Meister et al. 2022)
-  double top_n_sigma = 0;  ///< only logits within n standard deviations of the largest (Tang et al. 2024); 0: all
-  /// Exclude top choices: with this probability, of all tokens at least as likely as the threshold only the least
-  /// likely one stays.
+  double typical_p = 1, top_n_sigma = 0;
   double xtc_probability = 0, xtc_threshold = 0.1;
-  /// "Don't repeat yourself": a token that would continue a sequence that occurred before, of n >= allowed_length
-  /// tokens, loses multiplier * base ^ (n - allowed_length). 0: off.
   double dry_multiplier = 0, dry_base = 1.75;
-  int64_t dry_allowed_length = 2;
-  int64_t dry_penalty_last_n = -1;         ///< tokens of prompt and text that are searched; -1: all
+  int64_t dry_allowed_length = 2, dry_penalty_last_n = -1;
   std::vector<int32_t> dry_breakers = {};  ///< tokens at which a repetition ends: tokens_with()
-  /// Mirostat 2 (Basu et al. 2021): only tokens whose surprise is at most mu, which follows the text so that the
-  /// surprise stays near `mirostat_tau` bits. It takes the place of all steps after temperature.
-  bool mirostat = false;
+  bool mirostat = false;                   ///< instead of all steps after temperature
   double mirostat_tau = 5, mirostat_eta = 0.1;
   std::vector<SamplerStep> steps = default_sampler_steps();
+
+  /// Names are llama-server's.
+  static void fields(auto& o, auto&& f) {
+    constexpr auto k = "Sampling";
+    f({"temperature", "Sampling temperature; 0 always takes the likeliest token", at_least(0), k, "temperature", "",
+       "--temperature,--temp"},
+      o.temperature);
+    f({"top_k", "Choose among the N likeliest tokens; 0 and -1 keep all", from_to(-1, INT32_MAX), k, "top_k"}, o.top_k);
+    f({"top_p", "Choose among the likeliest tokens of this total probability", from_to(0, 1), k, "top_p"}, o.top_p);
+    f({"min_p", "Drop tokens below this fraction of the likeliest one's probability", from_to(0, 1), k, "min_p"},
+      o.min_p);
+    f({"repeat_penalty", "Penalty factor for tokens that occurred; 1 turns it off", above(0), k, "penalties", "repeat"},
+      o.repeat_penalty);
+    f({"frequency_penalty", "Logit penalty per occurrence of a token; 0 turns it off", Limits(), k, "penalties",
+       "frequency"},
+      o.frequency_penalty);
+    f({"presence_penalty", "Logit penalty for tokens that occurred; 0 turns it off", Limits(), k, "penalties",
+       "presence"},
+      o.presence_penalty);
+    f({"repeat_last_n", "Latest tokens that penalties count; -1 takes all, 0 turns penalties off", at_least(-1), k,
+       "penalties", "last_n"},
+      o.penalty_last_n);
+    f({"seed", "Seed of the random choices", Limits(), k}, o.seed);
+    f({"dynatemp_range", "Vary the temperature by up to this with the entropy; 0 turns it off", at_least(0), "",
+       "temperature", "range"},
+      o.dynatemp_range);
+    f({"dynatemp_exponent", "Exponent of the dynamic temperature", above(0), "", "temperature", "exponent"},
+      o.dynatemp_exponent);
+    f({"typical_p", "Choose among the most typical tokens of this probability", above_to(0, 1), "", "typ_p", "typ_p"},
+      o.typical_p);
+    f({"top_n_sigma", "Keep logits within N standard deviations of the largest; 0 keeps all", at_least(0), "",
+       "top_n_sigma"},
+      o.top_n_sigma);
+    f({"xtc_probability", "Probability of excluding the top choices", from_to(0, 1), "", "xtc", "probability"},
+      o.xtc_probability);
+    f({"xtc_threshold", "Probability from which a token is a top choice", above_to(0, 1), "", "xtc", "threshold"},
+      o.xtc_threshold);
+    f({"dry_multiplier", "Penalty factor for repeated sequences; 0 turns it off", at_least(0), "", "dry", "multiplier"},
+      o.dry_multiplier);
+    f({"dry_base", "Growth of that penalty per repeated token", at_least(1), "", "dry", "base"}, o.dry_base);
+    f({"dry_allowed_length", "Repeated tokens without a penalty", at_least(0), "", "dry", "allowed_length"},
+      o.dry_allowed_length);
+    f({"dry_penalty_last_n", "Latest tokens that are searched; -1 takes all", at_least(-1), "", "dry", "last_n"},
+      o.dry_penalty_last_n);
+    f({"mirostat_tau", "Mirostat's surprise per token in bits", above(0), "", "mirostat", "tau"}, o.mirostat_tau);
+    f({"mirostat_eta", "Mirostat's learning rate", above(0), "", "mirostat", "eta"}, o.mirostat_eta);
+  }
 };
+
+/// Sets the chain, "penalties;dry(multiplier=0.8);top_k(40);temperature", and what its brackets say; "mirostat" may end
+/// it. An empty one has no steps. Returns the names of the options that brackets have set. Throws Error{bad_input},
+/// which begins with `what`, for a step that is unknown or there twice, and for settings that set_listed() refuses.
+std::vector<std::string_view> set_sampler_chain(SamplerOptions& options, std::string_view chain,
+                                                std::string_view what = "samplers");
 
 /// Tokens whose bytes contain one of these texts, for SamplerOptions::dry_breakers.
 std::vector<int32_t> tokens_with(const Tokenizer& tokenizer, const std::vector<std::string>& texts);

@@ -3,6 +3,7 @@
 // docs/training.md has the formula, the source and the memory of each.
 #pragma once
 
+#include <array>
 #include <map>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "toy/base/options.h"
 #include "toy/models/spec.h"
 #include "toy/ops/ops.h"
 #include "toy/runtime/session.h"
@@ -32,21 +34,42 @@ struct OptimizerOptions {
   double momentum = 0.9;             ///< of SGD and Muon; 0: none (SGD then keeps no velocities)
   bool nesterov = false;             ///< of SGD and Muon: step along gradient + momentum * velocity
   double weight_decay = 0.1;         ///< on matrices only; SGD adds it to the gradient, the others to the step
-  double clip = 1.0;                 ///< limit of the gradients' global norm; 0: none
-  double decay_rate = 0.8;           ///< of Adafactor: beta2 = 1 - t^-decay_rate at step t
-  double update_clip = 1.0;          ///< of Adafactor: limit of an update's root mean square
-  bool relative_step = false;        ///< of Adafactor: steps of min(lr, 1/sqrt(t)) times the weights' root mean square
+  double clip = 1.0;
+  double decay_rate = 0.8, update_clip = 1.0;  ///< of Adafactor
+  bool relative_step = false;  ///< of Adafactor: steps of min(lr, 1/sqrt(t)) times the weights' root mean square
   /// Of Muon, what an orthogonalized matrix [R,C] is multiplied by. original: sqrt(max(1, R/C)) (Jordan et al. 2024);
   /// match_rms: 0.2 sqrt(max(R,C)), whose elements are as large as AdamW's (Liu et al. 2025, "Moonlight").
   enum MuonScale { original, match_rms } muon_scale = original;
   double adamw_factor = 0.05;  ///< of Muon: learning rate of what AdamW does, as a part of Muon's
   /// Learning rates of tensors that a pattern fits, as a part of the others'; where several fit, the last one counts.
   std::vector<std::pair<std::string, double>> lr_for;
-  std::vector<std::string> no_decay;  ///< patterns of tensors without weight decay
-  double ema = 0;                     ///< decay of an exponential average of the weights; 0: none is kept
-  /// The learning rate of a tensor is multiplied by lr_decay to the power of TensorSpec's depth (Clark et al. 2020),
-  /// besides lr_for.
-  double lr_decay = 1;
+  std::vector<std::string> no_decay;
+  double ema = 0;       ///< decay of an exponential average of the weights; 0: none is kept
+  double lr_decay = 1;  ///< to the power of TensorSpec's depth (Clark et al. 2020), besides lr_for
+
+  /// See toy/base/options.h.
+  static void fields(auto& o, auto&& f) {
+    constexpr auto k = "Optimizer", kAdam = "adamw adamw8 lion muon", kMomentum = "sgd muon", kAdafactor = "adafactor";
+    f({"beta1", "Decay of the first moment", from_to_below(0, 1), "", kAdam}, o.beta1);
+    f({"beta2", "Decay of the second moment", from_to_below(0, 1), "", kAdam}, o.beta2);
+    f({"eps", "Epsilon of the denominator", above(0), "", "adamw adamw8 adafactor muon"}, o.eps);
+    f({"momentum", "Momentum; 0 keeps no velocities with sgd", from_to_below(0, 1), "", kMomentum}, o.momentum);
+    f({"nesterov", "Step along gradient + momentum * velocity", Limits(), "", kMomentum}, o.nesterov);
+    f({"weight_decay", "Weight decay of matrices", at_least(0), k}, o.weight_decay);
+    f({"clip", "Limit of the gradients' global norm; 0 turns clipping off", at_least(0), k}, o.clip);
+    f({"decay_rate", "Exponent R of the second moment's decay 1 - t^-R", above(0), "", kAdafactor}, o.decay_rate);
+    f({"update_clip", "Limit of an update's root mean square", above(0), "", kAdafactor}, o.update_clip);
+    f({"relative_step", "Scale steps by the weights (--lr is then 0.01)", Limits(), "", kAdafactor}, o.relative_step);
+    f({"muon_scale", "match-rms takes AdamW's step size (--lr is then 0.001)", Limits(), "", "muon", "scale"},
+      o.muon_scale);
+    f({"adamw_factor", "Fraction of --lr for AdamW's tensors (1 with match-rms)", at_least(0), "", "muon"},
+      o.adamw_factor);
+    f({"lr_for", "Learning rate factor of matching tensors, such as 'blk.0.*=0.5'", Limits(), k}, o.lr_for);
+    f({"no_decay", "Exclude matching tensors from weight decay", Limits(), k}, o.no_decay);
+    f({"ema", "Decay of averaged weights, such as 0.999, for model-ema.gguf; 0 turns them off", from_to_below(0, 1), k},
+      o.ema);
+    f({"lr_decay", "Learning rate factor from each layer to the one below it", above_to(0, 1), k}, o.lr_decay);
+  }
 
   /// The numbers that this optimizer is usually run with.
   static OptimizerOptions of(Kind kind);
@@ -55,15 +78,26 @@ struct OptimizerOptions {
   /// Throws Error{bad_input} naming the option, its value and what would do.
   void validate() const;
 };
-
-/// An optimizer's name and which options it reads, beyond those that all do.
-struct OptimizerInfo {
-  OptimizerOptions::Kind kind;
-  std::string_view name;
-  std::vector<std::string_view> options;  ///< "beta1", "momentum", ...
+/// Their names.
+template <>
+struct NamesOf<OptimizerOptions::Kind> {
+  static constexpr std::array list = {
+      std::pair("adamw", OptimizerOptions::adamw),         std::pair("sgd", OptimizerOptions::sgd),
+      std::pair("adamw8", OptimizerOptions::adamw8),       std::pair("lion", OptimizerOptions::lion),
+      std::pair("adafactor", OptimizerOptions::adafactor), std::pair("muon", OptimizerOptions::muon)};
 };
-/// All optimizers.
-std::span<const OptimizerInfo> optimizers();
+/// Their names.
+template <>
+struct NamesOf<OptimizerOptions::MuonScale> {
+  static constexpr std::array list = {std::pair("original", OptimizerOptions::original),
+                                      std::pair("match-rms", OptimizerOptions::match_rms)};
+};
+
+/// "muon" or "muon(momentum=0.9, nesterov=false)"; what is not said is as in OptimizerOptions::of(). Throws
+/// Error{bad_input}, which begins with `what`, naming what the optimizer has instead.
+OptimizerOptions parse_optimizer(std::string_view text, std::string_view what = "optimizer");
+/// What parse_optimizer() reads, with every setting.
+std::string optimizer_text(const OptimizerOptions& options);
 
 /// How one tensor is updated.
 struct TensorUpdate {

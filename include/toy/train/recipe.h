@@ -36,18 +36,16 @@ struct RecipeOptions {
   bool fit_tokens = false;  ///< rows of --data decide on TrainerOptions::tokens: see kMostFittedTokens
   double lr = 1e-3;
   Schedule::Kind schedule = Schedule::cosine;
-  int64_t warmup = -1;       ///< steps; -1: a twentieth, at most 200
-  int64_t decay_steps = -1;  ///< of schedule wsd; -1: a fifth of all
-  double final_lr = 0.1;     ///< of the peak
-  int64_t max_skipped = 10;  ///< steps in a row that are skipped because something is not finite, before the run fails
-  int64_t patience = 0;      ///< validations in a row without a better loss before the run stops; 0: it does not
-  double min_delta = 0;      ///< nats a token by which a loss must be better to count
-  double time_limit = 0;     ///< seconds; the run stops after the step in which they have passed; 0: none
-  uint64_t seed = 0;         ///< of shuffling, samples, dropout, and what else a recipe draws
-  int64_t context = 0;       ///< positions that the saved model states; 0: as the model's source says
-  int64_t eval_every = 0;    ///< steps; 0: at the end only
-  int64_t eval_tokens = 0;   ///< of validation text read by evaluations; with eval_every the last one reads all. 0: all
-  int64_t sample_tokens = 0;  ///< tokens of the sample that goes with each evaluation
+  int64_t warmup = -1, decay_steps = -1;
+  double final_lr = 0.1;
+  int64_t max_skipped = 10, patience = 0;
+  double min_delta = 0;
+  double time_limit = 0;  ///< seconds; the run stops after the step in which they have passed; 0: none
+  uint64_t seed = 0;      ///< of shuffling, samples, dropout, and what else a recipe draws
+  int64_t context = 0;    ///< positions that the saved model states; 0: as the model's source says
+  int64_t eval_every = 0;
+  int64_t eval_tokens = 0;  ///< of validation text read by evaluations; with eval_every the last one reads all. 0: all
+  int64_t sample_tokens = 0;
   size_t memory = 0;          ///< bytes that the whole process may hold, see fit_memory(); 0: no limit
   DType stored = DType::f32;  ///< of matrices, in the file
   std::string mix;            ///< a mix of `toy quantize` that the file is quantized to; "": none
@@ -55,20 +53,54 @@ struct RecipeOptions {
   /// runs::make_folder() has the placeholders; {arch} and {recipe} are the run's. What is there and of no run is never
   /// replaced.
   std::string out = "out";
-  std::string tensorboard;       ///< folder for event files of TensorBoard; "": none
-  std::string name;              ///< of the model; "": as the model's source says
-  int64_t checkpoint_every = 0;  ///< steps; 0: only when the run is stopped
-  int64_t keep = 2;              ///< checkpoints kept: the last ones; the best is kept beside them
-  bool resume = false;           ///< continue from the newest checkpoint in `out`, or begin if there is none
-  bool allow_changes = false;    ///< resume although options, texts or version are not the checkpoint's
-  WatchOptions watch;            ///< what is looked at while it runs
-  RunRecord record;              ///< what its log says of it
+  std::string tensorboard;  ///< folder for event files of TensorBoard; "": none
+  std::string name;         ///< of the model; "": as the model's source says
+  int64_t checkpoint_every = 0, keep = 2;
+  bool resume = false;         ///< continue from the newest checkpoint in `out`, or begin if there is none
+  bool allow_changes = false;  ///< resume although options, texts or version are not the checkpoint's
+  WatchOptions watch;          ///< what is looked at while it runs
+  RunRecord record;            ///< what its log says of it
   /// Instead of trainer.compute, for a choice by measuring: a resumed run does not ask, but takes that of its
   /// checkpoint.
   std::function<DType()> choose_compute = {};
+  /// See toy/base/options.h.
+  static void fields(auto& o, auto&& f) {
+    constexpr auto k = "Schedule", kCheckpoints = "Checkpoints";
+    f({"steps", "Optimizer steps; by default 3 epochs of --data", at_least(1), k}, o.steps);
+    f({"lr", "Peak learning rate", above(0), "Optimizer"}, o.lr);
+    f({"schedule", "Learning rate after the warmup"}, o.schedule);
+    f({"warmup", "Steps of linear warmup; -1 takes 5% of --steps, at most 200", at_least(-1), k}, o.warmup);
+    f({"decay_steps", "Final steps in which the rate falls; -1 takes 20% of --steps", at_least(-1), "", "wsd", "decay"},
+      o.decay_steps);
+    f({"final_lr", "Final learning rate as a fraction of the peak", from_to(0, 1), k, "linear cosine wsd", "final"},
+      o.final_lr);
+    f({"patience", "Stop after N validations without improvement; 0 never stops", at_least(0), k}, o.patience);
+    f({"min_delta", "Improvement in nats per token that --patience counts", at_least(0), k}, o.min_delta);
+    f({"seed", "Seed of shuffling"}, o.seed);
+    f({"context", "Positions of the new model; 0 keeps its own", at_least(0)}, o.context);
+    f({"eval_every", "Steps between validations; 0 validates only at the end", at_least(0), k}, o.eval_every);
+    f({"eval_tokens", "Validation tokens to read per validation; 0 reads all", at_least(0), k}, o.eval_tokens);
+    f({"sample_tokens", "Tokens to generate as a sample at each validation", at_least(0), "Output", "", "", "--sample"},
+      o.sample_tokens);
+    f({"stored", "Type of the matrices in the file"}, o.stored);
+    f({"name", "Name of the model"}, o.name);
+    f({"max_skipped", "Abort after N consecutive steps with a non-finite gradient", at_least(1), k}, o.max_skipped);
+    f({"time_limit", "Stop and save after this time", at_least(0)}, o.time_limit);
+    f({"checkpoint_every", "Steps between checkpoints; 0 saves only when interrupted", at_least(0), kCheckpoints},
+      o.checkpoint_every);
+    f({"keep", "Recent checkpoints to keep, besides the best", at_least(1), kCheckpoints}, o.keep);
+  }
+
   /// The schedule that these say. Throws Error{bad_input} for an impossible one.
   Schedule rates() const;
 };
+
+/// Sets kind and settings of the schedule: "cosine", "wsd(decay=200, final=0.1)". Returns the names of the options that
+/// brackets have set. Throws Error{bad_input}, which begins with `what`, naming what the schedule has instead.
+std::vector<std::string_view> set_schedule(RecipeOptions& options, std::string_view text,
+                                           std::string_view what = "schedule");
+/// What set_schedule() reads, with the steps that these are when there are so many in all.
+std::string schedule_text(const RecipeOptions& options);
 
 /// An evaluation on the validation text after `step` steps.
 struct Evaluation : runs::Eval {

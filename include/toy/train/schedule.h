@@ -1,8 +1,11 @@
 // Learning rate over time.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <string_view>
+#include <utility>
+
+#include "toy/base/options.h"
 
 namespace toy {
 
@@ -25,9 +28,11 @@ struct Schedule {
   double at(int64_t step) const;
 };
 
-/// "constant", "linear", "cosine", "wsd".
-std::string_view name_of(Schedule::Kind kind);
-/// The other way. Throws Error{bad_input} for a name that is none of them.
-Schedule::Kind schedule_of(std::string_view name);
+/// Their names.
+template <>
+struct NamesOf<Schedule::Kind> {
+  static constexpr std::array list = {std::pair("constant", Schedule::constant), std::pair("linear", Schedule::linear),
+                                      std::pair("cosine", Schedule::cosine), std::pair("wsd", Schedule::wsd)};
+};
 
 }  // namespace toy

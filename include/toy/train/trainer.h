@@ -1,6 +1,7 @@
 // The training engine: a model, its optimizer, and one compiled step.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -36,8 +37,27 @@ struct TrainerOptions {
   /// last adapter.
   std::optional<PreferenceOptions> preference = {};
   Recompute recompute;  ///< what backward computes again; changes no bit. See fit_memory() in toy/train/memory.h
+
+  /// See toy/base/options.h.
+  static void fields(auto& o, auto&& f) {
+    f({"batch", "Sequences per step", at_least(1), "Batch"}, o.batch);
+    f({"tokens", "Tokens per sequence", at_least(1), "Batch"}, o.tokens);
+    f({"accumulate", "Batches per step whose gradients are summed", at_least(1), "Batch"}, o.accumulate);
+    f({"optimizer", "Optimizer"}, o.optimizer);
+    f({"updates", "Update weights after backward, or during it with less memory and no clipping"}, o.updates);
+    f({"compute", "Type of matrix products"}, o.compute);
+    f({"dropout", "Dropout rate of embedding, attention and feed-forward outputs", from_to_below(0, 1), "Optimizer"},
+      o.dropout);
+  }
+
   /// Throws Error{bad_input} naming the option, its value and what would do.
   void validate() const;
+};
+/// Their names.
+template <>
+struct NamesOf<TrainerOptions::Updates> {
+  static constexpr std::array list = {std::pair("gathered", TrainerOptions::gathered),
+                                      std::pair("streaming", TrainerOptions::streaming)};
 };
 
 /// Does training drop anything, so that it reads the input `random`?

@@ -89,7 +89,7 @@ struct BenchTrain : Command {
 
   TrainerOptions options_of_run() const {
     TrainerOptions options = trainer;
-    options.optimizer = OptimizerOptions::of(optimizer_of(optimizer).kind);
+    options.optimizer = parse_optimizer(optimizer, "--optimizer");
     options.optimizer.clip = trainer.optimizer.clip;
     options.updates = updates_of(update);
     return options;

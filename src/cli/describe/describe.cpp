@@ -115,7 +115,7 @@ struct Describe : Command {
   }
 
   void apply_step() {
-    o.trainer.optimizer = OptimizerOptions::of(optimizer_of(optimizer).kind);
+    o.trainer.optimizer = parse_optimizer(optimizer, "--optimizer");
     o.trainer.updates = updates_of(update);
     if (o.trainer.updates == TrainerOptions::streaming) o.trainer.optimizer.clip = 0;  // it cannot clip
     o.trainer.validate();

@@ -68,8 +68,10 @@ std::optional<Planned> planned(const fs::path& path) {
   if (init.empty())
     p.vocab = vocabulary_of(text("tokenizer")), p.context = number("context", 0).value_or(0), p.layers = text("layers");
   // Of another version, maybe: these need not be known here.
-  for (const OptimizerInfo& info : optimizers())
-    if (info.name == optimizer) p.step.optimizer = optimizer;
+  try {
+    parse_optimizer(optimizer), p.step.optimizer = optimizer;
+  } catch (const Error&) {
+  }
   if (update == "gathered" || update == "streaming") p.step.update = update;
   return p;
 }

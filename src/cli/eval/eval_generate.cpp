@@ -40,10 +40,7 @@ struct EvalGenerate : Command {
     add_parse_special(app, o.parse_special);
     chat_template.add(app);
     begin_group(app, "Sampling");
-    add_option(app, "--temperature,--temp", o.generate.sampler.temperature,
-               "Sampling temperature; 0 always takes the likeliest token", at_least(0));
-    add_option(app, "--top-p", o.generate.sampler.top_p, "Choose among the likeliest tokens of this total probability",
-               above_to(0, 1));
+    add_listed(app, o.generate.sampler, {"temperature", "top_p"});
     add_option(app, "--seed", o.generate.sampler.seed, "Seed of the first answer; the next ones have the next numbers");
     begin_group(app, "Output");
     add_option(app, "-n,--n", o.generate.max_tokens, "Tokens of an answer (default: 256, or half of the context)",

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -85,28 +84,27 @@ struct Given {
 
   // As OpenAI's API has them, and llama-server what that lacks.
   ordered_json fields() const {
-    static const std::map<std::string, std::string> kOthers{{"--n", "max_tokens"},
-                                                            {"--typical", "typical_p"},
-                                                            {"--top-nsigma", "top_n_sigma"},
-                                                            {"--dynatemp-exp", "dynatemp_exponent"},
-                                                            {"--dry-sequence-breaker", "dry_sequence_breakers"},
-                                                            {"--mirostat-ent", "mirostat_tau"},
-                                                            {"--mirostat-lr", "mirostat_eta"}};
+    AnswerOptions o = parsed();
     ordered_json all = ordered_json::object();
     for (const auto& [name, value] : values) {
-      const auto other = kOthers.find(name);
-      std::string key = other != kOthers.end() ? other->second : name.substr(2);
+      std::string key = name == "--n"                      ? "max_tokens"
+                        : name == "--dry-sequence-breaker" ? name.substr(2) + "s"
+                                                           : name.substr(2);
       std::replace(key.begin(), key.end(), '-', '_');
-      if (name == "--stop" || name == "--dry-sequence-breaker")
+      if (key == "stop" || key == "dry_sequence_breakers")
         all[key].push_back(value);
-      else if (name == "--samplers")
-        all[key] = CLI::detail::split(value, ';');
-      else if (name == "--logit-bias")
-        for (const auto& [id, bias] : parsed().sampling.sampler.logit_bias)
+      else if (key == "samplers")
+        all[key] = CLI::detail::split(sampler_step_names(o.sampling.sampler.steps), ';');
+      else if (key == "logit_bias")
+        for (const auto& [id, bias] : o.sampling.sampler.logit_bias)
           all[key][std::to_string(id)] = std::max(bias, -100.0);  // which forbids a token there
       else
         all[key] = parse_json<ordered_json>(value);
     }
+    SamplerOptions::fields(o.sampling.sampler, [&](const Option& option, const auto& value) {
+      if (o.sampling.is_listed(option)) all[std::string(option.name)] = value;
+    });
+    if (o.sampling.sampler.mirostat) all["mirostat"] = 2;
     return all;
   }
 
@@ -127,7 +125,7 @@ struct Given {
     } catch (const CLI::ParseError& e) {
       fail("{}", e.what());
     }
-    o.sampling.read();
+    o.sampling.read(app);
     const Sampler options_are_sound(o.sampling.sampler);
     const StopFilter stops_are_sound(o.stops);
     return o;
@@ -190,7 +188,7 @@ struct Chat : Command {
     Given given;
     given.take(*parser);
     given.parsed();
-    answers.sampling.read();
+    answers.sampling.read(*parser);
     read_rules();
     if (!url.empty()) return talk_to_server(given);
     check(!model_path.empty(), "model is missing; name a file, or a server with --url");

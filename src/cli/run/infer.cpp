@@ -171,7 +171,7 @@ struct Infer : Command {
   }
 
   void run() {
-    sampling.read();
+    sampling.read(*parser);
     check_options();
     prompts.read();
     const bool by_prompt = prompts.any_lora(adapters.lora.size());

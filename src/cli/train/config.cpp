@@ -52,15 +52,13 @@ ordered_json read_options(const std::string& path) {
   return options;
 }
 
-// The value as words of a command line. null and defaults give none: the config.json of a run has the options of every
-// optimizer, and only its own may be given.
+// The value as words of a command line. null and defaults give none.
 Words words_of(const CLI::Option& option, const std::string& key, const ordered_json& value, const std::string& path) {
   if (value.is_null()) return {};
   const std::string name = "--" + key;
   if (is_flag(option)) {
     check(value.is_boolean(), "{}: '{}' is {}; use true or false", path, key, json_text(value));
-    if (!value.get<bool>() && option.get_fnames().empty()) return {};
-    return {name + (value.get<bool>() ? "=true" : "=false")};
+    return value.get<bool>() ? Words{name} : Words{};
   }
   const bool takes_list = option.get_items_expected_max() > 1;
   Words words;

@@ -48,32 +48,24 @@ struct Recipe {
     add_config_option(app);
     preferences ? add_preference_data_options(app, o.data) : add_data_options(app, o.data);
     begin_group(app, "Batch");
-    add_option(app, "--batch", o.trainer.batch, "Sequences per step", at_least(1));
     add_option(app, "--tokens", o.trainer.tokens,
                preferences ? "Tokens per sequence" : "Tokens per sequence; by default what rows of --data take",
                at_least(1));
-    add_option(app, "--accumulate", o.trainer.accumulate, "Batches per step whose gradients are summed", at_least(1));
-    begin_group(app, "Schedule");
-    CLI::Option* steps =
-        add_option(app, "--steps", o.steps, "Optimizer steps; by default 3 epochs of --data", at_least(1));
-    add_option(app, "--epochs", epochs, "Instead of --steps: how often each row is learned", above(0))->excludes(steps);
+    add_listed(app, o.trainer);
+    add_listed(app, o, {"steps"});
+    add_option(app, "--epochs", epochs, "Instead of --steps: how often each row is learned", above(0))
+        ->excludes(app.get_option("--steps"));
     optimizer.add(app, o, lr_part, decays);
-    add_option(app, "--eval-every", o.eval_every, "Steps between validations; 0 validates only at the end",
-               at_least(0));
-    add_option(app, "--eval-tokens", o.eval_tokens, "Validation tokens to read per validation; 0 reads all",
-               at_least(0));
     begin_group(app, "Output");
     add_option(app, "--out", o.out, "Folder for the model and the run; may contain {arch}, {date}, {time} and {seq}",
                folder_name());
-    add_option(app, "--sample", o.sample_tokens, "Tokens to generate as a sample at each validation", at_least(0));
+    add_listed(app, o);
+    begin_group(app, "Output");
     add_option(app, "--dtype", stored,
                adapts ? "Type of the matrices in the file" : "Type of the matrices in the file, as of `toy quantize`",
                adapts ? one_of({"f32", "f16", "bf16"}) : suggested(stored_names()));
     app.add_flag("--json", json, "Print the run's events as JSON Lines");
     begin_group(app, "Checkpoints");
-    add_option(app, "--checkpoint-every", o.checkpoint_every,
-               "Steps between checkpoints; 0 saves only when interrupted", at_least(0));
-    add_option(app, "--keep", o.keep, "Recent checkpoints to keep, besides the best", at_least(1));
     app.add_flag("--resume", o.resume, "Resume from the newest checkpoint in --out");
     app.add_flag("--allow-changes", o.allow_changes, "With --resume, accept other options, texts or toy versions");
     add_check_finite(app, o.trainer.check_finite);

@@ -61,11 +61,8 @@ ordered_json options_json(const CLI::App& app) {
   for (const CLI::Option* o : app.get_options()) {
     if (o->get_lnames().empty() || is_help(*o) || o->get_lnames()[0] == "config") continue;
     const std::string& name = o->get_lnames()[0];
-    if (o->get_items_expected_max() == 0) {  // a flag; null: one that can be true or false, and neither was given
-      if (o->count() == 0 && !o->get_fnames().empty())
-        j[name] = nullptr;
-      else
-        j[name] = o->count() > 0 && o->reduced_results()[0] == "true";
+    if (is_flag(*o)) {
+      j[name] = o->count() > 0 && o->reduced_results()[0] == "true";
       continue;
     }
     const std::vector<std::string> values = o->count() > 0 ? o->reduced_results() : std::vector<std::string>{};

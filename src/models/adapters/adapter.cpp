@@ -1,4 +1,5 @@
 #include "toy/models/adapter.h"
+#include "toy/base/options.h"
 
 #include <fmt/format.h>
 

@@ -279,9 +279,7 @@ CompletionRequest parse_messages(const std::string& body, bool counts) {
     r.max_tokens = n == -1 ? kMostTokens : n;
     r.stops = stops_of(f.take("stop_sequences"), "stop_sequences");
     r.sampler.temperature = 1;
-    f.number<double>("temperature", r.sampler.temperature, 0, 1);
-    read_top_p(f, r.sampler);
-    read_top_k(f, r.sampler);
+    read_sampler_numbers(f, r.sampler, {"temperature", "top_p", "top_k"});
     r.stream = f.flag("stream", false);
   }
   f.finish();

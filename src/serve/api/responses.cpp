@@ -223,9 +223,7 @@ ResponsesRequest parse_responses(const std::string& body) {
     if (n > 0) c.max_tokens = n, r.settings["max_output_tokens"] = n;
   }
   c.sampler.temperature = 1;
-  f.number<double>("temperature", c.sampler.temperature, 0, 100);
-  read_top_p(f, c.sampler);
-  read_top_k(f, c.sampler);
+  read_sampler_numbers(f, c.sampler, {"temperature", "top_p", "top_k"});
   r.settings["temperature"] = c.sampler.temperature, r.settings["top_p"] = c.sampler.top_p;
   if (const ordered_json* text = f.take("text")) read_text(*text, r);
   read_tools(f, r);

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <initializer_list>
 #include <iterator>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -20,17 +22,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-void read_sampler(Fields& f, SamplerOptions& s) {
-  f.number<double>("temperature", s.temperature, 0, 100);
-  read_top_p(f, s);
-  read_top_k(f, s);
-  f.number<double>("min_p", s.min_p, 0, 1);
-  f.number<double>("frequency_penalty", s.frequency_penalty, -2, 2);
-  f.number<double>("presence_penalty", s.presence_penalty, -2, 2);
-  f.number<double>("repeat_penalty", s.repeat_penalty, 0.01, 100);
-  f.number<double>("repetition_penalty", s.repeat_penalty, 0.01, 100);  // vLLM's name
-  f.number<int64_t>("repeat_last_n", s.penalty_last_n, -1, int64_t(1) << 31);
-}
+// Names that other servers have.
+constexpr std::pair<const char*, std::string_view> kAliases[] = {{"repetition_penalty", "repeat_penalty"}};  // vLLM's
 
 // The steps as llama-server's page sends them, a letter each.
 std::string steps_of_letters(const std::string& letters) {
@@ -50,48 +43,35 @@ std::string steps_of_letters(const std::string& letters) {
   return names;
 }
 
-std::vector<SamplerStep> sampler_steps_of(const ordered_json& names) {
+void read_chain(const ordered_json& names, SamplerOptions& s) {
   std::string all;
-  if (names.is_string()) return parse_sampler_steps(steps_of_letters(names));
-  if (!names.is_array()) refuse(R"('samplers' is not an array of names, such as ["top_k", "temperature"])", "samplers");
-  for (const ordered_json& name : names) {
-    if (!name.is_string()) refuse(R"('samplers' has an item that is not a name, such as "top_k")", "samplers");
-    all += (all.empty() ? "" : ";") + name.get<std::string>();
+  if (names.is_string()) {
+    all = steps_of_letters(names);
+  } else {
+    if (!names.is_array())
+      refuse(R"('samplers' is not an array of names, such as ["top_k", "temperature"])", "samplers");
+    for (const ordered_json& name : names) {
+      if (!name.is_string()) refuse(R"('samplers' has an item that is not a name, such as "top_k")", "samplers");
+      all += (all.empty() ? "" : ";") + name.get<std::string>();
+    }
   }
   try {
-    return parse_sampler_steps(all);
+    set_sampler_chain(s, all);
   } catch (const Error& e) {
     refuse(one_line(e.what()), "samplers");
   }
 }
 
-// Names and values of llama-server.
-void read_sampler_chain(Fields& f, CompletionRequest& r) {
+// mirostat is a number, as in llama-server.
+void read_steps(Fields& f, CompletionRequest& r) {
   SamplerOptions& s = r.sampler;
-  constexpr double kMost = 1e6;
-  const auto above_0 = [&](const char* name, double& value, double most) {
-    f.number<double>(name, value, 0, most);
-    if (value == 0) refuse(fmt::format("'{}' is 0, expected above 0 and at most {:g}", name, most), name);
-  };
-  f.number<double>("dynatemp_range", s.dynatemp_range, 0, 100);
-  above_0("dynatemp_exponent", s.dynatemp_exponent, kMost);
-  above_0("typical_p", s.typical_p, 1);
-  f.number<double>("top_n_sigma", s.top_n_sigma, 0, kMost);
-  f.number<double>("xtc_probability", s.xtc_probability, 0, 1);
-  above_0("xtc_threshold", s.xtc_threshold, 1);
-  f.number<double>("dry_multiplier", s.dry_multiplier, 0, kMost);
-  f.number<double>("dry_base", s.dry_base, 1, kMost);
-  f.number<int64_t>("dry_allowed_length", s.dry_allowed_length, 0, kMostTokens);
-  f.number<int64_t>("dry_penalty_last_n", s.dry_penalty_last_n, -1, kMostTokens);
   if (const ordered_json* breakers = f.take("dry_sequence_breakers"))
     r.dry_breakers = stops_of(breakers, "dry_sequence_breakers");
   int mirostat = 0;
   f.number<int>("mirostat", mirostat, 0, 2);
   if (mirostat == 1) refuse("'mirostat' is 1, expected 2, or 0 to turn it off", "mirostat");
   s.mirostat = mirostat == 2;
-  above_0("mirostat_tau", s.mirostat_tau, kMost);
-  above_0("mirostat_eta", s.mirostat_eta, kMost);
-  if (const ordered_json* names = f.take("samplers")) s.steps = sampler_steps_of(*names);
+  if (const ordered_json* names = f.take("samplers")) read_chain(*names, s);
   try {
     const Sampler options_go_together(s);
   } catch (const Error& e) {
@@ -121,21 +101,22 @@ void read_logit_bias(Fields& f, SamplerOptions& s) {
 
 }  // namespace
 
-void read_top_p(Fields& f, SamplerOptions& s) {
-  constexpr double kOnlyTheLikeliest = 1e-9;
-  f.number<double>("top_p", s.top_p, 0, 1);
-  if (s.top_p == 0) s.top_p = kOnlyTheLikeliest;
-}
-
-void read_top_k(Fields& f, SamplerOptions& s) {
-  f.number<int>("top_k", s.top_k, -1, INT32_MAX);
-  if (s.top_k == -1) s.top_k = 0;  // as 0: all
+void read_sampler_numbers(Fields& f, SamplerOptions& s, std::initializer_list<std::string_view> only) {
+  SamplerOptions::fields(s, [&](const Option& option, auto& value) {
+    using T = std::decay_t<decltype(value)>;
+    if constexpr (!std::is_same_v<T, uint64_t>) {  // the seed is read elsewhere: it may be negative, or any
+      if (only.size() > 0 && std::ranges::find(only, option.name) == only.end()) return;
+      f.number<T>(std::string(option.name), value, option.limits);
+      for (const auto& [alias, name] : kAliases)
+        if (name == option.name) f.number<T>(alias, value, option.limits);
+    }
+  });
 }
 
 void read_sampler_fields(Fields& f, CompletionRequest& r) {
-  read_sampler(f, r.sampler);
+  read_sampler_numbers(f, r.sampler);
   read_logit_bias(f, r.sampler);
-  read_sampler_chain(f, r);
+  read_steps(f, r);
 }
 
 }  // namespace toy::serve

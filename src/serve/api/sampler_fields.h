@@ -1,6 +1,9 @@
 // The fields of a request that say how tokens are drawn.
 #pragma once
 
+#include <initializer_list>
+#include <string_view>
+
 #include "dialog/fields.h"
 #include "serve/api/api.h"
 
@@ -8,9 +11,7 @@ namespace toy::serve {
 
 /// All of them. Throws FieldError.
 void read_sampler_fields(Fields& f, CompletionRequest& r);
-/// `top_p`: 0 keeps the likeliest token only.
-void read_top_p(Fields& f, SamplerOptions& s);
-/// `top_k`: 0 and -1 keep all.
-void read_top_k(Fields& f, SamplerOptions& s);
+/// The numbers, with the names and limits of SamplerOptions::fields(); `only`: those of these names. Throws FieldError.
+void read_sampler_numbers(Fields& f, SamplerOptions& s, std::initializer_list<std::string_view> only = {});
 
 }  // namespace toy::serve
