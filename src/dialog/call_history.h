@@ -37,7 +37,5 @@ bool describe(nlohmann::ordered_json& tools);
 
 /// A value as Python prints it, or as its json.dumps() does.
 std::string python_text(const nlohmann::ordered_json& v, bool is_json = false);
-/// The calls of a message as LFM2 writes them.
-std::string python_calls(const CallForm& form, const nlohmann::ordered_json& calls);
 
 }  // namespace toy::dialog
