@@ -101,6 +101,12 @@ std::vector<FormPart> parts_of(std::string_view text);
 /// What encloses the strings of CallForm::bare.
 inline constexpr std::string_view kBareQuote = "<|\"|>";
 
+/// A text as GBNF writes it.
+std::string gbnf_literal(std::string_view text);
+/// Rules of GBNF for text up to a mark, and the mark, which has its first character once. The first of them is NAME-0;
+/// `after`: an expression for what follows the mark.
+std::string text_until(std::string_view mark, std::string_view name = "raw", std::string_view after = "");
+
 /// The form of a template; nullptr: it knows no tools, or writes calls in a way that is not read here. `tokenizer`: of
 /// the model; without it, only what the template shows counts.
 const CallForm* call_form_of(const std::string& chat_template, const Tokenizer* tokenizer = nullptr);

@@ -5,7 +5,6 @@
 #include <cctype>
 #include <functional>
 #include <map>
-#include <set>
 
 #include "dialog/call_forms.h"
 #include "toy/base/error.h"
@@ -13,12 +12,8 @@
 #include "toy/base/utf8.h"
 
 namespace toy::dialog {
-namespace {
 
-using nlohmann::ordered_json;
-
-// A text as GBNF writes it.
-std::string literal(std::string_view text) {
+std::string gbnf_literal(std::string_view text) {
   std::string quoted = "\"";
   for (const char c : text)
     if (c == '\n')
@@ -28,31 +23,7 @@ std::string literal(std::string_view text) {
   return quoted + "\"";
 }
 
-std::set<std::string> names_of(const ordered_json& list) {
-  std::set<std::string> names;
-  for (const auto& name : list)
-    if (name.is_string()) names.insert(name);
-  return names;
-}
-
-// Names that GBNF does not take are numbers here.
-std::string rule_name(std::string_view what, size_t i, size_t k = 0) { return fmt::format("{}-{}-{}", what, i, k); }
-
-// A text of a form; `of` is what a word stands for.
-std::string expression(std::string_view text, const std::function<std::string(FormPart::Kind)>& of = {}) {
-  std::string all;
-  for (const FormPart& part : parts_of(text)) {
-    if (!all.empty()) all += " ";
-    if (part.kind == FormPart::mark || part.kind == FormPart::optional)
-      all += literal(part.text) + (part.kind == FormPart::optional ? "?" : "");
-    else
-      all += part.kind == FormPart::blank ? "s" : part.kind == FormPart::blanks ? "lines" : of(part.kind);
-  }
-  return all.empty() ? R"("")" : all;
-}
-
-// Text up to a mark, and the mark, which has its first character once: state k has read k characters of it.
-std::string text_until(std::string_view mark) {
+std::string text_until(std::string_view mark, std::string_view name, std::string_view after) {
   std::vector<std::string_view> characters;
   for (size_t n = 0; !mark.empty(); mark.remove_prefix(n)) {
     n = std::max<size_t>(1, utf8_character(mark));
@@ -63,13 +34,33 @@ std::string text_until(std::string_view mark) {
     return c.size() == 1 ? fmt::format("\\x{:02x}", int(c[0])) : std::string(c);
   };
   std::string rules;
-  for (size_t k = 0; k < characters.size(); ++k) {
-    const std::string next = k + 1 < characters.size() ? fmt::format(" raw-{}", k + 1) : "";
-    rules += fmt::format("raw-{} ::= {}{}", k, literal(characters[k]), next);
-    if (k > 0) rules += fmt::format(" | {} raw-1", literal(characters[0]));
-    rules += fmt::format(" | [^{}{}] raw-0\n", member(characters[0]), member(characters[k]));
+  for (size_t k = 0; k < characters.size(); ++k) {  // of which have come
+    const std::string next = k + 1 < characters.size() ? fmt::format(" {}-{}", name, k + 1) : std::string(after);
+    rules += fmt::format("{}-{} ::= {}{}", name, k, gbnf_literal(characters[k]), next);
+    if (k > 0) rules += fmt::format(" | {} {}-1", gbnf_literal(characters[0]), name);
+    rules += fmt::format(" | [^{}{}] {}-0\n", member(characters[0]), member(characters[k]), name);
   }
   return rules;
+}
+
+namespace {
+
+using nlohmann::ordered_json;
+
+// Names that GBNF does not take are numbers here.
+std::string rule_name(std::string_view what, size_t i, size_t k = 0) { return fmt::format("{}-{}-{}", what, i, k); }
+
+// A text of a form; `of` is what a word stands for.
+std::string expression(std::string_view text, const std::function<std::string(FormPart::Kind)>& of = {}) {
+  std::string all;
+  for (const FormPart& part : parts_of(text)) {
+    if (!all.empty()) all += " ";
+    if (part.kind == FormPart::mark || part.kind == FormPart::optional)
+      all += gbnf_literal(part.text) + (part.kind == FormPart::optional ? "?" : "");
+    else
+      all += part.kind == FormPart::blank ? "s" : part.kind == FormPart::blanks ? "lines" : of(part.kind);
+  }
+  return all.empty() ? R"("")" : all;
 }
 
 // A part of a tool's schema, which keeps what its references mean.
@@ -120,9 +111,9 @@ class PairRules {
     const bool open =
         s.contains("additionalProperties") ? s["additionalProperties"] != false : !s.contains("properties");
     const std::string any_key = in_tags() ? "[a-zA-Z0-9_.-]{1,64}" : "[a-zA-Z_] [a-zA-Z0-9_]{0,63}",
-                      other = fmt::format("{} {} {}", literal(form_.before_key()), any_key,
+                      other = fmt::format("{} {} {}", gbnf_literal(form_.before_key()), any_key,
                                           in_tags() ? tagged(true, "raw-0") : after_key() + any_value());
-    const std::set<std::string> names = names_of(s.value("required", ordered_json::array()));
+    const ordered_json needed = s.value("required", ordered_json::array());
     // `first`: no pair has come. `more`: some have.
     const std::string separator = form_.next_pair.empty() ? "" : expression(form_.next_pair) + " ";
     std::string more = rule(open ? fmt::format("({}{})*", separator, other) : R"("")");
@@ -130,10 +121,11 @@ class PairRules {
     for (auto key = keys.rbegin(); key != keys.rend(); ++key) {
       const ordered_json& property = properties[*key];
       const std::string pair =
-          rule(fmt::format("{} {}", literal(std::string(form_.before_key()) + checked(*key)),
+          rule(fmt::format("{} {}", gbnf_literal(std::string(form_.before_key()) + checked(*key)),
                            in_tags() ? value_in_tags(*key, property) : after_key() + value(property, depth + 1)));
       const auto either = [&](const std::string& front, const std::string& without) {
-        return rule(fmt::format("{}{} {}{}", front, pair, more, names.contains(*key) ? "" : " | " + without));
+        return rule(fmt::format("{}{} {}{}", front, pair, more,
+                                std::find(needed.begin(), needed.end(), *key) != needed.end() ? "" : " | " + without));
       };
       const std::string first_here = either("", first);
       more = separator.empty() ? first_here : either(separator, more);
@@ -155,22 +147,23 @@ class PairRules {
 
   // What stands between a key and its value.
   std::string after_key(bool is_string = true) const {
-    return expression(form_.after_key(), [&](FormPart::Kind) { return literal(is_string ? "true" : "false"); }) + " ";
+    return expression(form_.after_key(), [&](FormPart::Kind) { return gbnf_literal(is_string ? "true" : "false"); }) +
+           " ";
   }
   // From a key to the next; `value` has the end of its tag.
   std::string tagged(bool is_string, const std::string& value) const {
-    return fmt::format("{}{} {}", after_key(is_string), value, literal(form_.value_blanks()));
+    return fmt::format("{}{} {}", after_key(is_string), value, gbnf_literal(form_.value_blanks()));
   }
 
   // What stands after a key: strings are written as they are, other values as JSON.
   std::string value_in_tags(const std::string& name, const ordered_json& property) {
     const ordered_json& p = dialog::referred(tool_.parameters, property);
-    const std::string end = literal(form_.value_end());
+    const std::string end = gbnf_literal(form_.value_end());
     ordered_json values = p.is_object() ? p.value("enum", ordered_json::array()) : ordered_json::array();
     if (p.is_object() && p.contains("const")) values = ordered_json::array({p["const"]});
     if (values.is_array() && !values.empty())
       return any_of(values, [&](const ordered_json& v) {
-        return tagged(v.is_string(), literal(v.is_string() ? v.get<std::string>() : json_text(v)) + " " + end);
+        return tagged(v.is_string(), gbnf_literal(v.is_string() ? v.get<std::string>() : json_text(v)) + " " + end);
       });
     const std::vector<std::string> types = all_types_of(tool_.parameters, property);
     if (types.empty() || std::ranges::find(types, "string") != types.end()) return tagged(true, "raw-0");
@@ -182,13 +175,13 @@ class PairRules {
   // A value of a schema.
   std::string value(const ordered_json& s, int depth) {
     if (!s.is_object() || depth > kDeepest) return any_value();
-    if (s.contains("$ref") && s["$ref"].is_string()) return referred(s["$ref"]);
+    if (s.contains("$ref") && s["$ref"].is_string()) return referred(s);
     for (const char* key : {"anyOf", "oneOf"})
       if (s.contains(key) && s[key].is_array() && !s[key].empty())
         return any_of(s[key], [&](const ordered_json& branch) { return value(branch, depth + 1); });
-    if (s.contains("const")) return literal(text_of(s["const"]));
+    if (s.contains("const")) return gbnf_literal(text_of(s["const"]));
     if (s.contains("enum") && s["enum"].is_array() && !s["enum"].empty())
-      return any_of(s["enum"], [&](const ordered_json& v) { return literal(text_of(v)); });
+      return any_of(s["enum"], [&](const ordered_json& v) { return gbnf_literal(text_of(v)); });
     const std::vector<std::string> types = types_of(s);
     if (types.empty()) return s.contains("properties") ? of_type(s, "object", depth) : any_value();
     return any_of(types, [&](const std::string& type) { return of_type(s, type, depth); });
@@ -200,25 +193,22 @@ class PairRules {
     return any + ")";
   }
 
-  std::string referred(const std::string& reference) {
+  // The rule of what a schema refers to.
+  std::string referred(const ordered_json& schema) {
+    const std::string reference = schema["$ref"];
     const auto [known, is_new] = references_.try_emplace(reference, "");
     if (!is_new) return known->second;
-    known->second = next_name();
-    const std::string name = known->second;
-    const ordered_json* s = nullptr;
-    try {
-      if (reference.starts_with('#')) s = &tool_.parameters.at(ordered_json::json_pointer(reference.substr(1)));
-    } catch (const ordered_json::exception&) {
-    }
-    check(s != nullptr, "tools: {}: $ref '{}' names nothing in the schema", tool_.name, reference);
-    rules_ += fmt::format("{} ::= {}\n", name, value(*s, 0));
+    const std::string name = known->second = next_name();
+    const ordered_json& s = dialog::referred(tool_.parameters, schema);
+    check(&s != &schema, "tools: {}: $ref '{}' names nothing in the schema", tool_.name, reference);
+    rules_ += fmt::format("{} ::= {}\n", name, value(s, 0));
     return name;
   }
 
   std::string of_type(const ordered_json& s, const std::string& type, int depth) {
     if (type == "boolean") return is_python() ? R"(("True" | "False"))" : R"(("true" | "false"))";
     if (type == "null") return is_python() ? R"("None")" : R"("null")";
-    if (!is_python() && type == "string") return fmt::format("{} raw-0", literal(kBareQuote));
+    if (!is_python() && type == "string") return fmt::format("{} raw-0", gbnf_literal(kBareQuote));
     if (!is_python() && type == "array") return array(s, depth);
     if (!is_python() && type == "object") return fmt::format("\"{{\" {} \"}}\"", pairs(s, depth));
     // Python reads the strings, numbers and lists of JSON.
@@ -283,7 +273,7 @@ any-array ::= "[" (any-bare ("," any-bare)*)? "]"
 std::string channel_call(const std::string& name, const std::string& object) {
   return fmt::format(
       "({} content-type | \"<|start|>assistant\"? {} \"<|channel|>commentary\" content-type) \"<|message|>\" {}",
-      literal("<|channel|>commentary to=functions." + name), literal(" to=functions." + name), object);
+      gbnf_literal("<|channel|>commentary to=functions." + name), gbnf_literal(" to=functions." + name), object);
 }
 
 }  // namespace
@@ -298,7 +288,7 @@ std::string CallForm::common_rules() const {
 }
 
 std::string CallForm::answer(std::string_view rule) const {
-  if (!reader.empty()) return literal(std::string(reader) + std::string(after_name())) + " " + std::string(rule);
+  if (!reader.empty()) return gbnf_literal(std::string(reader) + std::string(after_name())) + " " + std::string(rule);
   if (kind != channels) return std::string(rule);
   return fmt::format("thought? \"<|channel|>final\" content-type \"<|message|>\" {}", rule);
 }
@@ -320,8 +310,8 @@ std::string CallForm::gbnf(std::span<const Tool> tools, bool several, std::vecto
     const auto word = [&](FormPart::Kind w) {
       if (w == FormPart::object) return object();
       if (w == FormPart::pairs) return PairRules(*this, tool, i, rules).make(text);
-      if (w == FormPart::id) return literal("functions." + tool.name + ":") + R"( ("0" | [1-9] [0-9]{0,2}))";
-      return w == FormPart::number ? "[0-9]{1,3}" : literal(tool.name);
+      if (w == FormPart::id) return gbnf_literal("functions." + tool.name + ":") + R"( ("0" | [1-9] [0-9]{0,2}))";
+      return w == FormPart::number ? "[0-9]{1,3}" : gbnf_literal(tool.name);
     };
     const std::string one = kind == channels ? channel_call(tool.name, object()) : expression(call, word);
     text += fmt::format("{} ::= {}\n", rule_name("call", i), one);
@@ -329,16 +319,17 @@ std::string CallForm::gbnf(std::span<const Tool> tools, bool several, std::vecto
   }
   text += "call ::= " + any + "\n";
   if (kind == channels) return text + "unit ::= call\ncalls ::= thought? unit\n";
-  const std::string mark = literal(unit.open),
+  const std::string mark = gbnf_literal(unit.open),
                     more = unit.next && parallel ? fmt::format(" ({} call)*", expression(*unit.next)) : "";
   // Without `close` there are no blanks in front of it.
   const std::string_view end =
       unit.close.empty() ? unit.after.substr(0, unit.after.find_last_not_of("~*\n ") + 1) : unit.after;
   text += fmt::format("unit ::= {}{} {} call{} {} {}\n", mark, at_start || !reader.empty() ? "?" : "",
-                      expression(unit.before), more, expression(end), literal(unit.close));
+                      expression(unit.before), more, expression(end), gbnf_literal(unit.close));
   if (!reader.empty()) return text + "calls ::= call" + (parallel ? fmt::format(" ({} call)*\n", mark) : "\n");
-  return text + (parallel && !unit.next && !at_start ? fmt::format("calls ::= unit ({} unit)*\n", literal(unit.between))
-                                                     : "calls ::= unit\n");
+  return text + (parallel && !unit.next && !at_start
+                     ? fmt::format("calls ::= unit ({} unit)*\n", gbnf_literal(unit.between))
+                     : "calls ::= unit\n");
 }
 
 }  // namespace toy::dialog

@@ -16,12 +16,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-bool has_calls(const ordered_json& message) {
-  return message.contains("tool_calls") && message["tool_calls"].is_array() && !message["tool_calls"].empty();
-}
-
-bool is_result(const ordered_json& message) { return message.value("role", "") == "tool"; }
-
 // Each call is a message of its own, with its result after it: the template shows the first call of a message only, or
 // refuses more.
 ordered_json one_call_each(const ordered_json& messages) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <utility>
 
@@ -62,9 +63,9 @@ class Literals {
     skip_spaces();
     if (at_ == text_.size() || depth > kDeepest) return std::nullopt;
     if (std::optional<std::string> s = string()) return ordered_json(*s);
-    if (take("{")) return members(depth);
-    if (take("[")) return items(depth, "]");
-    if (dialect_ == CallForm::python && take("(")) return items(depth, ")");
+    if (take("{")) return list(ordered_json::object(), "}", depth);
+    if (take("[")) return list(ordered_json::array(), "]", depth);
+    if (dialect_ == CallForm::python && take("(")) return list(ordered_json::array(), ")", depth);
     const size_t begin = at_;
     at_ = std::min(text_.find_first_of(",]})", at_), text_.size());
     return word(trimmed(text_.substr(begin, at_ - begin)));
@@ -80,28 +81,17 @@ class Literals {
     return j && !j->is_structured() ? std::move(j) : std::optional<ordered_json>(std::string(w));
   }
 
-  std::optional<ordered_json> items(int depth, std::string_view end) {
-    ordered_json list = ordered_json::array();
+  // Of items, or of an object's members.
+  std::optional<ordered_json> list(ordered_json all, std::string_view end, int depth) {
     while (!take(end)) {
+      std::optional<std::string> key;
+      if (all.is_object() && !(key = key_before(':'))) return std::nullopt;
       std::optional<ordered_json> v = value(depth + 1);
       if (!v) return std::nullopt;
-      list.push_back(std::move(*v));
+      (key ? all[*key] : all.emplace_back()) = std::move(*v);
       if (!take(",") && !text_.substr(at_).starts_with(end)) return std::nullopt;
     }
-    return list;
-  }
-
-  std::optional<ordered_json> members(int depth) {
-    ordered_json object = ordered_json::object();
-    while (!take("}")) {
-      const std::optional<std::string> key = key_before(':');
-      if (!key) return std::nullopt;
-      std::optional<ordered_json> v = value(depth + 1);
-      if (!v) return std::nullopt;
-      object[*key] = std::move(*v);
-      if (!take(",") && !text_.substr(at_).starts_with('}')) return std::nullopt;
-    }
-    return object;
+    return all;
   }
 
   // nullopt: there is none here.
@@ -131,14 +121,10 @@ class Literals {
 
   // The hexadecimal digits after an escape.
   std::optional<uint32_t> code(size_t at, size_t digits) const {
-    if (at + digits > text_.size()) return std::nullopt;
     uint32_t c = 0;
-    for (const char d : text_.substr(at, digits)) {
-      const size_t v = std::string_view("0123456789abcdefABCDEF").find(d);
-      if (v == std::string_view::npos) return std::nullopt;
-      c = c * 16 + uint32_t(v < 16 ? v : v - 6);
-    }
-    return c;
+    const std::string_view hex = text_.substr(std::min(at, text_.size()), digits);
+    const auto [end, error] = std::from_chars(hex.data(), hex.data() + hex.size(), c, 16);
+    return hex.size() == digits && end == hex.data() + digits ? std::optional(c) : std::nullopt;
   }
 
   // What a backslash at `i` and the text after it stand for. An unknown escape stands for itself, as in Python.
@@ -423,11 +409,6 @@ class NamedCall : public CallReader {
 };
 
 }  // namespace
-
-std::string CallReader::take_arguments() {
-  if (!name_) return "";
-  return std::exchange(arguments_, "");
-}
 
 std::unique_ptr<CallReader> call_reader(const CallForm& form, char first) {
   if (form.is_object()) return std::make_unique<CallObject>(form.arguments_key(), form.name_key());

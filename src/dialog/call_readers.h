@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "dialog/call_forms.h"
 
@@ -21,7 +22,7 @@ class CallReader {
   /// The tool that has the name, whose schema says what values mean.
   void set_tool(const Tool& tool) { tool_ = &tool; }
   /// What has come of the arguments since the last call of this, as JSON; nothing before the name is known.
-  std::string take_arguments();
+  std::string take_arguments() { return name_ ? std::exchange(arguments_, "") : ""; }
 
  protected:
   std::optional<std::string> name_;

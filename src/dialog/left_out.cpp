@@ -42,7 +42,7 @@ ordered_json with_calls_as_text(const CallForm& given, ordered_json messages, bo
   const bool is_written = given.kind == CallForm::json || given.kind == CallForm::python;
   const CallForm& form = is_written ? given : general_form();
   for (ordered_json& message : messages) {
-    if (!message.contains("tool_calls") || !message["tool_calls"].is_array() || message["tool_calls"].empty()) continue;
+    if (!has_calls(message)) continue;
     const std::string content =
         message.contains("content") && message["content"].is_string() ? message["content"].get<std::string>() : "";
     if (content.empty() && !all) continue;
@@ -57,8 +57,7 @@ ordered_json with_results_as_text(const ordered_json& messages) {
   ordered_json out = ordered_json::array();
   bool after_result = false;
   for (const ordered_json& message : messages) {
-    const bool is_result = message.value("role", "") == "tool";
-    if (!is_result) {
+    if (!is_result(message)) {
       out.push_back(message);
     } else {
       const std::string text = "<tool_response>\n" + message.value("content", "") + "\n</tool_response>";
@@ -67,7 +66,7 @@ ordered_json with_results_as_text(const ordered_json& messages) {
       else
         out.push_back(said("user", text));
     }
-    after_result = is_result;
+    after_result = is_result(message);
   }
   return out;
 }
