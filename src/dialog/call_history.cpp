@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -14,12 +15,6 @@ namespace toy::dialog {
 namespace {
 
 using nlohmann::ordered_json;
-
-bool has_calls(const ordered_json& message) {
-  return message.contains("tool_calls") && message["tool_calls"].is_array() && !message["tool_calls"].empty();
-}
-
-bool is_result(const ordered_json& message) { return message.value("role", "") == "tool"; }
 
 // Each call is a message of its own, with its result after it: the template shows the first call of a message only, or
 // refuses more.
@@ -182,18 +177,46 @@ std::string python_text(const ordered_json& v, bool is_json) {
   return v.is_object() ? "{" + text + "}" : "[" + text + "]";
 }
 
-std::string python_calls(const CallForm& form, const ordered_json& calls) {
+namespace {
+
+// A text of a form as it is written; `of` is what a word stands for.
+std::string text_of(std::string_view text, const std::function<std::string(FormPart::Kind)>& of = {}) {
   std::string all;
-  for (const ordered_json& call : calls) {
-    const ordered_json& function = call["function"];
-    const ordered_json& arguments = function["arguments"];
-    std::string list;
-    if (arguments.is_object())
-      for (const auto& [key, value] : arguments.items())
-        list += fmt::format("{}{}={}", list.empty() ? "" : ", ", key, python_text(value));
-    all += fmt::format("{}{}({})", all.empty() ? "" : ", ", function["name"].get<std::string>(), list);
+  for (const FormPart& part : parts_of(text))
+    all += part.kind <= FormPart::optional ? std::string(part.text) : of(part.kind);
+  return all;
+}
+
+// KEY=VALUE of Python.
+std::string pairs_text(const CallForm& form, const ordered_json& arguments) {
+  std::string all;
+  if (arguments.is_object())
+    for (auto it = arguments.begin(); it != arguments.end(); ++it)
+      all += (all.empty() ? "" : text_of(form.next_pair)) + text_of(form.pair, [&](FormPart::Kind w) {
+               return w == FormPart::key ? it.key() : python_text(it.value());
+             });
+  return all;
+}
+
+}  // namespace
+
+std::string CallForm::written(const ordered_json& calls) const {
+  const std::string front = (at_start ? "" : std::string(unit.open)) + text_of(unit.before),
+                    back = text_of(unit.after) + std::string(unit.close);
+  std::string all;
+  for (const ordered_json& one : calls) {
+    const ordered_json& function = one["function"];
+    const ordered_json arguments = function.value("arguments", ordered_json::object());
+    const std::string text = text_of(call, [&](FormPart::Kind w) -> std::string {
+      if (w == FormPart::pairs) return pairs_text(*this, arguments);
+      if (w == FormPart::number) return std::to_string(&one - &calls[0]);
+      if (w != FormPart::object) return function["name"];
+      return arguments.is_string() ? arguments.get<std::string>() : python_text(arguments, true);
+    });
+    const std::string separator = unit.next ? text_of(*unit.next) : std::string(unit.between);
+    all += (all.empty() ? "" : separator) + (unit.next ? text : front + text + back);
   }
-  return fmt::format("{}[{}]{}", form.open, all, form.close);
+  return unit.next ? front + all + back : all;
 }
 
 namespace {
@@ -201,7 +224,7 @@ namespace {
 ordered_json with_calls_as_content(const CallForm& form, ordered_json messages) {
   for (ordered_json& message : messages) {
     if (!has_calls(message)) continue;
-    message["content"] = message.value("content", "") + python_calls(form, message["tool_calls"]);
+    message["content"] = message.value("content", "") + form.written(message["tool_calls"]);
     message.erase("tool_calls");
   }
   return messages;
@@ -221,7 +244,7 @@ std::string tool_text(const CallForm& form, const ordered_json& tools) {
                     "- `tool_call_name` must be an exact match to one of the available tools\n"
                     "- `tool_call_arguments` must be valid JSON that strictly follows the tool's Parameters Schema\n"
                     "- For multiple tool calls, chain them directly without separators or spaces\n",
-                    form.open, form.begin, form.before_arguments, form.end, form.close);
+                    form.unit.open, form.before_name(), form.after_name(), form.after_arguments(), form.unit.close);
 }
 
 TemplateInput for_deepseek(const CallForm& form, const std::string& chat_template, TemplateInput input) {
@@ -246,7 +269,7 @@ TemplateInput input_for(const CallForm& form, const std::string& chat_template, 
   if (form.one_call) input.messages = one_call_each(input.messages);
   if (form.kind == CallForm::channels) return for_harmony(std::move(input));
   if (form.tools_in_system) return for_deepseek(form, chat_template, std::move(input));
-  if (form.numbered) input.messages = with_numbered_ids(std::move(input.messages));
+  if (form.is_numbered()) input.messages = with_numbered_ids(std::move(input.messages));
   if (form.short_ids) input.messages = with_short_ids(std::move(input.messages));
   if (form.kind == CallForm::bare && contains("tool_responses") && !contains("tool_call_id"))
     input.messages = with_tool_responses(input.messages);

@@ -32,12 +32,16 @@ inline constexpr const char *kUnlearned = "toy:unlearned", *kAnswerUnlearned = "
 /// - DeepSeek, templates that leave out tools: the system message has them. Calls have no content.
 TemplateInput input_for(const CallForm& form, const std::string& chat_template, TemplateInput input);
 
+/// Has the message calls; is it the result of one?
+inline bool has_calls(const nlohmann::ordered_json& message) {
+  return message.contains("tool_calls") && message["tool_calls"].is_array() && !message["tool_calls"].empty();
+}
+inline bool is_result(const nlohmann::ordered_json& message) { return message.value("role", "") == "tool"; }
+
 /// Gives an empty description to tools that have none; false: all have one.
 bool describe(nlohmann::ordered_json& tools);
 
 /// A value as Python prints it, or as its json.dumps() does.
 std::string python_text(const nlohmann::ordered_json& v, bool is_json = false);
-/// The calls of a message as LFM2 writes them.
-std::string python_calls(const CallForm& form, const nlohmann::ordered_json& calls);
 
 }  // namespace toy::dialog

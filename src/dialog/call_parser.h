@@ -32,58 +32,47 @@ class CallParser {
   enum State {
     text,
     before_call,
-    in_object,
-    in_named,
-    in_tags,
+    in_call,
     before_end,
     after_call,
     before_close,
     in_header,
     in_message,
-    in_arguments,
     after_arguments
   };
-  State initial() const { return form_.kind == CallForm::channels ? in_header : text; }
   void push(char c);
   void in_text(char c);
   void at_beginning();
   void open_unit();
-  void in_call_object(char c);
-  void in_named_call(char c);
   bool is_before_list() const;
-  void begin_object(char c);
-  void in_close(char c);
-  void in_section(char c);
-  void again();
+  bool lists_objects() const { return form_.is_object() || form_.kind == CallForm::python; }
+  void begin_call(std::string_view bytes);
+  void read(char c);
+  void follow(char c);
   bool is_header(std::string_view held) const;
   void header(char c);
   void begin_message();
+  void begin_paragraph(bool is_thought);
   void message(char c);
-  void message_arguments(char c);
   void write(std::string_view bytes);
   void give_back(char last);
-  bool announce(const std::string& name);
-  bool announce_numbered(std::string_view id);
-  void begin_call(const Tool& tool, const std::string& id);
-  void begin_arguments();
+  bool announce(std::string_view name);
+  std::string numbered_id(std::string_view name, std::string_view number);
   void argue(std::string arguments);
   void end_call();
-  bool tags();
-  bool value();
-  void end_parameter(const std::string& name, const std::string& value, bool is_string);
+  void again();
 
   const CallForm& form_;
   std::shared_ptr<const std::vector<Tool>> tools_;
   Philox random_;  // for the ids of calls
-  State state_;
-  std::string held_;  // text that may begin a call, or spaces in front of one; of tags: what is not complete
+  State state_ = text;
+  std::string held_;  // text that may begin a call, or spaces in front of one; after one what may be a mark
   std::string raw_;   // of a call that is not announced: all of it
   std::unique_ptr<CallReader> reader_;
-  std::optional<CallObject> object_;  // of which the model writes the arguments alone
-  const Tool* tool_ = nullptr;        // that is being called
-  bool first_ = true;                 // nothing but spaces has come
-  bool parameters_ = false;           // the present call has some
-  std::string parameter_;             // whose value comes
+  const Tool* tool_ = nullptr;  // that is being called
+  bool first_ = true;           // nothing but spaces has come
+  bool is_later_ = false;       // the present call is in a list, after another
+  bool has_arguments_ = false;  // the present call
   size_t calls_ = 0;
   std::vector<std::string> ids_;     // of the calls
   bool is_thought_ = false;          // the present message

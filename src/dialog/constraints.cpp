@@ -53,21 +53,11 @@ std::string whole_answer(const CallForm* form, const ThoughtMarks& marks) {
   return fmt::format("{} {} {}", optional(marks.answer_open), inside, optional(marks.answer_close));
 }
 
-// Rules for a thought in front of the rule root: toy-0 is its text with the mark at its end, which has its first byte
-// once. toy-K has read K bytes of the mark.
+// Rules for a thought in front of the rule root.
 std::string thought_rules(const ThoughtMarks& marks, ThoughtState state) {
-  const auto byte = [](char c) { return fmt::format("\\x{:02x}", int(static_cast<unsigned char>(c))); };
-  const std::string_view close = marks.close;
-  std::string rules, open;
-  for (size_t k = 0; k < close.size(); ++k) {
-    rules += fmt::format("toy-{} ::= \"{}\" {}", k, byte(close[k]),
-                         k + 1 < close.size() ? fmt::format("toy-{}", k + 1) : "[ \\n]{0,8}");
-    if (k > 0) rules += fmt::format(" | \"{}\" toy-1", byte(close[0]));
-    rules += fmt::format(" | [^{}{}] toy-0\n", byte(close[0]), byte(close[k]));
-  }
-  for (const char c : marks.open) open += byte(c);
-  return rules + (state == ThoughtState::begun ? "toy-root ::= toy-0 root\n"
-                                               : fmt::format("toy-root ::= (\"{}\" toy-0)? root\n", open));
+  return text_until(marks.close, "toy", " [ \\n]{0,8}") +
+         (state == ThoughtState::begun ? "toy-root ::= toy-0 root\n"
+                                       : fmt::format("toy-root ::= ({} toy-0)? root\n", gbnf_literal(marks.open)));
 }
 
 // Control tokens among these texts; those that end a text are none.

@@ -36,52 +36,17 @@ ordered_json probe_messages(const char* content = "") {
   return ordered_json::array({said("user", "a question"), call, result});
 }
 
-// The calls of a message in the form.
-std::string calls_text(const CallForm& form, const ordered_json& calls) {
-  if (form.kind == CallForm::python) return python_calls(form, calls);
-  const std::string open(form.open), close(form.close), between(form.between);
-  std::string all;
-  const auto add = [&](const std::string& call, const std::string& separator) {
-    all += (all.empty() ? "" : separator) + call;
-  };
-  for (const ordered_json& call : calls) {
-    const ordered_json& function = call["function"];
-    const ordered_json arguments = function.value("arguments", ordered_json::object());
-    const std::string name = function["name"],
-                      text = arguments.is_string() ? arguments.get<std::string>() : python_text(arguments, true);
-    const std::string quoted = json_text(ordered_json(name));
-    const std::string object =
-        form.name_key.empty() ? fmt::format("{{{}: {}}}", quoted, text)
-                              : fmt::format("{{\"{}\": {}, \"{}\": {}}}", form.name_key, quoted, form.arguments, text);
-    if (form.kind == CallForm::named && form.list)
-      add(std::string(form.begin) + name + std::string(form.before_arguments) + text + std::string(form.end), between);
-    else if (form.kind == CallForm::named)
-      add(open + name + std::string(form.before_arguments) + text + std::string(form.end) + close, between);
-    else if (form.list)
-      add(object, form.brackets ? ", " : "\n");
-    else if (form.at_start)
-      add(object, "\n");
-    else
-      add(open + "\n" + object + "\n" + close, between);
-  }
-  if (form.kind == CallForm::named) return form.list ? open + all + close : all;
-  if (!form.list) return all;
-  const std::string before = open + (form.fence.empty() ? "" : "\n" + std::string(form.fence) + "\n");
-  return form.brackets ? before + "[" + all + "]" + close : before + "\n" + all + "\n" + close;
-}
-
 // `all`: else only those beside a content.
 ordered_json with_calls_as_text(const CallForm& given, ordered_json messages, bool all) {
   // Templates of the other forms show their calls; if one does not, it is not of the family.
-  const bool is_written =
-      given.kind == CallForm::json || given.kind == CallForm::named || given.kind == CallForm::python;
+  const bool is_written = given.kind == CallForm::json || given.kind == CallForm::python;
   const CallForm& form = is_written ? given : general_form();
   for (ordered_json& message : messages) {
-    if (!message.contains("tool_calls") || !message["tool_calls"].is_array() || message["tool_calls"].empty()) continue;
+    if (!has_calls(message)) continue;
     const std::string content =
         message.contains("content") && message["content"].is_string() ? message["content"].get<std::string>() : "";
     if (content.empty() && !all) continue;
-    message["content"] = content + (content.empty() ? "" : "\n") + calls_text(form, message["tool_calls"]);
+    message["content"] = content + (content.empty() ? "" : "\n") + form.written(message["tool_calls"]);
     message.erase("tool_calls");
   }
   return messages;
@@ -92,8 +57,7 @@ ordered_json with_results_as_text(const ordered_json& messages) {
   ordered_json out = ordered_json::array();
   bool after_result = false;
   for (const ordered_json& message : messages) {
-    const bool is_result = message.value("role", "") == "tool";
-    if (!is_result) {
+    if (!is_result(message)) {
       out.push_back(message);
     } else {
       const std::string text = "<tool_response>\n" + message.value("content", "") + "\n</tool_response>";
@@ -102,7 +66,7 @@ ordered_json with_results_as_text(const ordered_json& messages) {
       else
         out.push_back(said("user", text));
     }
-    after_result = is_result;
+    after_result = is_result(message);
   }
   return out;
 }
@@ -164,12 +128,6 @@ ordered_json with_parts(ordered_json messages, const std::vector<std::string>& r
       message["content"] = ordered_json::array({{{"type", "text"}, {"text", text}}});
     }
   return messages;
-}
-
-const CallForm& general_form() {
-  static constexpr CallForm kForm = {
-      .in_template = "", .open = "<tool_call>", .close = "</tool_call>", .between = "\n"};
-  return kForm;
 }
 
 Shown shown_by(const TryRender& given, bool with_tools) {

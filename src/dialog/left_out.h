@@ -35,7 +35,4 @@ TemplateInput with_left_out(const CallForm& form, const Shown& shown, TemplateIn
 /// that see pictures do.
 nlohmann::ordered_json with_parts(nlohmann::ordered_json messages, const std::vector<std::string>& roles);
 
-/// The form of Hermes, for templates that know no tools.
-const CallForm& general_form();
-
 }  // namespace toy::dialog

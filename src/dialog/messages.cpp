@@ -71,22 +71,25 @@ void add_tool(std::vector<Tool>& tools, Fields& f, const std::string& schema) {
   tools.back().field = field;
 }
 
-std::vector<Tool> tools_of(const ordered_json* j) {
+std::vector<Tool> tools_of(const ordered_json* j, void (*add)(std::vector<Tool>& tools, Fields& tool)) {
   std::vector<Tool> tools;
   if (j == nullptr) return tools;
   if (!j->is_array()) refuse_at("tools", "is not an array of tools");
   for (size_t i = 0; i < j->size(); ++i) {
-    Fields item((*j)[i], at("tools", i));
-    if (const std::string type = item.needed_text("type"); type != "function") {
-      ignore_tool(item, type);
-      continue;
-    }
+    Fields tool((*j)[i], at("tools", i));
+    add(tools, tool);
+  }
+  return tools;
+}
+
+std::vector<Tool> tools_of(const ordered_json* j) {
+  return tools_of(j, [](std::vector<Tool>& tools, Fields& item) {
+    if (const std::string type = item.needed_text("type"); type != "function") return ignore_tool(item, type);
     Fields function(item.needed("function"), item.path("function"));
     item.finish();
     add_tool(tools, function, "parameters");
     function.finish();
-  }
-  return tools;
+  });
 }
 
 void ignore_tool(const Fields& tool, const std::string& type) {

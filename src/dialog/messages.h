@@ -52,6 +52,8 @@ class MessageList {
 /// Tools in OpenAI's format: [{"type": "function", "function": {"name", "description", "parameters", "strict"}}]. Those
 /// of other types are noted as ignored, or refused.
 std::vector<Tool> tools_of(const nlohmann::ordered_json* j);
+/// The same for a list of another format, of which `add` reads a tool.
+std::vector<Tool> tools_of(const nlohmann::ordered_json* j, void (*add)(std::vector<Tool>& tools, Fields& tool));
 /// Does so with a tool of another type.
 void ignore_tool(const Fields& tool, const std::string& type);
 /// A tool. Its schema is an object, or null for a function without arguments.

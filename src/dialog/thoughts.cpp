@@ -4,10 +4,10 @@
 #include <iterator>
 #include <utility>
 
+#include "dialog/call_text.h"
+
 namespace toy::dialog {
 namespace {
-
-constexpr std::string_view kBlanks = " \n\r\t";
 
 struct Family {
   std::string_view in_template;  // what its templates have
@@ -47,21 +47,6 @@ const Family* family_of(std::string_view chat_template) {
   return found == families().end() ? nullptr : &*found;
 }
 
-size_t blanks_in_front(std::string_view text) { return std::min(text.find_first_not_of(kBlanks), text.size()); }
-
-// Up to the last character that is no blank.
-std::string_view without_blanks_behind(std::string_view text) {
-  return text.substr(0, text.find_last_not_of(kBlanks) + 1);
-}
-
-// The longest end of the text that may begin the mark.
-size_t begun_bytes(std::string_view text, std::string_view mark) {
-  if (mark.empty()) return 0;
-  size_t n = std::min(mark.size() - 1, text.size());
-  while (n > 0 && !mark.starts_with(text.substr(text.size() - n))) --n;
-  return n;
-}
-
 }  // namespace
 
 ThoughtMarks thought_marks(std::string_view chat_template) {
@@ -72,7 +57,7 @@ ThoughtMarks thought_marks(std::string_view chat_template) {
 ThoughtState thought_state(std::string_view prompt, std::string_view chat_template) {
   const Family* family = family_of(chat_template);
   if (family == nullptr) return ThoughtState::ended;
-  prompt = without_blanks_behind(prompt);
+  prompt = right_trimmed(prompt);
   const ThoughtMarks& marks = family->marks;
   if (prompt.ends_with(marks.open)) return ThoughtState::begun;
   const bool answers = !marks.answer_open.empty() && prompt.ends_with(marks.answer_open);
@@ -81,7 +66,7 @@ ThoughtState thought_state(std::string_view prompt, std::string_view chat_templa
 
 // Takes the mark in front of the answer. False: what came may be a part of it.
 bool ThoughtSplitter::take_open() {
-  const std::string_view open = marks_.answer_open, rest = std::string_view(held_).substr(blanks_in_front(held_));
+  const std::string_view open = marks_.answer_open, rest = left_trimmed(held_);
   if (open.empty() || opened_) return true;
   if (rest.size() < open.size()) return !open.starts_with(rest);
   opened_ = rest.starts_with(open);
@@ -107,28 +92,26 @@ std::vector<ThoughtPart> ThoughtSplitter::push(std::string_view text) {
   held_ += text;
   std::vector<ThoughtPart> parts;
   if (at_ == beginning) {
-    const size_t begin = blanks_in_front(held_);
-    const std::string_view rest = std::string_view(held_).substr(begin);
+    const std::string_view rest = left_trimmed(held_);
     if (marks_.open.starts_with(rest) && rest.size() < marks_.open.size()) return parts;
     const bool thinks = rest.starts_with(marks_.open);
     if (!thinks && !take_open()) return parts;
     at_ = thinks ? thinking : answering;
-    if (thinks) held_.erase(0, begin + marks_.open.size());
+    if (thinks) held_ = rest.substr(marks_.open.size());
   }
   if (at_ == thinking) {
-    if (!any_) held_.erase(0, blanks_in_front(held_));
+    if (!any_) held_ = left_trimmed(held_);
     const size_t close = held_.find(marks_.close), call = marks_.call.empty() ? held_.npos : held_.find(marks_.call);
     const size_t end = std::min(close, call);
     const bool ended = end != held_.npos;
     const size_t kept = std::max(begun_bytes(held_, marks_.close), begun_bytes(held_, marks_.call));
-    const std::string given(
-        without_blanks_behind(std::string_view(held_).substr(0, ended ? end : held_.size() - kept)));
+    const std::string given(right_trimmed(std::string_view(held_).substr(0, ended ? end : held_.size() - kept)));
     if (!given.empty()) parts.push_back({given, true}), any_ = true;
     held_.erase(0, ended ? end + (end == close ? marks_.close.size() : 0) : given.size());
     if (ended) at_ = before_answer;
   }
   if (at_ == before_answer) {
-    held_.erase(0, blanks_in_front(held_));
+    held_ = left_trimmed(held_);
     if (!held_.empty() && take_open()) at_ = answering;
   }
   if (at_ == answering && !held_.empty())
@@ -138,7 +121,7 @@ std::vector<ThoughtPart> ThoughtSplitter::push(std::string_view text) {
 
 std::vector<ThoughtPart> ThoughtSplitter::finish() {
   std::string rest = std::exchange(held_, "");
-  if (at_ == thinking) rest = without_blanks_behind(rest);
+  if (at_ == thinking) rest = right_trimmed(rest);
   if (rest.empty() || (at_ == answering && rest == marks_.answer_close)) return {};
   return {{std::move(rest), at_ == thinking}};
 }

@@ -53,117 +53,82 @@ TEST(CallForms, TheVocabularyShowsTheMark) {
   EXPECT_EQ(call_form_of("{{ tools }}", tokenizer.get()), nullptr);
 }
 
-// Calls of weather with x and 2, with the tags of the family's template.
-std::string tagged_calls(const CallForm& f, int count) {
-  const std::string open(f.open), close(f.close), between(f.between);
-  std::string call, around = f.open == "<tool_call>" && f.tags.end.empty() ? "" : "\n";
-  if (f.tags.key == "<arg_key>" && between.empty())
-    call =
-        "weather<arg_key>city</arg_key><arg_value>x\n</arg</arg_value><arg_key>days</arg_key><arg_value>2</arg_value>";
-  else if (f.tags.key == "<arg_key>")
-    call =
-        "weather\n<arg_key>city</arg_key>\n<arg_value>x\n</arg</arg_value>\n<arg_key>days</arg_key>\n"
-        "<arg_value>2</arg_value>\n";
-  else if (f.open == "<seed:tool_call>")
-    call = "<function=weather>\n<parameter=city>x\n</param</parameter>\n<parameter=days>2</parameter>\n</function>";
-  else if (!f.tags.is_string.empty())  // of all of DeepSeek
-    call =
-        "<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">x\n</param"
-        "</｜DSML｜parameter>\n<｜DSML｜parameter name=\"days\" "
-        "string=\"false\">2</｜DSML｜parameter>\n</｜DSML｜invoke>";
-  else if (f.open == "<minimax:tool_call>")
-    call =
-        "<invoke name=\"weather\">\n<parameter name=\"city\">x\n</param</parameter>\n"
-        "<parameter name=\"days\">2</parameter>\n</invoke>";
-  else
-    call =
-        "<function=weather>\n<parameter=city>\nx\n</param\n</parameter>\n<parameter=days>\n2\n</parameter>\n"
-        "</function>";
-  std::string all;
-  for (int i = 0; i < count; ++i)
-    all += f.list ? (i > 0 ? "\n" : "") + call : (i > 0 ? between : "") + open + around + call + around + close;
-  return f.list ? open + "\n" + all + "\n" + close : all;
-}
+// A form: the marks of its template, and calls of weather with x and 2 as the family's models write them.
+struct Row {
+  const char* marks;
+  std::string front, call, between, back;  // of a unit with several calls, or of several units
+};
 
-// Two calls, of weather with x and 2, in one unit.
-std::string quoted_calls(const CallForm& f, int count) {
-  const std::string arguments = R"({"city": "x", "days": 2})";
-  std::string call = R"({"name": "weather", ")" + std::string(f.arguments) + R"(": )" + arguments + "}";
-  if (f.name_key.empty()) call = R"({"weather": )" + arguments + "}";
-  if (f.name_key == "tool_name") call.replace(call.find("name"), 4, "tool_name");
-  if (!f.number.empty()) call.insert(1, R"("tool_call_id": "0", )");
-  std::string all;
-  const auto list = [&](const std::string& one, const std::string& between) {
-    for (int i = 0; i < count; ++i) all += (i > 0 ? between : "") + one;
-    return all;
-  };
-  const std::string open(f.open), close(f.close), between(f.between);
-  switch (f.kind) {
-    case CallForm::parameters:
-      return tagged_calls(f, count);
-    case CallForm::named:
-      if (!f.reader.empty()) return list("weather\n" + arguments, ">>>");
-      if (f.open == "<function=") return list("<function=weather>" + arguments + "</function>", "");
-      if (!f.list) return list("[TOOL_CALLS]weather[ARGS]" + arguments, between);
-      return open +
-             list(std::string(f.begin) + (f.numbered ? "functions.weather:0" : "weather") +
-                      std::string(f.before_arguments) + arguments + std::string(f.end),
-                  between) +
-             close;
-    case CallForm::python:
-      return open + "[" + list(R"(weather(city="x", days=2))", ", ") + "]" + close;
-    case CallForm::bare:
-      return list(open + R"(call:weather{city:<|"|>x<|"|>,days:2})" + close, "");
-    case CallForm::channels:
-      return list("<|channel|>commentary to=functions.weather <|constrain|>json<|message|>" + arguments, "");
-    case CallForm::json:
-      if (f.at_start) return list(call, "");
-      if (!f.brackets) return open + "\n" + list(call, "\n") + "\n" + close;
-      if (!f.fence.empty()) return open + "\n```json\n[\n    " + list(call, ",\n    ") + "\n]" + close;
-      if (f.lines) return open + "[\n    " + list(call, ",\n    ") + "\n]" + close;
-      if (f.one_call) return list(open + call, "");
-      return f.list ? open + "[" + list(call, ", ") + "]" + close : list(open + "\n" + call + "\n" + close, between);
-  }
-  return "";
-}
+const std::string kArguments = R"({"city": "x", "days": 2})",
+                  kObject = R"({"name": "weather", "arguments": )" + kArguments + "}",
+                  kCohere = R"("tool_name": "weather", "parameters": )" + kArguments + "}",
+                  kDsml =
+                      "<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">x\n</param"
+                      "</｜DSML｜parameter>\n<｜DSML｜parameter name=\"days\" "
+                      "string=\"false\">2</｜DSML｜parameter>\n</｜DSML｜invoke>";
 
-constexpr const char* kMarks[] = {"<tool_call> <parameter=",
-                                  "<tool_call> </arg_key>\n<arg_value>",
-                                  "<tool_call> </arg_key><arg_value>",
-                                  "<seed:tool_call> <parameter=",
-                                  "<minimax:tool_call> <invoke name=",
-                                  "｜DSML｜ function_calls>",
-                                  "｜DSML｜ tool_calls>",
-                                  "<tool_calls> </tool_calls>",
-                                  R"(<tool_calls>\n{"name": )",
-                                  R"(<|START_ACTION|> "tool_name": )",
-                                  R"(Action: "tool_name": )",
-                                  "<|tools_prefix|> <|tools_suffix|>",
-                                  "<|role_sep|> <|function_call|>",
-                                  "<|role_sep|> 'function call'",
-                                  ">>>${recipient}",
-                                  "<function=example_function_name>{",
-                                  "<tool_call>",
-                                  "[TOOL_CALLS] [ARGS]",
-                                  "[TOOL_CALLS]",
-                                  "<|tool_call|>",
-                                  "<TOOLCALL>",
-                                  R"(<|python_tag|> {"name": function name, "parameters": )",
-                                  "<|tool_calls_section_begin|> <|tool_call_argument_begin|>",
-                                  "<｜tool▁calls▁begin｜> <｜tool▁sep｜> ```json",
-                                  "<｜tool▁calls▁begin｜> <｜tool▁sep｜>",
-                                  "<|tool_call_start|>",
-                                  "<|tool_call> call:",
-                                  "<|channel|> <|message|>"};
+const Row kRows[] = {
+    {"<tool_call> <parameter=", "",
+     "<tool_call>\n<function=weather>\n<parameter=city>\nx\n</param\n</parameter>\n<parameter=days>\n2\n</parameter>\n"
+     "</function>\n</tool_call>",
+     "\n", ""},
+    {"<tool_call> </arg_key>\n<arg_value>", "",
+     "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>x\n</arg</arg_value>\n<arg_key>days</arg_key>\n"
+     "<arg_value>2</arg_value>\n</tool_call>",
+     "\n", ""},
+    {"<tool_call> </arg_key><arg_value>", "",
+     "<tool_call>weather<arg_key>city</arg_key><arg_value>x\n</arg</arg_value><arg_key>days</arg_key><arg_value>2"
+     "</arg_value></tool_call>",
+     "", ""},
+    {"<seed:tool_call> <parameter=", "",
+     "<seed:tool_call>\n<function=weather>\n<parameter=city>x\n</param</parameter>\n<parameter=days>2</parameter>\n"
+     "</function>\n</seed:tool_call>",
+     "\n", ""},
+    {"<minimax:tool_call> <invoke name=", "<minimax:tool_call>\n",
+     "<invoke name=\"weather\">\n<parameter name=\"city\">x\n</param</parameter>\n"
+     "<parameter name=\"days\">2</parameter>\n</invoke>",
+     "\n", "\n</minimax:tool_call>"},
+    {"｜DSML｜ function_calls>", "<｜DSML｜function_calls>\n", kDsml, "\n", "\n</｜DSML｜function_calls>"},
+    {"｜DSML｜ tool_calls>", "<｜DSML｜tool_calls>\n", kDsml, "\n", "\n</｜DSML｜tool_calls>"},
+    {"<tool_calls> </tool_calls>", "<tool_calls>[\n    ", kObject, ",\n    ", "\n]</tool_calls>"},
+    {R"(<tool_calls>\n{"name": )", "<tool_calls>\n", kObject, "\n", "\n</tool_calls>"},
+    {R"(<|START_ACTION|> "tool_name": )", "<|START_ACTION|>[\n    ", R"({"tool_call_id": "0", )" + kCohere, ",\n    ",
+     "\n]<|END_ACTION|>"},
+    {R"(Action: "tool_name": )", "Action:\n```json\n[\n    ", "{" + kCohere, ",\n    ", "\n]```"},
+    {"<|tools_prefix|> <|tools_suffix|>", "<|tools_prefix|>[", R"({"weather": )" + kArguments + "}", ", ",
+     "]<|tools_suffix|>"},
+    {"<|role_sep|> <|function_call|>", "", "<|function_call|>" + kObject, "", ""},
+    {"<|role_sep|> 'function call'", "", "<|message_sep|>\n\nfunction call<|role_sep|>\n" + kObject, "", ""},
+    {">>>${recipient}", "", "weather\n" + kArguments, ">>>", ""},
+    {"<function=example_function_name>{", "", "<function=weather>" + kArguments + "</function>", "", ""},
+    {"<tool_call>", "", "<tool_call>\n" + kObject + "\n</tool_call>", "\n", ""},
+    {"[TOOL_CALLS] [ARGS]", "", "[TOOL_CALLS]weather[ARGS]" + kArguments, "", ""},
+    {"[TOOL_CALLS]", "[TOOL_CALLS][", kObject, ", ", "]"},
+    {"<|tool_call|>", "<|tool_call|>[", kObject, ", ", "]<|/tool_call|>"},
+    {"<TOOLCALL>", "<TOOLCALL>[", kObject, ", ", "]</TOOLCALL>"},
+    {R"(<|python_tag|> {"name": function name, "parameters": )", "",
+     R"({"name": "weather", "parameters": )" + kArguments + "}", "", ""},
+    {"<|tool_calls_section_begin|> <|tool_call_argument_begin|>", "<|tool_calls_section_begin|>",
+     "<|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>" + kArguments + "<|tool_call_end|>", "",
+     "<|tool_calls_section_end|>"},
+    {"<｜tool▁calls▁begin｜> <｜tool▁sep｜> ```json", "<｜tool▁calls▁begin｜>",
+     "<｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n" + kArguments + "\n```<｜tool▁call▁end｜>", "\n",
+     "<｜tool▁calls▁end｜>"},
+    {"<｜tool▁calls▁begin｜> <｜tool▁sep｜>", "<｜tool▁calls▁begin｜>",
+     "<｜tool▁call▁begin｜>weather<｜tool▁sep｜>" + kArguments + "<｜tool▁call▁end｜>", "", "<｜tool▁calls▁end｜>"},
+    {"<|tool_call_start|>", "<|tool_call_start|>[", R"(weather(city="x", days=2))", ", ", "]<|tool_call_end|>"},
+    {"<|tool_call> call:", "", R"(<|tool_call>call:weather{city:<|"|>x<|"|>,days:2}<tool_call|>)", "", ""},
+    {"<|channel|> <|message|>", "",
+     "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>" + kArguments, "", ""}};
 
 // The grammar of each form has the calls that the parser reads, and no others.
 TEST(CallForms, GrammarsOfCalls) {
-  for (const char* mark : kMarks) {
+  for (const auto& [mark, front, one, between, back] : kRows) {
     const CallForm& f = form(mark);
     std::vector<SchemaRule> rules;
     const std::string text = f.gbnf(*tools(), true, rules);
     const Grammar g = parse_gbnf("root ::= calls\n" + text, "calls", rules);
-    const std::string call = quoted_calls(f, 1);
+    const std::string call = front + one + back;
     EXPECT_TRUE(g.matches(call)) << mark << "\n" << call << "\n" << text;
     EXPECT_EQ(parse(f, call, 1).calls.size(), 1u) << call;
     EXPECT_EQ(parse_json<ordered_json>(parse(f, call, 1).calls[0].arguments)["days"], 2) << call;
@@ -176,8 +141,8 @@ TEST(CallForms, GrammarsOfCalls) {
       wrong.replace(wrong.find(from), from.size(), to);
       EXPECT_FALSE(g.matches(wrong)) << wrong;
     }
-    EXPECT_TRUE(f.close.empty() || !g.matches(call.substr(0, call.size() - f.close.size()))) << call;
-    const std::string two = quoted_calls(f, 2);
+    EXPECT_TRUE(f.unit.close.empty() || !g.matches(call.substr(0, call.size() - f.unit.close.size()))) << call;
+    const std::string two = front + one + between + one + back;
     EXPECT_EQ(g.matches(two), f.parallel() && !f.at_start) << two;
     if (g.matches(two)) {
       EXPECT_EQ(parse(f, two, 1).calls.size(), 2u) << two;

@@ -73,7 +73,7 @@ TEST(CallParser, WhatIsNoCallIsText) {
 
 TEST(CallParser, Lists) {
   const CallForm& mistral = form("[TOOL_CALLS]");
-  EXPECT_TRUE(mistral.list);
+  EXPECT_TRUE(mistral.unit.next.has_value());
   EXPECT_EQ(
       shown(mistral,
             R"([TOOL_CALLS] [{"name": "now", "arguments": {}}, {"name": "weather", "arguments": {"city": "x"}}])"),

@@ -73,7 +73,7 @@ TEST_F(LeftOut, ToolsOfTemplatesThatKnowNone) {
   const char* ask = R"([{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Rain?"}])";
   const std::string text = rendered(plain, true, ask);
   ASSERT_NE(form_, nullptr);
-  EXPECT_EQ(form_->open, "<tool_call>");
+  EXPECT_EQ(form_->unit.open, "<tool_call>");
   EXPECT_TRUE(text.starts_with("[system]Be kind.\n\n# Tools\n\n")) << text;
   EXPECT_NE(text.find("<tools>\n{\"name\": \"rain\", \"parameters\": {"), std::string::npos) << text;
   EXPECT_TRUE(text.ends_with("</tool_response>.[user]Rain?")) << text;

@@ -146,21 +146,11 @@ ordered_json conversation(Fields& f) {
   return list.messages();
 }
 
-std::vector<Tool> read_tools(const ordered_json* j) {
-  std::vector<Tool> tools;
-  if (j == nullptr) return tools;
-  if (!j->is_array()) refuse_at("tools", "is not an array of tools");
-  for (size_t i = 0; i < j->size(); ++i) {
-    Fields f((*j)[i], at("tools", i));
-    if (const std::string type = f.text("type"); !type.empty() && type != "custom") {
-      ignore_tool(f, type);
-      continue;
-    }
-    if (!f.has("input_schema")) f.needed("input_schema");
-    add_tool(tools, f, "input_schema");
-    f.finish();
-  }
-  return tools;
+void read_tool(std::vector<Tool>& tools, Fields& f) {
+  if (const std::string type = f.text("type"); !type.empty() && type != "custom") return ignore_tool(f, type);
+  if (!f.has("input_schema")) f.needed("input_schema");
+  add_tool(tools, f, "input_schema");
+  f.finish();
 }
 
 void read_tool_choice(const ordered_json* j, CompletionRequest& r) {
@@ -265,7 +255,7 @@ CompletionRequest parse_messages(const std::string& body, bool counts) {
   r.model = f.text("model");
   r.messages = conversation(f);
   r.continues = is_answer(r.messages.back());
-  r.tools = read_tools(f.take("tools"));
+  r.tools = tools_of(f.take("tools"), read_tool);
   read_tool_choice(f.take("tool_choice"), r);
   if (const ordered_json* thinking = f.take("thinking")) read_thinking(*thinking, "thinking", r);
   if (const ordered_json* config = f.take("output_config")) r.form = read_output_config(*config, r);
@@ -311,59 +301,26 @@ std::string MessagesFormat::begin(const Reply& reply) {
   return event("message_start", {{"message", message_json(head_, ordered_json::array(), stop, usage_json(reply))}});
 }
 
-std::string MessagesFormat::open_block(ordered_json block) {
-  return event("content_block_start", {{"index", blocks_++}, {"content_block", std::move(block)}});
+std::string MessagesFormat::begin_part(const ToolCall& call) {
+  return event("content_block_start", {{"index", parts_ - 1},
+                                       {"content_block", open_ == Part::thought ? thought_json("")
+                                                         : open_ == Part::text  ? text_json("")
+                                                                               : call_json({call.id, call.name, ""})}});
 }
 
-std::string MessagesFormat::close_block() {
-  if (open_ == Block::none) return "";
-  std::string events;
-  if (open_ == Block::thought)
-    events = event("content_block_delta",
-                   {{"index", blocks_ - 1}, {"delta", {{"type", "signature_delta"}, {"signature", ""}}}});
-  open_ = Block::none;
-  return events + event("content_block_stop", {{"index", blocks_ - 1}});
+std::string MessagesFormat::delta(const char* type, const char* name, const std::string& added) const {
+  return event("content_block_delta", {{"index", parts_ - 1}, {"delta", {{"type", type}, {name, added}}}});
 }
 
-std::string MessagesFormat::piece(const Choice&, const Piece& piece) {
-  std::string events;
-  const auto delta = [&](ordered_json j) {
-    events += event("content_block_delta", {{"index", blocks_ - 1}, {"delta", std::move(j)}});
-  };
-  if (!piece.thought.empty()) {
-    if (open_ != Block::thought) {
-      events += close_block();
-      events += open_block(thought_json(""));
-    }
-    open_ = Block::thought;
-    delta({{"type", "thinking_delta"}, {"thinking", piece.thought}});
-  }
-  if (!piece.text.empty()) {
-    if (open_ != Block::text) {
-      events += close_block();
-      events += open_block(text_json(""));
-    }
-    open_ = Block::text;
-    delta({{"type", "text_delta"}, {"text", piece.text}});
-  }
-  for (const auto& [index, added] : piece.calls) {
-    if (!added.id.empty()) {
-      events += close_block();
-      events += open_block(call_json({added.id, added.name, ""}));
-      open_ = Block::call;
-    }
-    if (!added.arguments.empty()) delta({{"type", "input_json_delta"}, {"partial_json", added.arguments}});
-  }
-  return events;
+std::string MessagesFormat::add(const std::string& added) {
+  return open_ == Part::thought ? delta("thinking_delta", "thinking", added)
+         : open_ == Part::text  ? delta("text_delta", "text", added)
+                                : delta("input_json_delta", "partial_json", added);
 }
 
-std::string MessagesFormat::choice_end(const Choice& choice, const Piece& rest) {
-  std::string events = piece(choice, rest);
-  if (blocks_ == 0) {
-    events += open_block(text_json(""));
-    open_ = Block::text;
-  }
-  return events += close_block();
+std::string MessagesFormat::end_part(bool) {
+  return (open_ == Part::thought ? delta("signature_delta", "signature", "") : "") +
+         event("content_block_stop", {{"index", parts_ - 1}});
 }
 
 std::string MessagesFormat::end(const Reply& reply) {

@@ -17,24 +17,21 @@ std::string anthropic_error(const ApiError& e);
 
 /// A message, and the events of a stream: message_start, for each block of content content_block_start, _delta and
 /// _stop, then message_delta and message_stop.
-class MessagesFormat : public ReplyFormat {
+class MessagesFormat : public PartsFormat {
  public:
   explicit MessagesFormat(ReplyHead head) : head_(std::move(head)) {}
   std::string body(const Reply& reply) override;
   std::string begin(const Reply& reply) override;
-  std::string piece(const Choice& choice, const Piece& piece) override;
-  std::string choice_end(const Choice& choice, const Piece& rest) override;
   std::string end(const Reply& reply) override;
   std::string error(const ApiError& e) override;
   ErrorBody error_body() const override { return anthropic_error; }
 
  private:
-  std::string open_block(nlohmann::ordered_json block);
-  std::string close_block();
-
+  std::string begin_part(const ToolCall& call) override;
+  std::string add(const std::string& added) override;
+  std::string end_part(bool complete) override;
+  std::string delta(const char* type, const char* name, const std::string& added) const;
   const ReplyHead head_;
-  int64_t blocks_ = 0;  // that were begun
-  enum class Block { none, thought, text, call } open_ = Block::none;
 };
 
 }  // namespace toy::serve

@@ -67,30 +67,6 @@ std::optional<uint64_t> seed_of(Fields& f) {
   return uint64_t(seed);
 }
 
-// {"type": "text"}, {"type": "json_object"} or {"type": "json_schema", "json_schema": {"name", "schema", ...}}
-TextForm response_format_of(const ordered_json& format) {
-  constexpr const char* kField = "response_format";
-  Fields f(format, kField);
-  const std::string type = f.text("type");
-  if (type == "json_schema") {
-    Fields s(f.needed("json_schema"), f.path("json_schema"));
-    s.text("name"), s.text("description"), s.flag("strict", false);  // the text always follows the schema
-    const ordered_json& schema = s.needed("schema");
-    s.finish(), f.finish();
-    return {TextForm::json_schema, schema, "", s.path("schema")};
-  }
-  if (type == "json_object") {
-    const ordered_json* schema = f.take("schema");  // as in llama-server
-    f.finish();
-    if (schema) return {TextForm::json_schema, *schema, "", f.path("schema")};
-    return {.kind = TextForm::json_object, .schema = {}, .grammar = "", .field = kField};
-  }
-  f.finish();
-  if (type != "text")
-    refuse_at(f.path("type"), fmt::format("is '{}', expected text, json_object or json_schema", one_line(type)));
-  return {};
-}
-
 void read_form(Fields& f, CompletionRequest& r) {
   const auto set = [&](TextForm form) {
     if (form.kind == TextForm::any) return;
@@ -99,7 +75,8 @@ void read_form(Fields& f, CompletionRequest& r) {
              form.field);
     r.form = std::move(form);
   };
-  if (const ordered_json* format = r.chat ? f.take("response_format") : nullptr) set(response_format_of(*format));
+  if (const ordered_json* format = r.chat ? f.take("response_format") : nullptr)
+    set(text_form_of(*format, "response_format", true));
   for (const char* name : {"json_schema", "guided_json"})  // the second one is vLLM's
     if (const ordered_json* schema = f.take(name)) set({TextForm::json_schema, *schema, "", name});
   for (const char* name : {"grammar", "guided_grammar"})
@@ -215,6 +192,28 @@ std::string error_body(const ApiError& e) {
   const auto or_null = [](const std::string& s) { return s.empty() ? ordered_json() : ordered_json(s); };
   return json_text(ordered_json{
       {"error", {{"message", e.what()}, {"type", type}, {"param", or_null(e.param)}, {"code", or_null(e.code)}}}});
+}
+
+TextForm text_form_of(const ordered_json& format, const std::string& path, bool is_nested) {
+  Fields f(format, path);
+  const std::string type = f.text("type");
+  TextForm form{.kind = TextForm::any, .schema = {}, .grammar = "", .field = path};
+  if (type == "json_schema") {
+    std::optional<Fields> inner;
+    if (is_nested) inner.emplace(f.needed("json_schema"), f.path("json_schema"));
+    Fields& s = inner ? *inner : f;
+    s.text("name"), s.text("description"), s.flag("strict", false);  // the text always follows the schema
+    form.kind = TextForm::json_schema, form.schema = s.needed("schema"), form.field = s.path("schema");
+    s.finish();
+  } else if (type == "json_object") {
+    const ordered_json* schema = is_nested ? f.take("schema") : nullptr;  // as in llama-server
+    form.kind = TextForm::json_object;
+    if (schema) form.kind = TextForm::json_schema, form.schema = *schema, form.field = f.path("schema");
+  }
+  f.finish();
+  if (type != "text" && form.kind == TextForm::any)
+    refuse_at(f.path("type"), fmt::format("is '{}', expected text, json_object or json_schema", one_line(type)));
+  return form;
 }
 
 void set_effort(CompletionRequest& r, const std::string& effort, const std::string& field) {

@@ -87,6 +87,9 @@ void set_hint(CompletionRequest& r, const std::string& variable, nlohmann::order
               const std::string& field);
 /// How much a model should think: "none", or what templates call reasoning_effort.
 void set_effort(CompletionRequest& r, const std::string& effort, const std::string& field);
+/// {"type": "text"}, of type json_object, or json_schema: {"type", "name", "schema", ...}. `is_nested`: as in chats,
+/// where the fields of the schema are in "json_schema".
+TextForm text_form_of(const nlohmann::ordered_json& format, const std::string& path, bool is_nested);
 /// {"type": "disabled"}, which has an effect or is refused; {"type": "enabled", "budget_tokens": ...} or "adaptive".
 void read_thinking(const nlohmann::ordered_json& thinking, const std::string& path, CompletionRequest& r);
 /// The limit of tokens, which has several names; the least one holds. -1: as much as the context holds.

@@ -40,24 +40,27 @@ void append_numbers(std::string& text, const std::vector<float>& numbers) {
   fmt::format_to(std::back_inserter(text), "[{}]", fmt::join(numbers, ","));
 }
 
+void read_inputs(Fields& f, EmbeddingsRequest& r, const char* field) {
+  r.inputs = sources_of(&f.needed(field), field);
+  if (int64_t(r.inputs.size()) > kMostInputs)
+    refuse_at(field, fmt::format("has {} texts; use at most {}", r.inputs.size(), kMostInputs));
+  if (!f.has("dimensions")) return;
+  int64_t n = 0;
+  f.number<int64_t>("dimensions", n, 1, INT32_MAX);
+  r.dimensions = n;
+}
+
 EmbeddingsRequest parse_embeddings(const std::string& body) {
   const nlohmann::ordered_json j = parse_body(body);
   Fields f(j);
   EmbeddingsRequest r;
   r.model = f.text("model");
-  r.inputs = sources_of(&f.needed("input"), "input");
-  if (int64_t(r.inputs.size()) > kMostInputs)
-    refuse(fmt::format("'input' has {} texts; use at most {}", r.inputs.size(), kMostInputs), "input");
+  read_inputs(f, r, "input");
   if (const std::string pooling = f.text("pooling"); !pooling.empty()) r.pooling = pooling_of(pooling);
   const std::string encoding = f.text("encoding_format");
   if (!encoding.empty() && encoding != "float" && encoding != "base64")
     refuse(fmt::format("'encoding_format' is '{}', expected float or base64", one_line(encoding)), "encoding_format");
   r.base64 = encoding == "base64";
-  if (f.has("dimensions")) {
-    int64_t n = 0;
-    f.number<int64_t>("dimensions", n, 1, INT32_MAX);
-    r.dimensions = n;
-  }
   f.finish();
   return r;
 }

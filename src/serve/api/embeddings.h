@@ -25,6 +25,8 @@ struct EmbeddingsRequest {
   enum Form { openai, ollama, ollama_one } form = openai;  ///< of the reply
   std::optional<int64_t> dimensions;                       ///< has to be the model's width
 };
+/// The texts in a field, and the dimensions.
+void read_inputs(Fields& f, EmbeddingsRequest& r, const char* field);
 /// From the body of a request. Throws ApiError as parse_completion().
 EmbeddingsRequest parse_embeddings(const std::string& body);
 

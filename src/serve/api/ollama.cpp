@@ -160,16 +160,8 @@ EmbeddingsRequest parse_ollama_embeddings(const std::string& body, bool one) {
   r.form = one ? EmbeddingsRequest::ollama_one : EmbeddingsRequest::ollama;
   r.model = f.text("model");
   const char* field = one ? "prompt" : "input";
-  const ordered_json& input = f.needed(field);
-  if (one && !input.is_string()) refuse_at(field, "is not a string");
-  r.inputs = sources_of(&input, field);
-  if (int64_t(r.inputs.size()) > kMostInputs)
-    refuse_at(field, fmt::format("has {} texts; use at most {}", r.inputs.size(), kMostInputs));
-  if (f.has("dimensions")) {
-    int64_t n = 0;
-    f.number<int64_t>("dimensions", n, 1, INT32_MAX);
-    r.dimensions = n;
-  }
+  if (one && f.has(field) && !j[field].is_string()) refuse_at(field, "is not a string");
+  read_inputs(f, r, field);
   f.ignore("options");  // they are about texts
   f.finish();
   return r;

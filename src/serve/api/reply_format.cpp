@@ -1,6 +1,7 @@
 #include "serve/api/reply_format.h"
 
 #include <new>
+#include <utility>
 
 #include "dialog/constraints.h"
 #include "dialog/fields.h"
@@ -35,6 +36,38 @@ HttpReply error_reply(const ApiError& e, ErrorBody body) {
   if (e.status == 504) reply.headers.emplace_back("X-Should-Retry", "false");  // clients would ask once more
   if (e.status == 401) reply.headers.emplace_back("WWW-Authenticate", "Bearer");
   return reply;
+}
+
+std::string PartsFormat::open(Part part, const ToolCall& call) {
+  std::string events = close(true);
+  open_ = part, ++parts_;
+  return events += begin_part(call);
+}
+
+std::string PartsFormat::close(bool complete) {
+  std::string events = open_ == Part::none ? "" : end_part(complete);
+  open_ = Part::none;
+  return events;
+}
+
+std::string PartsFormat::piece(const Choice&, const Piece& piece) {
+  std::string events;
+  for (const auto& [part, added] : {std::pair(Part::thought, &piece.thought), std::pair(Part::text, &piece.text)}) {
+    if (added->empty()) continue;
+    if (open_ != part) events += open(part);
+    events += add(*added);
+  }
+  for (const auto& [index, added] : piece.calls) {
+    if (!added.id.empty()) events += open(Part::call, added);
+    if (!added.arguments.empty()) events += add(added.arguments);
+  }
+  return events;
+}
+
+std::string PartsFormat::choice_end(const Choice& choice, const Piece& rest) {
+  std::string events = piece(choice, rest);
+  if (parts_ == 0) events += open(Part::text);
+  return events += close(choice.end.generated.reason != FinishReason::length);
 }
 
 }  // namespace toy::serve

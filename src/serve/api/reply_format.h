@@ -92,4 +92,25 @@ class ReplyFormat {
   virtual ErrorBody error_body() const { return serve::error_body; }
 };
 
+/// A form whose stream has parts that follow each other: thoughts, texts, and calls.
+class PartsFormat : public ReplyFormat {
+ public:
+  std::string piece(const Choice& choice, const Piece& piece) final;
+  std::string choice_end(const Choice& choice, const Piece& rest) final;
+
+ protected:
+  enum class Part { none, thought, text, call };
+  /// open_ begins; of a call its id and name are known.
+  virtual std::string begin_part(const ToolCall& call) = 0;
+  virtual std::string add(const std::string& added) = 0;
+  /// open_ is complete, or as far as it goes: the text is cut off.
+  virtual std::string end_part(bool complete) = 0;
+  Part open_ = Part::none;
+  int64_t parts_ = 0;  ///< that were begun
+
+ private:
+  std::string close(bool complete);
+  std::string open(Part part, const ToolCall& call = {});
+};
+
 }  // namespace toy::serve

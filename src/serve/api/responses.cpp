@@ -129,34 +129,19 @@ void read_text(const ordered_json& text, ResponsesRequest& r) {
   const ordered_json* format = f.take("format");
   f.finish();
   if (format == nullptr) return;
-  Fields g(*format, f.path("format"));
   r.settings["text"]["format"] = *format;
-  const std::string type = g.text("type");
-  TextForm form{.kind = TextForm::any, .schema = {}, .grammar = "", .field = f.path("format")};
-  if (type == "json_schema") {
-    g.text("name"), g.text("description"), g.flag("strict", false);  // the text always follows the schema
-    form.kind = TextForm::json_schema, form.schema = g.needed("schema"), form.field = g.path("schema");
-  } else if (type == "json_object") {
-    form.kind = TextForm::json_object;
-  } else if (type != "text") {
-    refuse_at(g.path("type"), fmt::format("is '{}', expected text, json_object or json_schema", one_line(type)));
-  }
-  g.finish();
-  if (form.kind != TextForm::any) r.completion.form = std::move(form);
+  r.completion.form = text_form_of(*format, f.path("format"), false);
+}
+
+void read_tool(std::vector<Tool>& tools, Fields& f) {
+  if (const std::string type = f.needed_text("type"); type != "function") return ignore_tool(f, type);
+  add_tool(tools, f, "parameters");
+  f.finish();
 }
 
 void read_tools(Fields& f, ResponsesRequest& r) {
   if (const ordered_json* tools = f.take("tools")) {
-    if (!tools->is_array()) refuse_at("tools", "is not an array of tools");
-    for (size_t i = 0; i < tools->size(); ++i) {
-      Fields tool((*tools)[i], fmt::format("tools[{}]", i));
-      if (const std::string type = tool.needed_text("type"); type != "function") {
-        ignore_tool(tool, type);
-        continue;
-      }
-      add_tool(r.completion.tools, tool, "parameters");
-      tool.finish();
-    }
+    r.completion.tools = tools_of(tools, read_tool);
     r.settings["tools"] = *tools;
   }
   if (const ordered_json* choice = f.take("tool_choice")) {
@@ -247,64 +232,61 @@ std::string ResponsesFormat::event(const std::string& type, const ordered_json& 
 // Of the item that is open.
 std::string ResponsesFormat::item_event(const std::string& type, const ordered_json& rest) {
   ordered_json j{{"item_id", items_.back()["id"]}, {"output_index", items_.size() - 1}};
-  if (open_ != Item::call) j["content_index"] = 0;
+  if (open_ != Part::call) j["content_index"] = 0;
   j.update(rest);
   return event("response." + type, j);
 }
 
-std::string ResponsesFormat::open_thought() {
-  items_.push_back({{"id", fmt::format("rs_{}_{}", head_.id, items_.size())},
-                    {"type", "reasoning"},
-                    {"status", "in_progress"},
-                    {"summary", ordered_json::array()},
-                    {"content", ordered_json::array()}});
-  open_ = Item::thought;
-  std::string events =
-      event("response.output_item.added", {{"output_index", items_.size() - 1}, {"item", items_.back()}});
-  items_.back()["content"].push_back(thought_part(""));
-  return events += item_event("content_part.added", {{"part", thought_part("")}});
-}
-
-std::string ResponsesFormat::open_message() {
-  ordered_json item{{"id", fmt::format("msg_{}_{}", head_.id, items_.size())},
-                    {"type", "message"},
-                    {"status", "in_progress"},
-                    {"role", "assistant"},
-                    {"content", ordered_json::array()}};
+std::string ResponsesFormat::begin_part(const ToolCall& call) {
+  const bool is_call = open_ == Part::call, is_thought = open_ == Part::thought;
+  const char *prefix = is_call      ? "fc"
+                       : is_thought ? "rs"
+                                    : "msg",
+             *type = is_call      ? "function_call"
+                     : is_thought ? "reasoning"
+                                  : "message";
+  ordered_json item{
+      {"id", fmt::format("{}_{}_{}", prefix, head_.id, items_.size())}, {"type", type}, {"status", "in_progress"}};
+  if (is_call)
+    item["call_id"] = call.id, item["name"] = call.name, item["arguments"] = "";
+  else if (is_thought)
+    item["summary"] = ordered_json::array();
+  else
+    item["role"] = "assistant";
+  if (!is_call) item["content"] = ordered_json::array();
   items_.push_back(item);
-  open_ = Item::message;
   std::string events =
       event("response.output_item.added", {{"output_index", items_.size() - 1}, {"item", std::move(item)}});
-  items_.back()["content"].push_back(text_part(""));
-  return events += item_event("content_part.added", {{"part", text_part("")}});
+  if (is_call) return events;
+  items_.back()["content"].push_back(is_thought ? thought_part("") : text_part(""));
+  return events += item_event("content_part.added", {{"part", items_.back()["content"][0]}});
 }
 
-std::string ResponsesFormat::open_call(const ToolCall& call) {
-  items_.push_back({{"id", fmt::format("fc_{}_{}", head_.id, items_.size())},
-                    {"type", "function_call"},
-                    {"status", "in_progress"},
-                    {"call_id", call.id},
-                    {"name", call.name},
-                    {"arguments", ""}});
-  open_ = Item::call;
-  return event("response.output_item.added", {{"output_index", items_.size() - 1}, {"item", items_.back()}});
-}
-
-std::string ResponsesFormat::close_item(const char* status) {
-  if (open_ == Item::none) return "";
+std::string ResponsesFormat::add(const std::string& added) {
   ordered_json& item = items_.back();
-  item["status"] = status;
+  ordered_json& text = open_ == Part::call ? item["arguments"] : item["content"][0]["text"];
+  text = text.get<std::string>() + added;
+  ordered_json j{{"delta", added}};
+  if (open_ == Part::text) j["logprobs"] = ordered_json::array();
+  return item_event(open_ == Part::call      ? "function_call_arguments.delta"
+                    : open_ == Part::thought ? "reasoning_text.delta"
+                                             : "output_text.delta",
+                    j);
+}
+
+std::string ResponsesFormat::end_part(bool complete) {
+  ordered_json& item = items_.back();
+  item["status"] = complete ? "completed" : "incomplete";
   std::string events;
-  if (open_ != Item::call) {
+  if (open_ == Part::call) {
+    events = item_event("function_call_arguments.done", {{"name", item["name"]}, {"arguments", item["arguments"]}});
+  } else {
     const ordered_json& part = item["content"][0];
-    events = open_ == Item::thought
+    events = open_ == Part::thought
                  ? item_event("reasoning_text.done", {{"text", part["text"]}})
                  : item_event("output_text.done", {{"text", part["text"]}, {"logprobs", ordered_json::array()}});
     events += item_event("content_part.done", {{"part", part}});
-  } else {
-    events = item_event("function_call_arguments.done", {{"name", item["name"]}, {"arguments", item["arguments"]}});
   }
-  open_ = Item::none;
   return events += event("response.output_item.done", {{"output_index", items_.size() - 1}, {"item", item}});
 }
 
@@ -352,47 +334,6 @@ std::string ResponsesFormat::begin(const Reply& reply) {
   const ordered_json j{{"response", response(reply, "in_progress")}};
   std::string events = event("response.created", j);
   return events += event("response.in_progress", j);
-}
-
-std::string ResponsesFormat::piece(const Choice&, const Piece& piece) {
-  std::string events;
-  const auto add_text = [&](const std::string& added) {
-    ordered_json& text = items_.back()["content"][0]["text"];
-    text = text.get<std::string>() + added;
-  };
-  if (!piece.thought.empty()) {
-    if (open_ != Item::thought) {
-      events += close_item("completed");
-      events += open_thought();
-    }
-    add_text(piece.thought);
-    events += item_event("reasoning_text.delta", {{"delta", piece.thought}});
-  }
-  if (!piece.text.empty()) {
-    if (open_ != Item::message) {
-      events += close_item("completed");
-      events += open_message();
-    }
-    add_text(piece.text);
-    events += item_event("output_text.delta", {{"delta", piece.text}, {"logprobs", ordered_json::array()}});
-  }
-  for (const auto& [index, added] : piece.calls) {
-    if (!added.id.empty()) {
-      events += close_item("completed");
-      events += open_call(added);
-    }
-    if (added.arguments.empty()) continue;
-    ordered_json& arguments = items_.back()["arguments"];
-    arguments = arguments.get<std::string>() + added.arguments;
-    events += item_event("function_call_arguments.delta", {{"delta", added.arguments}});
-  }
-  return events;
-}
-
-std::string ResponsesFormat::choice_end(const Choice& choice, const Piece& rest) {
-  std::string events = piece(choice, rest);
-  if (items_.empty()) events += open_message();
-  return events += close_item(choice.end.generated.reason == FinishReason::length ? "incomplete" : "completed");
 }
 
 std::string ResponsesFormat::end(const Reply& reply) {

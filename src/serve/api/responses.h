@@ -18,31 +18,27 @@ struct ResponsesRequest {
 ResponsesRequest parse_responses(const std::string& body);
 
 /// A response, and the events of a stream, which are numbered.
-class ResponsesFormat : public ReplyFormat {
+class ResponsesFormat : public PartsFormat {
  public:
   /// `settings`: of a ResponsesRequest.
   ResponsesFormat(ReplyHead head, const nlohmann::ordered_json& settings);
   std::string body(const Reply& reply) override;
   std::string begin(const Reply& reply) override;
-  std::string piece(const Choice& choice, const Piece& piece) override;
-  std::string choice_end(const Choice& choice, const Piece& rest) override;
   std::string end(const Reply& reply) override;
   std::string error(const ApiError& e) override;
 
  private:
   std::string event(const std::string& type, const nlohmann::ordered_json& rest);
   std::string item_event(const std::string& type, const nlohmann::ordered_json& rest);
-  std::string open_thought();
-  std::string open_message();
-  std::string open_call(const ToolCall& call);
-  std::string close_item(const char* status);
+  std::string begin_part(const ToolCall& call) override;
+  std::string add(const std::string& added) override;
+  std::string end_part(bool complete) override;
   nlohmann::ordered_json response(const Reply& reply, const char* status) const;
   const char* status(const Reply& reply) const;
 
   const ReplyHead head_;
   const std::string settings_;                 // JSON: as a tree, large tools would take many times as much
   std::vector<nlohmann::ordered_json> items_;  // of the output; the last one may be open
-  enum class Item { none, thought, message, call } open_ = Item::none;
   int64_t events_ = 0;
 };
 
