@@ -37,7 +37,7 @@ int run(const char* out) {
   const Schedule rate{.kind = Schedule::cosine, .peak = 1e-2, .warmup = 15, .steps = kSteps};
   const double before = trainer.evaluate(validation, 1000).mean();
   for (int64_t step = 0; step < kSteps; ++step) {
-    const runs::Step r = trainer.step(windows.batch(step), rate.at(step));
+    const StepResult r = trainer.step(windows.batch(step), rate.at(step));
     if ((step + 1) % 50 == 0) fmt::print("step {}: loss={:.4f}\n", step + 1, r.loss);
   }
   const double after = trainer.evaluate(validation, 1000).mean();

@@ -10,9 +10,9 @@ struct Sizes {
 };
 
 // Filters of both kernels, whole vectors and not, runs within a chunk of 64 rows and across.
-const Sizes kSizes[] = {{1, 1, 1, false},   {3, 16, 4, true},   {9, 37, 4, true},    {200, 80, 4, false},
-                        {70, 33, 8, true},  {70, 33, 9, true},  {130, 64, 64, true}, {150, 20, 130, false},
-                        {5, 70, 100, true}, {90, 130, 31, true}};
+const Sizes kConvolutions[] = {{1, 1, 1, false},   {3, 16, 4, true},   {9, 37, 4, true},    {200, 80, 4, false},
+                               {70, 33, 8, true},  {70, 33, 9, true},  {130, 64, 64, true}, {150, 20, 130, false},
+                               {5, 70, 100, true}, {90, 130, 31, true}};
 
 // Two runs: of sequence 1 from position 3 on, of sequence 0 from its beginning.
 std::vector<Tensor> operands(const Sizes& z, bool gradient) {
@@ -36,7 +36,7 @@ std::vector<Tensor> operands(const Sizes& z, bool gradient) {
 double bound(double terms, double roundings) { return 4 * terms * roundings * kUnit + kSmallest; }
 
 TEST(CausalConv, AgreesWithReference) {
-  for (const Sizes& z : kSizes) {
+  for (const Sizes& z : kConvolutions) {
     Comparison c{.cpu = cpu::causal_conv_kernel(), .reference = reference::causal_conv_kernel()};
     c.in = operands(z, false);
     c.out = {{DType::f32, {z.rows, z.channels}}};
@@ -46,7 +46,7 @@ TEST(CausalConv, AgreesWithReference) {
 }
 
 TEST(CausalConv, GradientsAgreeWithReference) {
-  for (const Sizes& z : kSizes) {
+  for (const Sizes& z : kConvolutions) {
     Comparison c{.cpu = cpu::causal_conv_grad_kernel(), .reference = reference::causal_conv_grad_kernel()};
     c.in = operands(z, true);
     c.out = {{DType::f32, {z.rows, z.channels}}, {DType::f32, {z.channels, z.width}}, {DType::f32, {z.channels}}};

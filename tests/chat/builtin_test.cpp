@@ -7,6 +7,7 @@
 
 #include "testing/errors.h"
 #include "testing/files.h"
+#include "toy/chat/chat_input.h"
 #include "toy/text/tokenizer.h"
 
 namespace toy {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "toy/base/error.h"
+#include "toy/chat/chat_input.h"
 #include "toy/chat/chat_template.h"
 
 namespace toy {

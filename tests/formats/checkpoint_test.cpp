@@ -14,7 +14,7 @@ namespace toy {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::slurp;
+using toy::testing::slurp;
 
 void put(const std::string& path, std::string_view text) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << text;

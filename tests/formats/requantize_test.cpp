@@ -17,8 +17,8 @@
 namespace toy::gguf {
 namespace {
 
-using testing::error_of;
-using testing::expect_contains;
+using toy::testing::error_of;
+using toy::testing::expect_contains;
 
 std::vector<float> noise(int64_t n, uint32_t seed) {
   std::vector<float> out(static_cast<size_t>(n));

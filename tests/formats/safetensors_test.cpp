@@ -38,7 +38,7 @@ class Safetensors : public ::testing::Test {
     }
   }
 
-  const testing::Folder folder_;
+  const toy::testing::Folder folder_;
   const std::string path_ = folder_.path("a.safetensors");
 };
 
@@ -138,10 +138,10 @@ TEST(SafetensorsCorpus, IsRefusedOrRead) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     ++files;
     const std::string name = entry.path().filename().string();
-    const testing::Aligned aligned(testing::slurp(entry.path()));
+    const toy::testing::Aligned aligned(testing::slurp(entry.path()));
     bool refused = false;
     try {
-      testing::sum_of_bytes(safetensors::File::parse(aligned.span(), name));
+      toy::testing::sum_of_bytes(safetensors::File::parse(aligned.span(), name));
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ErrorCode::bad_input) << e.what();
       refused = true;

@@ -12,10 +12,10 @@ namespace toy::gguf {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::error_of;
-using testing::expect_contains;
+using toy::testing::error_of;
+using toy::testing::expect_contains;
 
-class SplitGguf : public ::testing::Test, protected testing::Folder {
+class SplitGguf : public ::testing::Test, protected toy::testing::Folder {
  protected:
   // Part i of n holds these tensors, each of two values that begin with its number.
   std::string part(int i, int n, const std::vector<std::string>& tensors, int total = 3) const {
@@ -124,7 +124,7 @@ TEST(GgufNames, FilesThatGoWithModels) {
 }
 
 TEST(GgufNames, TheFirstKeysSayWhatItIs) {
-  const testing::Folder folder;
+  const toy::testing::Folder folder;
   const auto type = [&](const char* architecture, std::optional<std::string> stated) {
     Writer w(architecture);
     w.set("general.quantization_version", uint32_t(2));
