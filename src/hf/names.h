@@ -1,4 +1,5 @@
-// What the classes of transformers call their tensors.
+// What the classes of transformers call their tensors. What most share is kLlamaNames
+// (models/adapters/adapter_parts.h).
 #pragma once
 
 #include <span>

@@ -71,7 +71,7 @@ struct OptimizerOptions {
     f({"lr_decay", "Learning rate factor from each layer to the one below it", above_to(0, 1), k}, o.lr_decay);
   }
 
-  /// The numbers that this optimizer is usually run with.
+  /// The numbers that this optimizer is usually run with (src/train/optimizer.cpp); the members' own are AdamW's.
   static OptimizerOptions of(Kind kind);
   /// A peak learning rate for a new model that suits of(kind).
   double usual_lr() const;
