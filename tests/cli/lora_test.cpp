@@ -270,7 +270,7 @@ TEST_F(CliLora, RatesByDepthAreExplained) {
   EXPECT_EQ(explained.at("roles").at(1).at("name"), "blk.*.attn_norm.weight");
   EXPECT_EQ(explained.at("roles").at(1).at("last_lr"), 5e-4);
   EXPECT_EQ(toy(train).out.find(" to "), std::string::npos);
-  refuses(train + " --lr-decay 2", {"lr-decay is 2", "up to 1"});
+  refuses(train + " --lr-decay 2", {"lr-decay is 2", "use above 0 to 1"});
   refuses(train + " --lr-decay 0", {"--lr-decay"});
 }
 

@@ -118,7 +118,7 @@ TEST_F(CliOptimizer, GroupsByPattern) {
   refuses(train() + "--no-decay nothing", {"no-decay", "'nothing'"});
   refuses(train() + "--lr-for 'blk.*'", {"PATTERN=FACTOR"});
   refuses(train() + "--lr-for 'blk.*=fast'", {"--lr-for", "a number", "'fast'"});
-  refuses(train() + "--lr-for 'blk.*=-1'", {"lr-for blk.* is -1"});
+  refuses(train() + "--lr-for 'blk.*=-1'", {"lr_for blk.* is -1"});
 }
 
 TEST_F(CliOptimizer, AveragesAreValidatedAndSaved) {
