@@ -35,14 +35,20 @@ class ListReader {
 
  private:
   void read_settings(ListedWord& listed) {
+    if (take(')')) return;
     do {
-      const std::string key = word("=,)");
+      const size_t begin = at_;
+      std::string key = word("=,)"), value = key;
+      if (key.empty()) broken("a setting");
       if (take('='))
-        listed.settings.emplace_back(key, word(",)"));
-      else if (form_.most_times == 0 && listed.settings.empty() && !key.empty())
-        listed.settings.emplace_back(listed.word, key);
+        value = word(",)");
+      else if (form_.most_times == 0 && listed.settings.empty())
+        key = listed.word;
       else
         broken("'='");
+      for (const auto& [other, v] : listed.settings)
+        if (other == key) at_ = begin, broken("each setting once");
+      listed.settings.emplace_back(key, value);
     } while (take(','));
     if (!take(')')) broken("')'");
   }

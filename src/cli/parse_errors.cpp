@@ -8,6 +8,9 @@
 #include "cli/help.h"
 #include "cli/options.h"
 #include "toy/base/nearest.h"
+#include "toy/base/options.h"
+#include "toy/decode/sampler.h"
+#include "toy/train/recipe.h"
 
 namespace toy::cli {
 namespace {
@@ -28,11 +31,33 @@ std::string kind_of_commands(const CLI::App& app) {
   return app.get_parent() == nullptr ? "command" : app.get_name() == "train" ? "recipe" : app.get_name() + " command";
 }
 
+// "--optimizer 'muon(momentum=...)'" for an option that is written in the brackets of another one, or "".
+template <class Options>
+std::string in_brackets(const CLI::App& app, const std::string& of, const std::string& option) {
+  std::string instead;
+  const Options options;
+  if (app.get_option_no_throw(of))
+    Options::fields(options, [&](const Option& o, const auto&) {
+      const auto dashed = [](std::string_view name) {
+        std::string text = "--" + std::string(name);
+        std::replace(text.begin(), text.end(), '_', '-');
+        return text;
+      };
+      if (instead.empty() && !o.of.empty() && (dashed(o.name) == option || dashed(o.name_in_brackets()) == option))
+        instead = fmt::format("{} '{}({}=...)'", of, o.of.substr(0, o.of.find(' ')), o.name_in_brackets());
+    });
+  return instead;
+}
+
 // "did you mean '--clip'?", options that begin with the word, or who has an option of that name.
 std::string instead_of(const CLI::App& app, const std::string& option) {
   if (app.get_parent() && app.get_parent()->get_parent())  // another recipe, say
     for (const CLI::App* other : app.get_parent()->get_subcommands({}))
       if (other->get_option_no_throw(option)) return fmt::format("`{}` has it", full_name(*other));
+  for (const std::string& list :
+       {in_brackets<OptimizerOptions>(app, "--optimizer", option),
+        in_brackets<RecipeOptions>(app, "--schedule", option), in_brackets<SamplerOptions>(app, "--samplers", option)})
+    if (!list.empty()) return fmt::format("write {}", list);
   std::vector<std::string> names, longer;
   for (const CLI::Option* o : app.get_options())
     for (const std::string& l : o->get_lnames()) names.push_back("--" + l);

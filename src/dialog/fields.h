@@ -86,8 +86,12 @@ class Fields {
   template <class T>
   void number(const std::string& name, T& value, const Limits& limits) {
     if (!has(name)) return;
-    T given = value;
-    number<T>(name, given, std::numeric_limits<T>::lowest(), std::numeric_limits<T>::max());
+    T given = value, least = std::numeric_limits<T>::lowest(), most = std::numeric_limits<T>::max();
+    if constexpr (std::is_integral_v<T>) {
+      if (limits.least > double(least)) least = T(limits.least);
+      if (limits.most < double(most)) most = T(limits.most);
+    }
+    number<T>(name, given, least, most);
     if (!limits.hold(double(given))) refuse_at(path(name), fmt::format("is {}, expected {}", given, limits.text()));
     value = given;
   }

@@ -218,10 +218,24 @@ void read_mixer(Reader& r, LayerSpec& l, const std::vector<LayerSpec>& others, R
     if (f.of && all) std::visit([&](auto* value) { all->read(f.key, *value); }, f.of(l));
 }
 
-// Sizes of other mixers mean nothing.
+// Sizes of other mixers mean nothing here, but are sizes.
 void read_fields(Reader& r, LayerSpec& l) {
-  for (const MixerDef& mixer : mixers())
-    for (const MixerField& f : mixer.fields) r.ignore(f.key);
+  for (const MixerDef& mixer : mixers()) {
+    LayerSpec other{.mixer = mixer.kind};
+    for (const MixerField& f : mixer.fields) {
+      if (!f.of) {
+        r.ignore(f.key);
+        continue;
+      }
+      std::visit(
+          [&](auto* value) {
+            r.read(f.key, *value);
+            if constexpr (std::is_same_v<decltype(value), int64_t*>)
+              check(*value >= 0, "{}: '{}' is {}, expected 0 or more", r.where(), f.key, *value);
+          },
+          f.of(other));
+    }
+  }
   visit_fields_of_layer(l, [&](const char* key, auto& value) { r.read(key, value); });
 }
 

@@ -92,7 +92,7 @@ TEST_F(CliRuns, EveryLineFollowsTheSchema) {
   EXPECT_EQ(lines.front().at("config").at("steps"), 6);
   EXPECT_EQ(lines.front().at("config").at("optimizer"), "adamw");
   EXPECT_EQ(lines.front().at("effective").at("optimizer"), "adamw(beta1=0.9, beta2=0.95, eps=1e-08)");
-  EXPECT_EQ(lines.front().at("effective").at("schedule"), "cosine(final=0.1)");
+  EXPECT_EQ(lines.front().at("effective").at("schedule"), "cosine");
   EXPECT_EQ(lines.back().at("kind"), "run_end");
   for (const char* kind :
        {"step", "tap", "grad", "drift", "op_timing", "sample", "eval", "region_enter", "region_exit"})

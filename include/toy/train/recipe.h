@@ -72,8 +72,7 @@ struct RecipeOptions {
     f({"warmup", "Steps of linear warmup; -1 takes 5% of --steps, at most 200", at_least(-1), k}, o.warmup);
     f({"decay_steps", "Final steps in which the rate falls; -1 takes 20% of --steps", at_least(-1), "", "wsd", "decay"},
       o.decay_steps);
-    f({"final_lr", "Final learning rate as a fraction of the peak", from_to(0, 1), k, "linear cosine wsd", "final"},
-      o.final_lr);
+    f({"final_lr", "Final learning rate as a fraction of the peak", from_to(0, 1), k}, o.final_lr);
     f({"patience", "Stop after N validations without improvement; 0 never stops", at_least(0), k}, o.patience);
     f({"min_delta", "Improvement in nats per token that --patience counts", at_least(0), k}, o.min_delta);
     f({"seed", "Seed of shuffling"}, o.seed);
@@ -95,7 +94,7 @@ struct RecipeOptions {
   Schedule rates() const;
 };
 
-/// Sets kind and settings of the schedule: "cosine", "wsd(decay=200, final=0.1)". Returns the names of the options that
+/// Sets kind and settings of the schedule: "cosine", "wsd(decay=200)". Returns the names of the options that
 /// brackets have set. Throws Error{bad_input}, which begins with `what`, naming what the schedule has instead.
 std::vector<std::string_view> set_schedule(RecipeOptions& options, std::string_view text,
                                            std::string_view what = "schedule");

@@ -77,6 +77,14 @@ struct Given {
     }
     Given changed = *this;
     if (!is_list(*option)) std::erase_if(changed.values, [&](const auto& v) { return v.first == name_of(*option); });
+    if (name == "samplers") {  // what its brackets set was set before
+      SamplerOptions s;
+      const std::vector<std::string_view> listed = set_sampler_chain(s, value, "--samplers");
+      SamplerOptions::fields(s, [&](const Option& o, const auto&) {
+        if (!o.group.empty() && std::find(listed.begin(), listed.end(), o.name) != listed.end())
+          std::erase_if(changed.values, [&](const auto& v) { return v.first == o.flag(); });
+      });
+    }
     changed.values.emplace_back(name_of(*option), value);
     changed.parsed();
     *this = changed;
@@ -94,7 +102,9 @@ struct Given {
       if (key == "stop" || key == "dry_sequence_breakers")
         all[key].push_back(value);
       else if (key == "samplers")
-        all[key] = CLI::detail::split(sampler_step_names(o.sampling.sampler.steps), ';');
+        all[key] = o.sampling.sampler.steps.empty()
+                       ? ordered_json::array()
+                       : ordered_json(CLI::detail::split(sampler_step_names(o.sampling.sampler.steps), ';'));
       else if (key == "logit_bias")
         for (const auto& [id, bias] : o.sampling.sampler.logit_bias)
           all[key][std::to_string(id)] = std::max(bias, -100.0);  // which forbids a token there

@@ -85,7 +85,14 @@ std::string recipe_of(const CLI::App& train, const ordered_json& options, const 
     if (std::all_of(options.items().begin(), options.items().end(),
                     [&](const auto& o) { return recipe->get_option_no_throw("--" + o.key()) != nullptr; }))
       return recipe->get_name();
-  fail("{}: no recipe has all of these options; give the recipe and the options of the run", file);
+  std::string unknown;
+  for (const auto& [key, value] : options.items()) {
+    const auto all = train.get_subcommands({});
+    if (std::none_of(all.begin(), all.end(), [&](const CLI::App* r) { return r->get_option_no_throw("--" + key); }))
+      unknown += (unknown.empty() ? "" : ", ") + key;
+  }
+  fail("{}: no recipe has all of these options{}; give the recipe and the options of the run", file,
+       unknown.empty() ? "" : ", and none has " + one_line(unknown));
 }
 
 void require_files(const ordered_json& options, const Words& words, const std::string& file) {

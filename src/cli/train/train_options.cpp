@@ -119,9 +119,7 @@ void OptimizerChoice::add(CLI::App& app, RecipeOptions& o, double lr_part, bool 
 
 void OptimizerChoice::apply(const CLI::App& app, RecipeOptions& o) const {
   const auto given = [&](const char* option) { return app.count(option) > 0; };
-  const std::vector<std::string_view> listed = set_schedule(o, schedule_, "--schedule");
-  check(!given("--final-lr") || std::find(listed.begin(), listed.end(), "final_lr") == listed.end(),
-        "--final-lr and the brackets of --schedule set the same; remove one of them");
+  set_schedule(o, schedule_, "--schedule");
   check(o.schedule != Schedule::constant || !given("--final-lr"),
         "--final-lr changes nothing with --schedule constant; remove one of them");
   check(given("--patience") || !given("--min-delta"), "--min-delta needs early stopping; add --patience");

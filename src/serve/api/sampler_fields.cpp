@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <iterator>
+#include <set>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -43,7 +44,8 @@ std::string steps_of_letters(const std::string& letters) {
   return names;
 }
 
-void read_chain(const ordered_json& names, SamplerOptions& s) {
+// `given`: options that have a field of their own.
+void read_chain(const ordered_json& names, SamplerOptions& s, const std::set<std::string_view>& given) {
   std::string all;
   if (names.is_string()) {
     all = steps_of_letters(names);
@@ -51,27 +53,33 @@ void read_chain(const ordered_json& names, SamplerOptions& s) {
     if (!names.is_array())
       refuse(R"('samplers' is not an array of names, such as ["top_k", "temperature"])", "samplers");
     for (const ordered_json& name : names) {
-      if (!name.is_string()) refuse(R"('samplers' has an item that is not a name, such as "top_k")", "samplers");
+      if (!name.is_string() || name.get<std::string>().find_first_not_of(' ') == std::string::npos ||
+          name.get<std::string>().find(';') != std::string::npos)
+        refuse(R"('samplers' has an item that is not a name, such as "top_k")", "samplers");
       all += (all.empty() ? "" : ";") + name.get<std::string>();
     }
   }
   try {
-    set_sampler_chain(s, all);
+    for (const std::string_view name : set_sampler_chain(s, all))
+      check(!given.contains(name), "'{}' and the brackets of 'samplers' set the same; send one of them", name);
   } catch (const Error& e) {
     refuse(one_line(e.what()), "samplers");
   }
 }
 
 // mirostat is a number, as in llama-server.
-void read_steps(Fields& f, CompletionRequest& r) {
+void read_steps(Fields& f, CompletionRequest& r, const std::set<std::string_view>& given) {
   SamplerOptions& s = r.sampler;
   if (const ordered_json* breakers = f.take("dry_sequence_breakers"))
     r.dry_breakers = stops_of(breakers, "dry_sequence_breakers");
   int mirostat = 0;
+  const bool said = f.has("mirostat");
   f.number<int>("mirostat", mirostat, 0, 2);
   if (mirostat == 1) refuse("'mirostat' is 1, expected 2, or 0 to turn it off", "mirostat");
   s.mirostat = mirostat == 2;
-  if (const ordered_json* names = f.take("samplers")) read_chain(*names, s);
+  if (const ordered_json* names = f.take("samplers")) read_chain(*names, s, given);
+  if (said && s.mirostat != (mirostat == 2))
+    refuse("'mirostat' is 0, and 'samplers' ends with it; send one of them", "mirostat");
   try {
     const Sampler options_go_together(s);
   } catch (const Error& e) {
@@ -106,17 +114,29 @@ void read_sampler_numbers(Fields& f, SamplerOptions& s, std::initializer_list<st
     using T = std::decay_t<decltype(value)>;
     if constexpr (!std::is_same_v<T, uint64_t>) {  // the seed is read elsewhere: it may be negative, or any
       if (only.size() > 0 && std::ranges::find(only, option.name) == only.end()) return;
+      const bool given = f.has(std::string(option.name));
       f.number<T>(std::string(option.name), value, option.limits);
-      for (const auto& [alias, name] : kAliases)
-        if (name == option.name) f.number<T>(alias, value, option.limits);
+      for (const auto& [alias, name] : kAliases) {
+        if (name != option.name || !f.has(alias)) continue;
+        const T here = value;
+        f.number<T>(alias, value, option.limits);
+        if (given && here != value)
+          refuse(fmt::format("'{}' is {} and '{}' is {}; send one of them", name, here, alias, value), alias);
+      }
     }
   });
 }
 
 void read_sampler_fields(Fields& f, CompletionRequest& r) {
+  std::set<std::string_view> given;
+  SamplerOptions::fields(r.sampler, [&](const Option& option, const auto&) {
+    if (f.has(std::string(option.name))) given.insert(option.name);
+  });
+  for (const auto& [alias, name] : kAliases)
+    if (f.has(alias)) given.insert(name);
   read_sampler_numbers(f, r.sampler);
   read_logit_bias(f, r.sampler);
-  read_steps(f, r);
+  read_steps(f, r, given);
 }
 
 }  // namespace toy::serve
