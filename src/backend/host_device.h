@@ -1,6 +1,7 @@
 // What devices share whose memory is the host's and whose kernels run on a team of its threads.
 #pragma once
 
+#include <cstdint>
 #include <map>
 
 #include "toy/backend/device.h"
@@ -26,7 +27,10 @@ class HostDevice : public Device {
   void copy(Place to, Place from, size_t bytes) const override;
   void fill(Place to, std::byte value, size_t bytes) const override;
   bool host_visible() const override { return true; }
-  std::byte* host(Place at) const override { return static_cast<std::byte*>(at.memory) + at.offset; }
+  // As numbers: where there are no rows, there may be no memory to count from.
+  std::byte* host(Place at) const override {
+    return reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(at.memory) + at.offset);
+  }
   void* address(Place at) const override { return host(at); }
   std::unique_ptr<Program> prepare(std::span<const KernelCall> calls) override;
   void run(Program& program, std::span<double> seconds) override;
