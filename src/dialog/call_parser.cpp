@@ -116,6 +116,7 @@ void CallParser::follow(char c) {
   held_ += c;
   const std::string rest(left_trimmed(held_));
   if (rest.empty() && held_.size() < kMostSpaces) return;
+  const State after_end = form_.unit.next ? after_call : form_.unit.close.empty() ? text : before_close;
   std::vector<std::string_view> marks{form_.unit.close};
   if (state_ == before_end)
     marks = {left_trimmed(form_.after_arguments())};
@@ -126,13 +127,13 @@ void CallParser::follow(char c) {
       if (*mark != '{' || !form_.unit.next->starts_with(',')) marks.push_back(mark);
   if (rest.empty() || std::ranges::none_of(marks, [&](std::string_view m) { return m.starts_with(rest); })) {
     if (state_ == after_call) held_ = rest;
-    state_ = state_ == before_end && form_.unit.next ? after_call : text;
+    state_ = state_ == before_end ? after_end : text;
     return again();
   }
   if (std::ranges::find(marks, rest) == marks.end()) return;
   held_.clear();
-  if (state_ == before_end && form_.unit.next) {
-    state_ = after_call;
+  if (state_ == before_end) {
+    state_ = after_end;
   } else if (state_ != after_call || rest == form_.unit.close || (rest == "]" && form_.unit.close.empty())) {
     state_ = text;
   } else if (rest == "]") {

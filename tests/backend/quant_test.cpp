@@ -7,6 +7,7 @@
 
 #include "backend/cpu/quant/quant_isa.h"
 #include "backend/kernel_test_util.h"
+#include "toy/tensor/buffer.h"
 #include "toy/tensor/quantize.h"
 
 namespace toy::test {

@@ -66,19 +66,23 @@ TEST_F(CliLora, AnInterruptedMergeLeavesNothing) {
     fs::remove(path("log"));
     ASSERT_EQ(run(type, "TOY_SHIM_LOG=" + path("log")), 0) << slurp(path("stderr"));
     const std::string log = slurp(path("log")), whole = slurp(path("work/m.gguf"));
-    int ended = 0;
-    for (int64_t k = 1; k <= std::count(log.begin(), log.end(), '\n'); k += 3) {
-      fs::remove(path("work/m.gguf"));
-      const std::string at = " TOY_SHIM_SIGNAL_AT=" + std::to_string(k);
-      const int code = run(type, "TOY_SHIM_SIGNAL=" + std::to_string(SIGINT) + at);
-      ASSERT_TRUE(code == 0 || code == 128 + SIGINT) << code << at;
-      ended += code != 0;
-      for (const auto& entry : fs::directory_iterator(path("work"))) EXPECT_EQ(entry.path().filename(), "m.gguf") << at;
-      EXPECT_EQ(fs::exists(path("work/m.gguf")), code == 0) << at;
-      if (code == 0) {
-        EXPECT_TRUE(slurp(path("work/m.gguf")) == whole) << at;
+    int ended = 0, rounds = 0;
+    // On a busy machine a merge may be done before it hears of the signal.
+    do
+      for (int64_t k = 1; k <= std::count(log.begin(), log.end(), '\n'); k += 3) {
+        fs::remove(path("work/m.gguf"));
+        const std::string at = " TOY_SHIM_SIGNAL_AT=" + std::to_string(k);
+        const int code = run(type, "TOY_SHIM_SIGNAL=" + std::to_string(SIGINT) + at);
+        ASSERT_TRUE(code == 0 || code == 128 + SIGINT) << code << at;
+        ended += code != 0;
+        for (const auto& entry : fs::directory_iterator(path("work")))
+          EXPECT_EQ(entry.path().filename(), "m.gguf") << at;
+        EXPECT_EQ(fs::exists(path("work/m.gguf")), code == 0) << at;
+        if (code == 0) {
+          EXPECT_TRUE(slurp(path("work/m.gguf")) == whole) << at;
+        }
       }
-    }
+    while (type == "Q8_0" && ended == 0 && ++rounds < 5);
     EXPECT_EQ(ended > 0, type == "Q8_0");  // the only file is written to its end
   }
 }

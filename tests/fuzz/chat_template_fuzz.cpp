@@ -6,6 +6,7 @@
 
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"
+#include "toy/chat/chat_input.h"
 #include "toy/chat/chat_template.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backend/cpu/pieces.h"
+#include "backend/cpu/quant/quant_format.h"
 #include "backend/cpu/quant/quant_isa.h"
 
 namespace toy::cpu {
@@ -28,7 +29,9 @@ const QuantIsa& best_isa(const QuantProduct& p) {
 }
 
 // Values of k that share an integer scale of the weights.
-size_t part_of(DType t) { return t == DType::q2_k || t == DType::q3_k || t == DType::q6_k ? 16 : 32; }
+size_t part_of(DType t) {
+  return quant::with_format(t, []<class F>() { return size_t(F::kRun); });
+}
 
 size_t sums_bytes(size_t rows) { return std::min(rows, kRowBlock) * kMostStrip * sizeof(float); }
 bool is_private(size_t rows, size_t k) { return rows * k <= kPrivate; }
