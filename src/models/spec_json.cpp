@@ -218,23 +218,15 @@ void read_mixer(Reader& r, LayerSpec& l, const std::vector<LayerSpec>& others, R
     if (f.of && all) std::visit([&](auto* value) { all->read(f.key, *value); }, f.of(l));
 }
 
-// Sizes of other mixers mean nothing here, but are sizes.
+// Sizes of other mixers mean nothing, but are of their types.
 void read_fields(Reader& r, LayerSpec& l) {
   for (const MixerDef& mixer : mixers()) {
     LayerSpec other{.mixer = mixer.kind};
-    for (const MixerField& f : mixer.fields) {
-      if (!f.of) {
+    for (const MixerField& f : mixer.fields)
+      if (f.of)
+        std::visit([&](auto* value) { r.read(f.key, *value); }, f.of(other));
+      else
         r.ignore(f.key);
-        continue;
-      }
-      std::visit(
-          [&](auto* value) {
-            r.read(f.key, *value);
-            if constexpr (std::is_same_v<decltype(value), int64_t*>)
-              check(*value >= 0, "{}: '{}' is {}, expected 0 or more", r.where(), f.key, *value);
-          },
-          f.of(other));
-    }
   }
   visit_fields_of_layer(l, [&](const char* key, auto& value) { r.read(key, value); });
 }

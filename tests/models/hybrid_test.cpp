@@ -137,7 +137,8 @@ TEST(LayerLists, AreRefusedWithTheirPosition) {
   EXPECT_EQ(refusal("attn(window=3"), close + "14");
   EXPECT_EQ(refusal("attn(window)"), "expected '=' at character 12");
   EXPECT_EQ(refusal("attn(window=3))"), "expected ',' or the end at character 15");
-  EXPECT_EQ(refusal("attn()"), "expected '=' at character 6");
+  EXPECT_EQ(refusal("attn(,)"), "expected a setting at character 6");
+  EXPECT_EQ(refusal("attn(window=3,window=4)"), "expected each setting once at character 15");
   EXPECT_EQ(refusal("attn(windw=3)"), "layer 0: unknown key 'windw'; did you mean 'window'?");
   EXPECT_EQ(refusal("gdn,attn(window=)"), "layer 1: 'window' is \"\", expected a whole number of 64 bits");
   EXPECT_EQ(refusal("gdn,attn(rope=nowhere)"), "layer 1: 'rope' is \"nowhere\"; there are: global, local, none");

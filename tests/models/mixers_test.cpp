@@ -79,6 +79,7 @@ TEST(Mixers, SizesThatAreRefused) {
   // What only other kinds have is not looked at.
   for (const json& more : {json{{"n_kv", 3}}, json{{"d_head", 5}}, json{{"rope_dims", 99}}, json{{"delta_width", -1}}})
     EXPECT_EQ(refused(more), "no error");
+  EXPECT_EQ(refused({{"delta_width", "x"}}), "x.json: 'delta_width' is \"x\", expected a whole number of 64 bits");
   EXPECT_EQ(refused({{"n_kv", 3}, {"layers", "conv,attn"}}),
             "model x.json: layer 1: 4 query heads are not a multiple of 3 kv heads");
   EXPECT_EQ(testing::error_of([] {
