@@ -43,7 +43,8 @@ std::string in_brackets(const CLI::App& app, const std::string& of, const std::s
         std::replace(text.begin(), text.end(), '_', '-');
         return text;
       };
-      if (instead.empty() && !o.of.empty() && (dashed(o.name) == option || dashed(o.name_in_brackets()) == option))
+      if (instead.empty() && o.group.empty() && !o.of.empty() &&
+          (dashed(o.name) == option || dashed(o.name_in_brackets()) == option))
         instead = fmt::format("{} '{}({}=...)'", of, o.of.substr(0, o.of.find(' ')), o.name_in_brackets());
     });
   return instead;

@@ -174,6 +174,7 @@ TEST_F(CliArguments, MessagesSayWhatIsMeant) {
   refuses("bench machine --device reference", {"--device", "reference"});
   refuses("bench train --shape tiny --tokens 100000000 --batch 20", {"memory", "training this model with this batch"});
   refuses("train from-scratch --corpus x --init y", {"unknown option '--init'; `toy train warm-start` has it"});
+  refuses("train from-scratch --momentum 0.9", {"unknown option '--momentum'; write --optimizer 'sgd(momentum=...)'"});
   refuses("train --corpus x", {"--corpus is an option of `toy train from-scratch`"});
   refuses("train --init y", {"--init is an option of `toy train warm-start`", "after"});
   refuses(infer + "--repeat 1", {"--repeat", "--repeat-penalty or --repeat-last-n"});  // the beginnings of two
