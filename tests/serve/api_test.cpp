@@ -124,6 +124,12 @@ TEST(ServeApi, RefusedByName) {
       {R"("samplers": ["top_kk"])", "samplers"},
       {R"("samplers": ["top_k", "top_k"])", "samplers"},
       {R"("samplers": ["top_k"], "min_p": 0.1)", "samplers"},
+      {R"("samplers": ["top_k;temperature"])", "samplers"},
+      {R"("samplers": ["top_k", " "])", "samplers"},
+      {R"("samplers": ["top_k(5, top_k=6)"])", "samplers"},
+      {R"("samplers": ["top_k(5)", "temperature"], "top_k": 7)", "samplers"},
+      {R"("samplers": ["temperature", "mirostat"], "mirostat": 0)", "mirostat"},
+      {R"("repeat_penalty": 1.2, "repetition_penalty": 1.3)", "repetition_penalty"},
   };
   for (const auto& [field, name] : fields) {
     const std::string completion = param(std::string(R"({"prompt": "a", )") + field + "}", false);
