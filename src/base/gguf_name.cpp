@@ -18,8 +18,8 @@ std::string SplitName::of(int number) const {
 
 int SplitName::missing() const {
   std::error_code error;
-  for (int part = 1; part <= parts; ++part)
-    if (!std::filesystem::exists(of(part), error)) return part;
+  for (int number = 1; number <= parts; ++number)
+    if (!std::filesystem::exists(of(number), error)) return number;
   return 0;
 }
 

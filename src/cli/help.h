@@ -45,7 +45,7 @@ CLI::Option* add_option(CLI::App& app, const std::string& name, T& value, std::s
                         const Accepts&... accepts) {
   CLI::Option* option = app.add_option(name, value, std::string(help));
   Limits limits;
-  const auto take = [&](const auto& what) {
+  [[maybe_unused]] const auto take = [&](const auto& what) {
     if constexpr (std::is_same_v<std::decay_t<decltype(what)>, Limits>)
       limits = what;
     else
