@@ -126,8 +126,8 @@ TEST(ServeApi, RefusedByName) {
       {R"("samplers": ["top_k"], "min_p": 0.1)", "samplers"},
       {R"("samplers": ["top_k;temperature"])", "samplers"},
       {R"("samplers": ["top_k", " "])", "samplers"},
-      {R"("samplers": ["top_k(5, top_k=6)"])", "samplers"},
-      {R"("samplers": ["top_k(5)", "temperature"], "top_k": 7)", "samplers"},
+      {R"x("samplers": ["top_k(5, top_k=6)"])x", "samplers"},
+      {R"x("samplers": ["top_k(5)", "temperature"], "top_k": 7)x", "samplers"},
       {R"("samplers": ["temperature", "mirostat"], "mirostat": 0)", "mirostat"},
       {R"("repeat_penalty": 1.2, "repetition_penalty": 1.3)", "repetition_penalty"},
   };

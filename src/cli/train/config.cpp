@@ -88,7 +88,8 @@ std::string recipe_of(const CLI::App& train, const ordered_json& options, const 
   std::string unknown;
   for (const auto& [key, value] : options.items()) {
     const auto all = train.get_subcommands({});
-    if (std::none_of(all.begin(), all.end(), [&](const CLI::App* r) { return r->get_option_no_throw("--" + key); }))
+    const std::string name = "--" + key;
+    if (std::none_of(all.begin(), all.end(), [&](const CLI::App* r) { return r->get_option_no_throw(name); }))
       unknown += (unknown.empty() ? "" : ", ") + key;
   }
   fail("{}: no recipe has all of these options{}; give the recipe and the options of the run", file,
