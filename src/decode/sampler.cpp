@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <type_traits>
 
 #include "decode/candidates.h"
 #include "toy/base/error.h"
@@ -223,6 +224,21 @@ std::vector<std::string_view> set_sampler_chain(SamplerOptions& o, std::string_v
     o.steps.push_back(step);
   }
   return names;
+}
+
+void turn_off_left_out(SamplerOptions& o, std::span<const std::string_view> given) {
+  const SamplerOptions off{.temperature = 1};
+  for (const auto& [name, step] : kSteps) {
+    if (std::find(o.steps.begin(), o.steps.end(), step) != o.steps.end()) continue;
+    if (step == SamplerStep::temperature && o.temperature == 0) continue;  // greedy, with or without the step
+    SamplerOptions::fields(o, [&, &step_name = name](const Option& option, auto& value) {
+      if (option.of != step_name || std::find(given.begin(), given.end(), option.name) != given.end()) return;
+      SamplerOptions::fields(off, [&](const Option& other, const auto& neutral) {
+        if constexpr (std::is_same_v<std::decay_t<decltype(neutral)>, std::decay_t<decltype(value)>>)
+          if (other.name == option.name) value = neutral;
+      });
+    });
+  }
 }
 
 std::string sampler_step_names(const std::vector<SamplerStep>& steps) {

@@ -55,12 +55,12 @@ std::string_view name_of(TrainResult::Reason reason) {
   return kNames[reason];
 }
 
-std::vector<std::string_view> set_schedule(RecipeOptions& o, std::string_view text, std::string_view what) {
+void set_schedule(RecipeOptions& o, std::string_view text, std::string_view what) {
   ListForm form{.between = '\0'};
   for (const auto& [name, kind] : NamesOf<Schedule::Kind>::list) form.words.emplace_back(name);
   const ListedWord schedule = read_list(what, text, form).front();
   read_value(schedule.word, {}, o.schedule);
-  return set_listed(o, schedule, what);
+  set_listed(o, schedule, what);
 }
 
 std::string schedule_text(const RecipeOptions& options) {

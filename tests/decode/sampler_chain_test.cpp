@@ -344,6 +344,28 @@ TEST(SamplerChain, NamesAndImpossibleOptions) {
     EXPECT_THROW(Sampler{o}, Error);
 }
 
+// Defaults of a caller that the chain has no step for are off; what was given stays, and is an error.
+TEST(SamplerChain, LeavesOutDefaults) {
+  SamplerOptions o{.temperature = 0.8, .min_p = 0.05, .repeat_penalty = 1.1, .xtc_probability = 0.5};
+  set_sampler_chain(o, "top_k(5);xtc");
+  EXPECT_THROW(Sampler{o}, Error);
+  turn_off_left_out(o, {});
+  EXPECT_EQ(o.temperature, 1);
+  EXPECT_EQ(o.min_p, 0);
+  EXPECT_EQ(o.repeat_penalty, 1);
+  EXPECT_EQ(o.top_k, 5);
+  EXPECT_EQ(o.xtc_probability, 0.5);
+  EXPECT_NO_THROW(Sampler{o});
+  o.min_p = 0.05;
+  const std::vector<std::string_view> given{"min_p"};
+  turn_off_left_out(o, given);
+  EXPECT_THROW(Sampler{o}, Error);
+  SamplerOptions greedy;
+  set_sampler_chain(greedy, "top_k");
+  turn_off_left_out(greedy, {});
+  EXPECT_EQ(greedy.temperature, 0);
+}
+
 TEST(SamplerChain, DocsHaveTheSettings) {
   const std::string table = testing::table_of_settings(
       {"penalties", "dry", "temperature", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "mirostat"},

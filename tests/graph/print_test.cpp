@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "testing/step_graph.h"
 #include "toy/graph/op_def.h"
 #include "toy/ops/ops.h"
 
@@ -132,25 +133,10 @@ TEST(Print, Mermaid) {
             "  n4([\"<br/>f32[]\"])\n");
 }
 
-// The step of gradient descent on sum(exp(w)): every phase has ops.
-void build_step(Graph& g, std::vector<Value>& roots) {
-  const TensorType scalar{DType::f32, {}, 0};
-  const Value w = g.param("blk.0.w", {DType::f32, {3}, 0}), lr = g.input("lr", scalar);
-  Value loss;
-  {
-    const auto block = g.block(0);
-    const auto mixer = g.scope("mixer");
-    loss = sum_all(exp(w));
-  }
-  const std::vector<Value> wrt{w}, gradient = gradients(loss, wrt);
-  const auto layer = g.scope("optimizer");
-  roots = {loss, sgd({w, {}}, gradient[0], lr, g.scalar(1), {0, 0, false}).w};
-}
-
 TEST(Print, MermaidOfPhases) {
   Graph g;
   std::vector<Value> roots;
-  build_step(g, roots);
+  testing::build_step(g, roots);
   const GraphCost cost = cost_of(g, roots);
   const std::string text = to_mermaid(g, &cost);
   const size_t forward = text.find("  subgraph forward\n"), backward = text.find("  subgraph backward\n"),

@@ -2,33 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include "testing/step_graph.h"
 #include "toy/backend/devices.h"
-#include "toy/graph/autodiff.h"
-#include "toy/graph/op_def.h"
 #include "toy/ops/ops.h"
 
 namespace toy {
 namespace {
 
-// The step of gradient descent on sum(exp(w)): every phase has ops.
-void build_step(Graph& g, std::vector<Value>& roots) {
-  const TensorType scalar{DType::f32, {}, 0};
-  const Value w = g.param("blk.0.w", {DType::f32, {3}, 0}), lr = g.input("lr", scalar);
-  Value loss;
-  {
-    const auto block = g.block(0);
-    const auto mixer = g.scope("mixer");
-    loss = sum_all(exp(w));
-  }
-  const std::vector<Value> wrt{w}, gradient = gradients(loss, wrt);
-  const auto layer = g.scope("optimizer");
-  roots = {loss, sgd({w, {}}, gradient[0], lr, g.scalar(1), {0, 0, false}).w};
-}
-
 TEST(Drawings, SvgOfPhasesAndResiduals) {
   Graph g;
   std::vector<Value> roots;
-  build_step(g, roots);
+  testing::build_step(g, roots);
   const std::string text = to_svg(g, cost_of(g, roots), "a <title> & more");
   EXPECT_EQ(text.rfind("<svg ", 0), 0u);
   EXPECT_NE(text.find("a &lt;title&gt; &amp; more"), std::string::npos);
@@ -60,7 +44,7 @@ TEST(Drawings, SvgFoldsLayersThatAreAlike) {
 TEST(Drawings, MemoryHasItsPeak) {
   Graph g;
   std::vector<Value> roots;
-  build_step(g, roots);
+  testing::build_step(g, roots);
   const auto device = make_reference_device();
   const MemoryProfile p = memory_profile(compile(g, roots, {}, *device));
   const std::string text = to_svg(p, "a <b>");

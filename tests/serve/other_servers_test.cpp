@@ -71,6 +71,7 @@ TEST(LlamaServer, DefaultsAreItsOwn) {
   EXPECT_EQ(r.sampler.min_p, 0.05);
   EXPECT_EQ(r.max_tokens, kMostTokens);
   EXPECT_TRUE(parse_llama_completion(R"({"prompt": "a", "mirostat": 2})").sampler.mirostat);
+  EXPECT_EQ(parse_llama_completion(R"x({"prompt": "a", "samplers": ["top_k(5)"]})x").sampler.temperature, 1);
   const CompletionRequest hole = parse_infill(
       R"({"input_prefix": "a", "input_suffix": "c", "prompt": "b", "input_extra": [{"filename": "f", "text": "t"}]})");
   EXPECT_TRUE(hole.hole);

@@ -81,7 +81,7 @@ TEST(Schedule, RefusesTheImpossible) {
   EXPECT_EQ(message({.kind = Schedule::wsd, .warmup = 6, .steps = 10, .decay = 5}),
             "warmup 6 and decay 5 are more than the 10 steps; make one of them smaller");
   RecipeOptions o;
-  EXPECT_EQ(set_schedule(o, "wsd(decay=20)"), std::vector<std::string_view>{"decay_steps"});
+  set_schedule(o, "wsd(decay=20)");
   EXPECT_EQ(o.schedule, Schedule::wsd);
   EXPECT_EQ(o.decay_steps, 20);
   EXPECT_EQ(schedule_text(o), "wsd(decay=20)");

@@ -1,4 +1,4 @@
-// What somebody may have meant by a word that is not known.
+// Suggestions for unknown words.
 #pragma once
 
 #include <string>

@@ -94,10 +94,9 @@ struct RecipeOptions {
   Schedule rates() const;
 };
 
-/// Sets kind and settings of the schedule: "cosine", "wsd(decay=200)". Returns the names of the options that
-/// brackets have set. Throws Error{bad_input}, which begins with `what`, naming what the schedule has instead.
-std::vector<std::string_view> set_schedule(RecipeOptions& options, std::string_view text,
-                                           std::string_view what = "schedule");
+/// Sets kind and settings of the schedule: "cosine", "wsd(decay=200)". Throws Error{bad_input}, which begins with
+/// `what`, naming what the schedule has instead.
+void set_schedule(RecipeOptions& options, std::string_view text, std::string_view what = "schedule");
 /// What set_schedule() reads, with the steps that these are when there are so many in all.
 std::string schedule_text(const RecipeOptions& options);
 

@@ -56,10 +56,13 @@ bool SamplingOptions::is_listed(const Option& option) const {
 
 void SamplingOptions::read(const CLI::App& parser) {
   if (!samplers_.empty()) listed_ = set_sampler_chain(sampler, samplers_, "--samplers");
+  std::vector<std::string_view> given = listed_;
   SamplerOptions::fields(sampler, [&](const Option& option, const auto&) {
-    check(!is_listed(option) || !is_given(parser, option),
-          "{} and the brackets of --samplers set the same; remove one of them", option.flag());
+    if (!is_given(parser, option)) return;
+    check(!is_listed(option), "{} and the brackets of --samplers set the same; remove one of them", option.flag());
+    given.push_back(option.name);
   });
+  turn_off_left_out(sampler, given);
   for (const std::string& b : biases_) sampler.logit_bias.push_back(parse_bias(b));
 }
 

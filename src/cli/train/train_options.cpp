@@ -24,6 +24,16 @@ std::string usual(const Value& value) {
   return fmt::format("{}", fmt::join(list, ", "));
 }
 
+// An option of the list whose default the optimizer decides.
+template <class Options>
+void add_with_usual(CLI::App& app, Options& options, std::string_view name, std::optional<double>& value,
+                    const std::string& usual) {
+  Options::fields(options, [&](const Option& option, const auto&) {
+    if (option.name == name)
+      add_option(app, option.flag(), value, fmt::format("{} (default: {})", option.help, usual), option.limits);
+  });
+}
+
 // "90s", "10m", "1.5h" in seconds.
 double seconds_of(const std::string& text) {
   char* end = nullptr;
@@ -99,9 +109,8 @@ void OptimizerChoice::add(CLI::App& app, RecipeOptions& o, double lr_part, bool 
   add_optimizer_option(app, optimizer_);
   const std::string rates = usual([&](const auto&u) { return u.usual_lr() * lr_part; }),
                     decay = decays ? usual([](const auto&u) { return u.weight_decay; }) : "0";
-  add_option(app, "--lr", lr_, fmt::format("Peak learning rate (default: {})", rates), above(0));
-  add_option(app, "--weight-decay", weight_decay_, fmt::format("Weight decay of matrices (default: {})", decay),
-             at_least(0));
+  add_with_usual(app, o, "lr", lr_, rates);
+  add_with_usual(app, shared_, "weight_decay", weight_decay_, decay);
   add_listed(app, shared_);
   begin_group(app, "Optimizer");
   add_option(app, "--lr-for", lr_for_, "Learning rate factor of matching tensors, such as 'blk.0.*=0.5'")

@@ -80,6 +80,7 @@ void read_steps(Fields& f, CompletionRequest& r, const std::set<std::string_view
   if (const ordered_json* names = f.take("samplers")) read_chain(*names, s, given);
   if (said && s.mirostat != (mirostat == 2))
     refuse("'mirostat' is 0, and 'samplers' ends with it; send one of them", "mirostat");
+  turn_off_left_out(s, std::vector(given.begin(), given.end()));
   try {
     const Sampler options_go_together(s);
   } catch (const Error& e) {
