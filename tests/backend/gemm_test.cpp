@@ -123,14 +123,14 @@ TEST(Linear, GradientOfWeightEqualsItsDefinition) {
 
 // Products so large that a team shares them out piece by piece, in no fixed order.
 TEST(Linear, PiecesThatAreClaimedHaveTheSameBits) {
-  struct Sizes {
+  struct Product {
     int64_t rows, outs, ins;
   };
-  for (const Sizes n : {Sizes{1, 3001, 208},                          // one row after the other
-                        Sizes{5, 2001, 208}, Sizes{20, 2001, 200},    // few rows, w packed
-                        Sizes{20, 2001, 1296},                        // three blocks of K
-                        Sizes{49, 2001, 200}, Sizes{300, 2001, 200},  // two blocks of rows
-                        Sizes{260, 1001, 1300}}) {                    // two, of three blocks of K
+  for (const Product n : {Product{1, 3001, 208},                            // one row after the other
+                          Product{5, 2001, 208}, Product{20, 2001, 200},    // few rows, w packed
+                          Product{20, 2001, 1296},                          // three blocks of K
+                          Product{49, 2001, 200}, Product{300, 2001, 200},  // two blocks of rows
+                          Product{260, 1001, 1300}}) {                      // two, of three blocks of K
     Array<float> w({n.outs, n.ins});
     fill_random(w, 2);
     Array<float> x({n.rows, n.ins}), dy({n.rows, n.outs});

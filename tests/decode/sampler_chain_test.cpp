@@ -333,7 +333,7 @@ TEST(SamplerChain, NamesAndImpossibleOptions) {
   EXPECT_EQ(Sampler({.temperature = 1, .top_k = -1, .top_p = 0}).pick(std::vector<float>{1, 3, 2}, 0), 1);
   EXPECT_THROW(Sampler({.temperature = 1, .top_k = 3, .steps = {}}), Error);
   EXPECT_THROW(Sampler({.temperature = 1, .top_k = 3, .mirostat = true}), Error);
-  for (const SamplerOptions& o :
+  for (const SamplerOptions& refused :
        {SamplerOptions{.top_k = -2}, SamplerOptions{.typical_p = 0}, SamplerOptions{.top_n_sigma = -1},
         SamplerOptions{.xtc_probability = 2}, SamplerOptions{.xtc_threshold = 0}, SamplerOptions{.dry_multiplier = -1},
         SamplerOptions{.dry_base = 0.5}, SamplerOptions{.dry_allowed_length = -1},
@@ -341,7 +341,7 @@ TEST(SamplerChain, NamesAndImpossibleOptions) {
         SamplerOptions{.dynatemp_exponent = 0}, SamplerOptions{.mirostat_tau = 0}, SamplerOptions{.mirostat_eta = NAN},
         SamplerOptions{.logit_bias = {{-1, 1}}}, SamplerOptions{.logit_bias = {{0, INFINITY}}},
         SamplerOptions{.logit_bias = {{0, NAN}}}})
-    EXPECT_THROW(Sampler{o}, Error);
+    EXPECT_THROW(Sampler{refused}, Error);
 }
 
 // Defaults of a caller that the chain has no step for are off; what was given stays, and is an error.

@@ -364,12 +364,12 @@ TEST(Peft, KeepsRanksAndAlphas) {
   hf::load_peft(again, folder.path("peft"));
   EXPECT_EQ(again.spec.adapters[0].maps, model.spec.adapters[0].maps);
 
-  std::string json = testing::slurp(folder.path("peft/adapter_config.json"));
-  const size_t from = json.find("\"alpha_pattern\""), to = json.find('}', from);
+  std::string config = testing::slurp(folder.path("peft/adapter_config.json"));
+  const size_t from = config.find("\"alpha_pattern\""), to = config.find('}', from);
   ASSERT_NE(from, std::string::npos);
-  folder.write("peft/adapter_config.json", json.substr(0, from) +
+  folder.write("peft/adapter_config.json", config.substr(0, from) +
                                                R"("alpha_pattern": {"q_proj": 20, "layers.0.self_attn.v_proj": 40})" +
-                                               json.substr(to + 1));
+                                               config.substr(to + 1));
   Model by_name = random_model(model_spec("tiny", 256), *device, 3);
   hf::load_peft(by_name, folder.path("peft"));
   const auto& maps = by_name.spec.adapters[0].maps;
@@ -382,8 +382,8 @@ TEST(Peft, KeepsRanksAndAlphas) {
 TEST(Peft, RefusesWhatItCannotRead) {
   const auto device = make_cpu_device(1);
   const testing::Folder folder;
-  const auto with = [&](const std::string& json) {
-    folder.write("peft/adapter_config.json", json);
+  const auto with = [&](const std::string& config) {
+    folder.write("peft/adapter_config.json", config);
     Model model = load_model(kGolden + "llama_bias.model.gguf", *device);
     return message_of([&] { hf::load_peft(model, folder.path("peft")); });
   };
