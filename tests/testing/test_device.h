@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "backend/forwarding_device.h"
 #include "testing/guarded.h"
@@ -19,8 +20,9 @@
 
 namespace toy {
 
-/// Runs the cpu's kernels on memory that is inaccessible outside of run(), upload(), download(), copy() and fill(). An
-/// access of the host in between is a fault, with a stack trace; so is an access of a kernel past the end.
+/// Runs the cpu's kernels on memory that the host has no address of. What a place and address() say lies in pages that
+/// are never accessible: an access of the host is a fault, with a stack trace. prepare() gives the kernels the true
+/// addresses, between guard pages, so an access of theirs past the end is a fault, too.
 class ProtectedDevice final : public ForwardingDevice {
  public:
   explicit ProtectedDevice(std::unique_ptr<Device> cpu) : ForwardingDevice(*cpu), cpu_(std::move(cpu)) {
@@ -34,63 +36,62 @@ class ProtectedDevice final : public ForwardingDevice {
   size_t alignment() const override { return 256; }
 
   void* allocate(size_t bytes) const override {
-    auto memory = std::make_unique<test::Guarded>(bytes, alignment());
-    memory->protect(PROT_NONE);
-    void* const handle = memory->data();
+    Pages memory{std::make_unique<test::Guarded>(bytes, alignment()),
+                 std::make_unique<test::Guarded>(bytes, alignment())};
+    memory.shown->protect(PROT_NONE);
+    std::byte* const handle = memory.shown->data();
     memory_.emplace(handle, std::move(memory));
     return handle;
   }
   void release(void* memory) const noexcept override {
-    memory_.at(memory)->protect(PROT_READ | PROT_WRITE);
-    if (!memory_.at(memory)->intact()) {
+    if (!memory_.at(static_cast<std::byte*>(memory)).kernels->intact()) {
       std::fputs("protected device: a kernel wrote before or after a buffer\n", stderr);
       std::abort();
     }
-    memory_.erase(memory);
+    memory_.erase(static_cast<std::byte*>(memory));
   }
   void upload(Place to, const void* from, size_t bytes) const override {
-    open(to.memory, [&] { std::memcpy(address(to), from, bytes); });
+    if (bytes) std::memcpy(of_kernels(address(to)), from, bytes);
   }
   void download(void* to, Place from, size_t bytes) const override {
-    open(from.memory, [&] { std::memcpy(to, address(from), bytes); });
+    if (bytes) std::memcpy(to, of_kernels(address(from)), bytes);
   }
   void copy(Place to, Place from, size_t bytes) const override {
-    open(from.memory, [&] {
-      if (to.memory != from.memory) memory_.at(to.memory)->protect(PROT_READ | PROT_WRITE);
-      std::memcpy(address(to), address(from), bytes);
-      if (to.memory != from.memory) memory_.at(to.memory)->protect(PROT_NONE);
-    });
+    if (bytes) std::memcpy(of_kernels(address(to)), of_kernels(address(from)), bytes);
   }
   void fill(Place to, std::byte value, size_t bytes) const override {
-    open(to.memory, [&] { std::memset(address(to), int(value), bytes); });
+    if (bytes) std::memset(of_kernels(address(to)), int(value), bytes);
   }
   bool host_visible() const override { return false; }
   std::byte* host(Place) const override { return nullptr; }
-  void* address(Place at) const override { return static_cast<std::byte*>(at.memory) + at.offset; }
+  void* address(Place at) const override {  // as a number: an operand without elements may have no memory
+    return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(at.memory) + at.offset);
+  }
   // Only this device can look into its programs.
   struct OwnProgram final : Program {
     std::unique_ptr<Program> inside;
   };
   std::unique_ptr<Program> prepare(std::span<const KernelCall> calls) override {
-    for (const KernelCall& c : calls)
+    std::vector<KernelCall> inside(calls.begin(), calls.end());
+    std::vector<std::vector<View>> views;
+    const auto translated = [&](std::span<const View> shown) {
+      std::vector<View> own(shown.begin(), shown.end());
+      for (View& v : own) v.data = static_cast<std::byte*>(of_kernels(v.data));
+      return std::span<const View>(views.emplace_back(std::move(own)));
+    };
+    for (KernelCall& c : inside) {
       check(reinterpret_cast<uintptr_t>(c.workspace) % alignment() == 0, "protected device: a workspace at {}",
             c.workspace);
+      c.in = translated(c.in);
+      c.out = translated(c.out);
+      c.workspace = of_kernels(c.workspace);
+    }
     auto own = std::make_unique<OwnProgram>();
-    own->inside = cpu_->prepare(calls);
+    own->inside = cpu_->prepare(inside);
     return own;
   }
   void run(Program& program, std::span<double> seconds = {}) override {
-    for (const auto& [handle, memory] : memory_) memory->protect(PROT_READ | PROT_WRITE);
-    const auto close_again = [this] {
-      for (const auto& [handle, memory] : memory_) memory->protect(PROT_NONE);
-    };
-    try {
-      cpu_->run(*dynamic_cast<OwnProgram&>(program).inside, seconds);
-    } catch (...) {
-      close_again();
-      throw;
-    }
-    close_again();
+    cpu_->run(*dynamic_cast<OwnProgram&>(program).inside, seconds);
   }
 
  private:
@@ -99,16 +100,22 @@ class ProtectedDevice final : public ForwardingDevice {
     backtrace_symbols_fd(frames, backtrace(frames, 64), STDERR_FILENO);
     raise(SIGSEGV);
   }
-  template <class F>
-  void open(void* memory, const F& use) const {
-    if (!memory) return;
-    memory_.at(memory)->protect(PROT_READ | PROT_WRITE);
-    use();
-    memory_.at(memory)->protect(PROT_NONE);
+  struct Pages {
+    std::unique_ptr<test::Guarded> kernels, shown;
+  };
+  // Where kernels find what the host knows by a shown address; nullptr stays.
+  void* of_kernels(void* shown) const {
+    if (!shown) return nullptr;
+    auto next = memory_.upper_bound(static_cast<std::byte*>(shown));
+    check(next != memory_.begin(), "protected device: {} is in none of its buffers", shown);
+    const auto& [begin, memory] = *std::prev(next);
+    const size_t offset = size_t(static_cast<std::byte*>(shown) - begin);
+    check(offset <= memory.shown->bytes(), "protected device: {} is in none of its buffers", shown);
+    return memory.kernels->data() + offset;
   }
 
   std::unique_ptr<Device> cpu_;
-  mutable std::map<void*, std::unique_ptr<test::Guarded>> memory_;
+  mutable std::map<std::byte*, Pages> memory_;
 };
 
 /// The cpu device; with TOY_TEST_DEVICE=protected its kernels on protected memory.
