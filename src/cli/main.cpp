@@ -14,7 +14,9 @@
 #include "cli/console.h"
 #include "cli/help.h"
 #include "cli/options.h"
+#include "cli/pages.h"
 #include "cli/parse_errors.h"
+#include "cli/synonyms.h"
 #include "cli/train/config.h"
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"
@@ -26,9 +28,14 @@ namespace {
 void run(CLI::App& app, std::vector<std::string> given) {
   if (!given.empty() && given[0] == "--complete") return print_completions(app, {given.begin() + 1, given.end()});
   if (!given.empty() && given[0] == "help") {  // `toy help train` is `toy train --help`
+    if (given.size() == 2 && given[1] == "pages") return list_pages();
+    if (const Page* page = given.size() == 2 ? find_page(given[1]) : nullptr;
+        page && (given[1].ends_with(".md") || !find_command(app, given[1])))
+      return show(*page);
     given.erase(given.begin());
     given.emplace_back("--help");
   }
+  given = in_our_words(app, given);
   try {
     std::vector<std::string> words = with_config(app, with_resumed_options(app, protect_texts(given)));
     std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
@@ -120,7 +127,8 @@ int main(int argc, char** argv) {
       "Print all commands and options as JSON");
   add_commands(app, argc > 1 ? argv[1] : "");
   app.footer(  // last, because commands inherit it
-      "toy help COMMAND shows the options of a command.\n\n"
+      "toy help COMMAND shows the options of a command, toy help PAGE a page of the manual (toy help pages lists "
+      "them).\n\n"
       "Examples:\n"
       "  toy train from-scratch --corpus book.txt --out out/book\n"
       "  toy infer out/book --prompt \"Once upon a time\"");

@@ -93,10 +93,10 @@ CLI::Option* add_optimizer_option(CLI::App& app, std::string& optimizer) {
   std::vector<std::string> names;
   for (const auto& [name, kind] : NamesOf<OptimizerOptions::Kind>::list) names.emplace_back(name);
   begin_group(app, "Optimizer");
-  return add_option(
-      app, "--optimizer", optimizer,
-      fmt::format("Optimizer, such as 'sgd(momentum=0.8)': {}; docs/training.md has the settings", alternatives(names)),
-      suggested(names));
+  return add_option(app, "--optimizer", optimizer,
+                    fmt::format("Optimizer, such as 'sgd(momentum=0.8)': {}; toy help training.md has the settings",
+                                alternatives(names)),
+                    suggested(names));
 }
 
 CLI::Option* add_update_option(CLI::App& app, std::string& update) {

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cli/options.h"
+#include "cli/synonyms.h"
 #include "toy/base/nearest.h"
 #include "toy/base/options.h"
 #include "toy/decode/sampler.h"
@@ -66,7 +67,8 @@ std::string instead_of(const CLI::App& app, const std::string& option) {
     return name.starts_with(option) || (option.size() == 2 && name.starts_with("-" + option));
   });
   if (longer.size() > 1 && longer.size() <= 4) return fmt::format("did you mean {}?", fmt::join(longer, " or "));
-  const std::string near = longer.size() == 1 ? longer.front() : nearest(option, names);
+  std::string near = longer.size() == 1 ? longer.front() : nearest(option, names);
+  if (near.empty()) near = nearest(option, known_synonyms(app));
   return near.empty() ? fmt::format("`{} --help-all` shows all", full_name(app))
                       : fmt::format("did you mean '{}'?", near);
 }
@@ -162,10 +164,13 @@ std::string explain(const CLI::App& root, const CLI::ParseError& error, const st
       own = explain_unknown_command(root, words);
       if (own.empty()) own = explain_unknown_option(root, words);
       if (own.empty()) own = explain_missing(app);
+      if (own.empty() && app.get_option_no_throw("text"))
+        own = "too many arguments; put quotes around a text of several words";
       if (own.empty()) own = fmt::format("too many arguments; see `{} --help`", full_name(app));
       break;
     case CLI::ExitCodes::ExcludesError:
-      own = explain_exclusion(app);
+      own = explain_unknown_option(root, words);  // its value may have been taken for an argument
+      if (own.empty()) own = explain_exclusion(app);
       break;
     case CLI::ExitCodes::ArgumentMismatch:
       own = explain_count(app, text);

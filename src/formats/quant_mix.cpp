@@ -9,6 +9,7 @@
 
 #include "gguf_types.h"
 #include "toy/base/error.h"
+#include "toy/base/nearest.h"
 
 namespace toy::gguf {
 namespace {
@@ -192,12 +193,20 @@ DType type_of_attn_output(const Mix& mix, const Facts& f) {
 std::span<const Mix> mixes() { return kMixes; }
 
 const Mix& find_mix(std::string_view name) {
-  std::string wanted = upper(name);
-  if (wanted == "Q3_K" || wanted == "Q4_K" || wanted == "Q5_K") wanted += "_M";
+  // "q4km" and "Q4-K-M" are Q4_K_M.
+  const auto letters = [](std::string_view text) {
+    std::string kept = upper(text);
+    std::erase_if(kept, [](char c) { return c == '_' || c == '-'; });
+    return kept;
+  };
+  std::string wanted = letters(name);
+  if (wanted == "Q3K" || wanted == "Q4K" || wanted == "Q5K") wanted += "M";
   for (const Mix& m : kMixes)
-    if (m.name == wanted) return m;
-  std::vector<std::string_view> names;
-  for (const Mix& m : kMixes) names.push_back(m.name);
+    if (letters(m.name) == wanted) return m;
+  std::vector<std::string> names;
+  for (const Mix& m : kMixes) names.emplace_back(m.name);
+  if (const std::string near = nearest(upper(name), names); !near.empty())
+    fail("quantize: there is no mix '{}'; did you mean '{}'?", name, near);
   fail("quantize: there is no mix '{}'; known: {}", name, fmt::join(names, ", "));
 }
 

@@ -116,6 +116,7 @@ std::vector<std::string> find_runs(const std::string& root) {
     if (!folder || it.depth() + 1 >= kDepth) it.disable_recursion_pending();
   }
   std::sort(found.begin(), found.end());
+  for (fs::path& p : found) p = p.lexically_normal();
   return {found.begin(), found.end()};
 }
 
@@ -140,7 +141,9 @@ std::string find_log(const std::string& what, std::span<const std::string> roots
   if (const auto run = find_run(what, roots)) return log_in(*run);
   std::vector<std::string> all;
   for (const std::string& folder : runs_below(roots)) all.push_back(id_of(folder));
-  const std::string places = fmt::format("{}", fmt::join(roots, ", "));
+  std::vector<std::string> searched;
+  for (const std::string& root : roots) searched.push_back(root == "." ? "this folder" : root);
+  const std::string places = fmt::format("{}", fmt::join(searched, ", "));
   check(!all.empty(), "'{}' is not a file, a folder, or a run below {}", what, places);
   fail("'{}' is not a file, a folder, or one of the runs below {}: {}", what, places, fmt::join(all, ", "));
 }

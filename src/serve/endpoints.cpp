@@ -94,7 +94,8 @@ void Server::route(const std::shared_ptr<Exchange>& exchange) {
                                     "/v1/embeddings",
                                     one_line(target)));
   if (r == nullptr)
-    throw ApiError(404, fmt::format("there is no {}; docs/serving.md lists the endpoints", one_line(target)));
+    throw ApiError(404,
+                   fmt::format("there is no {}; the endpoints are {}", one_line(target), fmt::join(endpoints(), ", ")));
   if (method != r->method)
     throw ApiError(405, fmt::format("{} does not take {}; use {}", one_line(target), one_line(method), r->method));
   (this->*r->handler)(exchange);

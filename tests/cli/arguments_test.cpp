@@ -29,7 +29,7 @@ TEST_F(CliArguments, NumbersThatAreNone) {
   refuses("train from-scratch --corpus x --steps=-" + most, {"--steps", "-" + most, "1 to 9223372036854775807"});
   refuses(infer + "--n " + most, {"--n", most, "0 to 9223372036854775807"});
   refuses("corpus stories --bytes " + most, {"--bytes", most, "1 to 17179869184"});
-  refuses("tokenizer decode " + golden + " 1 99999999999", {"ids is 99999999999", "2147483647"});
+  refuses("tokenizer decode " + golden + " 1 99999999999", {"ids is '1 99999999999'", "item 2", "2147483647"});
   for (const std::string value : {"abc", "1.5", "1e3", "0x10", "true", "''", "' 1'", "1,2", "-", "1-"})
     refuses(infer + "--n " + value, {"--n", value.front() == '\'' ? "" : value, "whole number"});
   for (const std::string value : {"abc", "nan", "inf", "1e999", "-1e999", "0x1p3", "''", "1.0f"}) {
@@ -68,6 +68,76 @@ TEST_F(CliArguments, RangesAreThoseOfTheOption) {
   refuses(train + "--config " + write("d.json", R"({"schedule": "cosin"})"), {"schedule", "cosin", "'cosine'"});
   for (const std::string& help : {toy("infer --help-all").out, toy("train from-scratch --help-all").out})
     EXPECT_NE(help.find("0 to 1024"), std::string::npos) << help;
+}
+
+// Words of other programs are taken where one meaning is left, and said on stderr.
+TEST_F(CliArguments, WordsOfOtherPrograms) {
+  const std::string model = TOY_GOLDEN, wanted = toy("infer " + model + " --prompt-ids 1 --n 3 --seed 4").out;
+  ASSERT_FALSE(wanted.empty());
+  for (const std::string& line : {"infer -m " + model + " --prompt-ids 1 --max-tokens 3 --random-seed 4",
+                                  "generate --model=" + model + " --prompt_ids 1 --max_new_tokens=3 -s 4",
+                                  "infer --prompt-ids 1 --model_path " + model + " --n-predict 3 --seed 4"}) {
+    const Result r = toy(line);
+    EXPECT_EQ(r.out, wanted) << line << r.err;
+    EXPECT_NE(r.err.find("is the argument MODEL here"), std::string::npos) << r.err;
+  }
+  EXPECT_EQ(toy("generate --prompt-ids 1 -m " + model + " -n3 --temp 0").err,
+            "toy: 'generate' is `toy infer` here\ntoy: -m is the argument MODEL here\n");
+  // Values that look like options stay values, as does what follows --.
+  EXPECT_EQ(toy("tokenizer encode " + vocabulary() + " --text --max-tokens").err, "");
+  refuses("infer -- " + model + " --prompt-ids", {"prompt-ids"});
+  // Recipes, and help.
+  EXPECT_NE(toy("sft --help").out.find("Usage: toy train lora"), std::string::npos);
+  EXPECT_NE(toy("train sft --help").out.find("Usage: toy train lora"), std::string::npos);
+  EXPECT_NE(toy("dpo --help").out.find("Usage: toy train dpo"), std::string::npos);
+  EXPECT_NE(toy("help run").out.find("Usage: toy chat"), std::string::npos);
+  EXPECT_EQ(toy("version").out, toy("--version").out);
+  refuses("train dpo --model x --data y --max-seq-len 0", {"--tokens is 0"});
+  refuses("train warm-start -m " + path("none.gguf") + " --corpus y", {"none.gguf"});
+  // No guess where a command has no such option, or the value is missing.
+  refuses("infer " + model + " --learning-rate 1", {"unknown option '--learning-rate'"});
+  refuses("infer " + model + " --max-tokenz 1", {"did you mean '--max-tokens'?"});
+  refuses("infer -m", {"model is missing"});
+  refuses("frobnicate", {"unknown command 'frobnicate'"});
+}
+
+TEST_F(CliArguments, APromptMayStandByItself) {
+  const std::string model = vocabulary();
+  refuses("infer " + model + " Once upon", {"put quotes around a text of several words"});
+  refuses("infer " + model + " Once -p twice", {"text and --prompt exclude each other"});
+}
+
+TEST_F(CliArguments, IdsAndTheirTexts) {
+  const std::string model = vocabulary();
+  const std::string ids = toy("tokenizer encode " + model + " --text 'the cat'").out;
+  std::string commas = ids.substr(0, ids.size() - 1);
+  std::replace(commas.begin(), commas.end(), ' ', ',');
+  EXPECT_EQ(toy("tokenizer decode " + model + " " + commas).out, "the cat");
+  EXPECT_EQ(toy("tokenizer decode " + model + " '" + ids.substr(0, ids.size() - 1) + "'").out, "the cat");
+  const auto pieces = nlohmann::json::parse(toy("tokenizer encode " + model + " --text 'the cat' --pieces --json").out);
+  std::string text, listed;
+  for (const auto& p : pieces) {
+    listed += std::to_string(p["id"].get<int>()) + " ";
+    if (p["text"] != "<s>") text += p["text"].get<std::string>();
+  }
+  listed.back() = '\n';
+  EXPECT_EQ(listed, ids);
+  EXPECT_EQ(text, "the cat");
+  EXPECT_NE(toy("tokenizer encode " + model + " --text 'the cat' --pieces").out.find("  \" c"), std::string::npos);
+}
+
+TEST_F(CliArguments, PagesOfTheManual) {
+  const std::string page = slurp(std::string(TOY_SOURCE_DIR) + "/docs/training.md");
+  for (const char* name : {"training", "training.md", "docs/training.md"})
+    EXPECT_EQ(toy(std::string("help ") + name).out, page) << name;
+  EXPECT_NE(toy("help chat").out.find("Usage: toy chat"), std::string::npos);
+  EXPECT_EQ(toy("help chat.md").out.substr(0, 6), "# Chat");
+  const std::string all = toy("help pages").out;
+  for (const auto& file : fs::directory_iterator(std::string(TOY_SOURCE_DIR) + "/docs"))
+    if (file.path().extension() == ".md") {
+      EXPECT_NE(all.find("  " + file.path().filename().string() + " "), std::string::npos) << file.path();
+    }
+  refuses("help traning.md", {"traning.md"});
 }
 
 TEST_F(CliArguments, TheLastOfARepeatedOptionWins) {
@@ -124,7 +194,7 @@ TEST_F(CliArguments, HelpOfACommand) {
     EXPECT_EQ(help.out, toy(command + " --help").out);
   }
   refuses("help trian", {"trian", "'train'"});
-  refuses("help train scratch", {"unknown recipe", "scratch"});
+  refuses("help train scrtch", {"unknown recipe", "scrtch"});
 }
 
 // --help shows the common options, --help-all all of them; both in groups.
@@ -179,8 +249,8 @@ TEST_F(CliArguments, MessagesSayWhatIsMeant) {
   refuses("train --init y", {"--init is an option of `toy train warm-start`", "after"});
   refuses(infer + "--repeat 1", {"--repeat", "--repeat-penalty or --repeat-last-n"});  // the beginnings of two
   refuses("eval " + std::string(TOY_GOLDEN) + " --by", {"--by", "'--by-documents'"});
-  refuses("generate --help", {"unknown command 'generate'"});
-  refuses("train scratch --help", {"unknown recipe 'scratch'"});
+  refuses("produce --help", {"unknown command 'produce'"});
+  refuses("train itself --help", {"unknown recipe 'itself'"});
   EXPECT_EQ(toy("train --help").code, 0);
   EXPECT_EQ(toy("--help").code, 0);
 }
@@ -260,7 +330,7 @@ TEST_F(CliArguments, TokenizerTakesStandardInputAndRefusesIds) {
   }
   refuses("tokenizer encode " + vocab, {"--text TEXT", "--file FILE"});
   refuses("tokenizer decode " + vocab + " 1 2 300", {"number 3 is 300", "0 to 299"});
-  refuses("tokenizer decode " + vocab + " -- -1", {"number 1 is -1", "0 to 299"});
+  refuses("tokenizer decode " + vocab + " -- -1", {"item 1 is '-1'", "0 to 2147483647"});
 }
 
 TEST_F(CliArguments, AVocabularyIsNoModel) {

@@ -34,7 +34,8 @@ class Cli : public ::testing::Test, protected toy::testing::Folder {
         std::system((std::string(TOY_BINARY) + " " + arguments + " >" + out + " 2>" + err + " <" + input).c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(out), slurp(err)};
   }
-  // Exit code 2, and a last line that holds all the words. Notes on rows and steps may stand before it.
+  // Exit code 2, and a last line that holds all the words. Notes on rows, steps and words of other programs may stand
+  // before it.
   void refuses(const std::string& arguments, const std::vector<std::string>& words) const {
     const Result r = toy(arguments);
     EXPECT_EQ(r.code, 2) << arguments << "\n" << r.err;
@@ -43,7 +44,8 @@ class Cli : public ::testing::Test, protected toy::testing::Folder {
     const size_t last = r.err.rfind('\n', r.err.size() - 2) + 1;  // 0 where there is one line
     std::istringstream before(r.err.substr(0, last));
     for (std::string line; std::getline(before, line);)
-      EXPECT_TRUE(line.ends_with("(said once for this file)") || line.find(" epochs of ") != line.npos)
+      EXPECT_TRUE(line.ends_with("(said once for this file)") || line.find(" epochs of ") != line.npos ||
+                  line.ends_with(" here"))
           << arguments << "\n"
           << r.err;
     for (const std::string& w : words)

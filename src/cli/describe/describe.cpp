@@ -63,7 +63,7 @@ struct Describe : Command {
     show_in_help(app, {"--graph", "--plan", "--memory", "--cost", "--format", "--json", "--ceilings", "--batch",
                        "--tokens", "--optimizer"});
     app.footer(
-        "Without --graph, --plan, --memory or --cost it prints the model's card. See docs/describe.md.\n\n"
+        "Without --graph, --plan, --memory or --cost it prints the model's card. See toy help describe.md.\n\n"
         "Examples:\n"
         "  toy describe smollm2-135m --ceilings here\n"
         "  toy describe out/book --graph forward --format svg > forward.svg\n"

@@ -26,7 +26,7 @@ struct List : Command {
     app.footer(
         "Looks in the caches of Hugging Face (HF_HUB_CACHE, HF_HOME), Ollama (OLLAMA_MODELS) and LM Studio, and in the "
         "folder data. Every command that takes a model also takes a name from this list. Convert a model in "
-        "safetensors first: toy convert NAME OUT.gguf. See docs/files.md.");
+        "safetensors first: toy convert NAME OUT.gguf. See toy help files.md.");
   }
 
   void run() const {

@@ -43,7 +43,7 @@ struct Merge : Command {
     app.footer(
         "Adds each adapter to the weights: w + s b a. With a quantized type, prints the error of each tensor against "
         "the "
-        "merged weights in F32. See docs/fine-tuning.md.\n\n"
+        "merged weights in F32. See toy help fine-tuning.md.\n\n"
         "Example:\n"
         "  toy merge base.gguf --lora out/letters --type Q8_0 --out letters.gguf");
   }

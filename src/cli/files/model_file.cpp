@@ -21,8 +21,7 @@ namespace toy::cli {
 namespace fs = std::filesystem;
 
 CLI::Option* add_model_option(CLI::App& app, std::string& model) {
-  return add_option(app, "model", model, "GGUF file, name in `toy list`, a run's folder, or its id in runs or out",
-                    file_name());
+  return add_option(app, "model", model, "GGUF file, name in `toy list`, a run's folder, or its id", file_name());
 }
 
 std::string run_folder(const std::string& what) {
@@ -30,7 +29,7 @@ std::string run_folder(const std::string& what) {
   if (what.empty()) return {};
   if (fs::exists(what, error)) return fs::is_directory(what, error) ? what : "";
   if (fs::path(what).filename() != what) return {};  // a path that leads nowhere is no id
-  for (const std::string& root : kRunRoots)
+  for (const char* root : {"runs", "out"})           // where --out puts them
     if (const fs::path run = fs::path(root) / what; fs::is_directory(run, error)) return run.string();
   return runs::find_run(what, kRunRoots).value_or("");
 }

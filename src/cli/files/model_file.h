@@ -11,15 +11,15 @@
 
 namespace toy::cli {
 
-/// Where runs are looked for when nobody says: the folder of --out 'runs/{...}', and --out's default.
-inline const std::vector<std::string> kRunRoots{"runs", "out"};
+/// Where runs are looked for by their ids and listed, by default.
+inline const std::vector<std::string> kRunRoots{"."};
 /// The positional `model` of a command.
 CLI::Option* add_model_option(CLI::App& app, std::string& model);
 
 /// Throws with the way out if the folder holds weights of Hugging Face.
 void refuse_hugging_face(const std::string& folder);
 
-/// The folder of a run that is named by its path or its id (or the beginning of it) below runs or out; "" if none is.
+/// The folder of a run that is named by its path or its id (or the beginning of it) below this folder; "" if none is.
 /// Throws Error{bad_input} where several ids begin so.
 std::string run_folder(const std::string& what);
 /// The path of a model that `toy list` shows under this name, "" if there is none or if `what` is a file. Says on

@@ -11,6 +11,7 @@
 #include "cli/run/prompts.h"
 #include "toy/base/error.h"
 #include "toy/base/gguf_name.h"
+#include "toy/base/json_text.h"
 #include "toy/data/text_files.h"
 #include "toy/text/tokenizer.h"
 
@@ -63,22 +64,33 @@ struct Train : Command {
 
 struct Encode : Command {
   std::string model, text, file;
-  bool json = false, no_bos = false, parse_special = true;
+  bool json = false, pieces = false, no_bos = false, parse_special = true;
   void add(CLI::App& app) {
     add_tokenizer_file(app, model);
     CLI::Option* text_option = add_text_option(app, "--text", text, "Text to encode");
     add_option(app, "--file", file, "File with the text; - reads standard input", file_name())->excludes(text_option);
     app.add_flag("--no-bos", no_bos, "Omit the tokens that begin and end a sequence");
     add_parse_special(app, parse_special);
-    app.add_flag("--json", json, "Print a JSON array");
+    app.add_flag("--pieces", pieces, "Print the text of each id next to it, one per line");
+    app.add_flag("--json", json, "Print a JSON array; with --pieces, of objects with id and text");
   }
   void run() const {
     check(given("--text") || given("--file"), "tokenizer encode: give --text TEXT or --file FILE");
     const auto t = load_with_warning(model_file(model));
     const std::string content = given("--file") ? read_text(file, true) : text;
     const std::vector<int32_t> ids = ids_of(*t, content);
+    if (pieces) return print_pieces(*t, ids);
     if (json) return print_json(ids);
     fmt::print("{}\n", fmt::join(ids, " "));
+  }
+  void print_pieces(const Tokenizer& t, const std::vector<int32_t>& ids) const {
+    auto list = nlohmann::ordered_json::array();
+    for (const int32_t id : ids)
+      if (json)
+        list.push_back({{"id", id}, {"text", t.written(id)}});
+      else
+        fmt::print("{:>7}  {}\n", id, json_text(nlohmann::json(t.written(id))));  // in quotes, so that spaces show
+    if (json) print_json(list);
   }
   std::vector<int32_t> ids_of(const Tokenizer& t, const std::string& content) const {
     const EncodeOptions o{.parse_special = parse_special};
@@ -88,14 +100,15 @@ struct Encode : Command {
 
 struct Decode : Command {
   std::string model;
-  std::vector<int32_t> ids;
+  std::vector<std::string> words;
   bool json = false;
   void add(CLI::App& app) {
     add_tokenizer_file(app, model);
-    add_option(app, "ids", ids, "Token ids to decode")->required();
+    add_option(app, "ids", words, "Token ids to decode: 1 2 3 or 1,2,3")->required();
     app.add_flag("--json", json, "Print a JSON string (replaces invalid UTF-8)");
   }
   void run() const {
+    const std::vector<int32_t> ids = parse_ids("ids", fmt::format("{}", fmt::join(words, " ")));
     const auto t = load_with_warning(model_file(model));
     for (size_t i = 0; i < ids.size(); ++i)
       check(ids[i] >= 0 && ids[i] < t->vocab_size(), "ids: number {} is {}; the ids of {} are 0 to {}", i + 1, ids[i],

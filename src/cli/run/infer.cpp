@@ -118,7 +118,8 @@ struct Infer : Command {
     show_in_help(app, {"--prompt", "--prompt-file", "--prompts", "--temperature", "--top-k", "--top-p", "--min-p",
                        "--seed", "--n", "--stop", "--json-schema", "--grammar", "--json", "--threads"});
     app.footer(
-        "Logits pass through the chain of --samplers (docs/sampling.md). Logprobs are those of the unchanged model.\n\n"
+        "Logits pass through the chain of --samplers (toy help sampling.md). Logprobs are those of the unchanged "
+        "model.\n\n"
         "Examples:\n"
         "  toy infer out/book --prompt \"Once upon a time\" --temperature 0.8\n"
         "  echo \"Once upon a time\" | toy infer out/book --prompt-file -\n"
@@ -233,7 +234,8 @@ struct Infer : Command {
         if (g.sampler.constraint && end.generated.reason == FinishReason::length)
           to_stderr(fmt::format("toy: the text{} was cut before it was complete; use a larger --n\n",
                                 prompts.several() ? fmt::format(" of prompt {}", i + 1) : ""));
-        out.add(i, json ? line_of(decoder, i, ids[i], end.generated, whole[i] + end.text) : end.text + "\n", true);
+        out.add(i, json ? line_of(decoder, model, i, ids[i], end.generated, whole[i] + end.text) : end.text + "\n",
+                true);
       };
       service.submit(std::move(r));
     }
@@ -254,15 +256,18 @@ struct Infer : Command {
     }
   }
 
-  std::string line_of(const Decoder& decoder, size_t i, const std::vector<int32_t>& prompt, const Generated& result,
-                      const std::string& text) const {
+  std::string line_of(const Decoder& decoder, const Model& model, size_t i, const std::vector<int32_t>& prompt,
+                      const Generated& result, const std::string& text) const {
     const ordered_json none = ordered_json::array();
     ordered_json ids = none, logprobs = none, top_logprobs = none, j;
     for (const GeneratedToken& t : result.tokens) {
       ids.push_back(t.chosen.id);
       logprobs.push_back(t.chosen.logprob);
       ordered_json& best = top_logprobs.emplace_back(none);
-      for (const TokenLogprob& b : t.best) best.push_back({{"id", b.id}, {"logprob", b.logprob}});
+      for (const TokenLogprob& b : t.best) {
+        best.push_back({{"id", b.id}, {"logprob", b.logprob}});
+        if (model.tokenizer) best.back()["text"] = model.tokenizer->written(b.id);
+      }
     }
     if (prompts.several()) j["index"] = i;
     j["prompt_ids"] = prompt, j["ids"] = ids, j["text"] = text, j["logprobs"] = logprobs;

@@ -18,24 +18,6 @@
 namespace toy::cli {
 namespace {
 
-// Numbers with a comma, spaces, or both between any two.
-std::vector<int32_t> parse_ids(const std::string& text) {
-  std::string list = text;
-  CLI::detail::trim(list);
-  check(!list.empty(), "--prompt-ids has no numbers; write them as 1,2,3");
-  std::istringstream items(std::regex_replace(list, std::regex(" *, *| +"), ",") + ",");
-  std::vector<int32_t> ids;
-  for (std::string item; std::getline(items, item, ',');) {
-    int32_t id = -1;
-    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), id);
-    check(error == std::errc() && end == item.data() + item.size() && id >= 0,
-          "--prompt-ids is '{}': item {} is '{}'; use whole numbers from 0 to {}, such as 1,2,3", text, ids.size() + 1,
-          item, INT32_MAX);
-    ids.push_back(id);
-  }
-  return ids;
-}
-
 // The last line break of a file belongs to the file, not to its text.
 void drop_line_break(std::string& text) {
   if (text.ends_with('\n')) text.pop_back();
@@ -77,6 +59,23 @@ Prompt parse_line(const std::string& where, const std::string& line) {
 
 }  // namespace
 
+std::vector<int32_t> parse_ids(const std::string& option, const std::string& text) {
+  std::string list = text;
+  CLI::detail::trim(list);
+  check(!list.empty(), "{} has no numbers; write them as 1,2,3", option);
+  std::istringstream items(std::regex_replace(list, std::regex(" *, *| +"), ",") + ",");
+  std::vector<int32_t> ids;
+  for (std::string item; std::getline(items, item, ',');) {
+    int32_t id = -1;
+    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), id);
+    check(error == std::errc() && end == item.data() + item.size() && id >= 0,
+          "{} is '{}': item {} is '{}'; use whole numbers from 0 to {}, such as 1,2,3", option, text, ids.size() + 1,
+          item, INT32_MAX);
+    ids.push_back(id);
+  }
+  return ids;
+}
+
 std::string read_text(const std::string& path, bool may_be_empty) {
   return path == "-" ? read_standard_input(may_be_empty) : read_text_file(path, may_be_empty);
 }
@@ -84,6 +83,7 @@ std::string read_text(const std::string& path, bool may_be_empty) {
 void PromptOptions::add(CLI::App& app) {
   begin_group(app, "Prompt");
   std::vector<CLI::Option*> all{
+      app.add_option("text", text_, "Text to continue, as --prompt"),
       add_text_option(app, "-p,--prompt", text_, "Text to continue"),
       add_option(app, "--prompt-file", file_, "File with the text to continue; - reads standard input", file_name()),
       add_option(app, "--prompts", lines_, "File with one prompt per line, as text or JSON; - reads standard input",
@@ -120,7 +120,7 @@ void PromptOptions::read() {
     }
     check(!prompts_.empty(), "{}: no prompts found; write one per line", name_of(lines_));
   } else if (!ids_.empty()) {
-    prompts_.push_back({.where = "prompt", .text = {}, .ids = parse_ids(ids_)});
+    prompts_.push_back({.where = "prompt", .text = {}, .ids = parse_ids("--prompt-ids", ids_)});
   } else if (!file_.empty()) {
     prompts_.push_back({.where = name_of(file_), .text = read_text(file_), .ids = {}});
     drop_line_break(*prompts_[0].text);

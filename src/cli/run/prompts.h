@@ -14,6 +14,9 @@ namespace toy::cli {
 /// A file's text, or what standard input holds for "-". Throws for an empty one.
 std::string read_text(const std::string& path, bool may_be_empty = false);
 
+/// Numbers with commas, spaces or both between them. Errors name the option.
+std::vector<int32_t> parse_ids(const std::string& option, const std::string& text);
+
 struct Prompt {
   std::string where;                ///< for messages: "prompt", "stories.txt:3"
   std::optional<std::string> text;  ///< to be encoded; else it is the ids

@@ -43,7 +43,7 @@ void SamplingOptions::add(CLI::App& app) {
   add_listed(app, sampler);
   add_option(app, "--samplers", samplers_,
              "Steps in their order, separated by ';', such as 'top_k(40);temperature;xtc(probability=0.5)'; "
-             "docs/sampling.md has the settings",
+             "toy help sampling.md has the settings",
              not_empty());
   add_option(app, "--logit-bias", biases_, "Add to a token's logit, such as 15043+1 or 15043-inf", not_empty());
   add_text_option(app, "--dry-sequence-breaker", breakers_,

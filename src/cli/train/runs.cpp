@@ -29,7 +29,7 @@ using nlohmann::ordered_json;
 using runs::Log;
 using runs::Summary;
 
-constexpr const char* kRunHelp = "A run's folder, its events.jsonl, or the start of its id in runs or out";
+constexpr const char* kRunHelp = "A run's folder, its events.jsonl, or the start of its id";
 
 struct Opened {
   Log log;
@@ -77,7 +77,7 @@ struct List : Command {
   ScreenOptions screen;
 
   void add(CLI::App& app) {
-    add_option(app, "folder", folders, "Folders to search, three levels deep (default: runs and out)", folder_name());
+    add_option(app, "folder", folders, "Folders to search, three levels deep (default: this one)", folder_name());
     std::vector<std::string> names;
     for (const runs::Column& c : runs::columns()) names.push_back(c.name);
     add_option(app, "--sort", sort, fmt::format("Column to sort by: {}", fmt::join(names, ", ")), one_of(names));
@@ -90,11 +90,11 @@ struct List : Command {
     const runs::Column& by = runs::column(sort);
     std::vector<Summary> list;
     for (const std::string& root : folders.empty() ? kRunRoots : folders) {
-      std::error_code error;
-      if (folders.empty() && !std::filesystem::is_directory(root, error)) continue;
       for (const std::string& folder : runs::find_runs(root)) add_run(folder, list);
     }
-    if (list.empty()) to_stderr("no runs here; `toy train` writes one to its --out\n");
+    if (list.empty())
+      to_stderr(fmt::format("no runs in {}, three levels deep; `toy train` writes one to its --out\n",
+                            folders.empty() ? "this folder" : fmt::format("{}", fmt::join(folders, ", "))));
     runs::sort_by(list, by, reverse);
     if (!json && !list.empty()) print(list);
     for (const Summary& s : list)

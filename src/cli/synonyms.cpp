@@ -1,0 +1,271 @@
+#include "cli/synonyms.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/help.h"
+#include "cli/options.h"
+#include "toy/base/utf8.h"
+
+namespace toy::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+struct Synonym {
+  std::string_view theirs, ours;
+};
+
+// Commands of llama.cpp, Ollama, Hugging Face, MLX and Axolotl. `ours` may be a command and its subcommand.
+constexpr Synonym kCommands[] = {
+    {"run", "chat"},
+    {"generate", "infer"},
+    {"complete", "infer"},
+    {"cli", "infer"},
+    {"server", "serve"},
+    {"pull", "fetch"},
+    {"download", "fetch"},
+    {"models", "list"},
+    {"ls", "list"},
+    {"show", "describe"},
+    {"info", "describe"},
+    {"inspect", "describe"},
+    {"export", "convert"},
+    {"import", "convert"},
+    {"perplexity", "eval"},
+    {"evaluate", "eval"},
+    {"benchmark", "bench"},
+    {"tokenize", "tokenizer encode"},
+    {"detokenize", "tokenizer decode"},
+    {"imatrix", "quantize imatrix"},
+    {"finetune", "train lora"},
+    {"fine-tune", "train lora"},
+    {"sft", "train lora"},
+    {"pretrain", "train from-scratch"},
+    {"init", "new"},
+    {"version", "--version"},
+};
+constexpr Synonym kRecipes[] = {
+    {"finetune", "lora"},        {"fine-tune", "lora"},     {"sft", "lora"},
+    {"qlora", "lora"},           {"full", "full-finetune"}, {"pretrain", "from-scratch"},
+    {"scratch", "from-scratch"},
+};
+
+// Options, after _ has become -. The first of several that the command has is meant. "model" is the argument.
+constexpr Synonym kOptions[] = {
+    {"-m", "--model"},
+    {"-m", "--init"},
+    {"-m", "model"},
+    {"--model", "--init"},
+    {"--model", "model"},
+    {"--model-path", "--model"},
+    {"--model-path", "--init"},
+    {"--model-path", "model"},
+    {"--model-name-or-path", "--model"},
+    {"--base-model", "--model"},
+    {"--max-tokens", "--n"},
+    {"--max-new-tokens", "--n"},
+    {"--max-completion-tokens", "--n"},
+    {"--n-predict", "--n"},
+    {"--num-predict", "--n"},
+    {"--predict", "--n"},
+    {"--temp", "--temperature"},
+    {"--repetition-penalty", "--repeat-penalty"},
+    {"--random-seed", "--seed"},
+    {"-s", "--seed"},
+    {"-t", "--threads"},
+    {"--num-threads", "--threads"},
+    {"--n-threads", "--threads"},
+    {"-c", "--ctx"},
+    {"--ctx-size", "--ctx"},
+    {"--n-ctx", "--ctx"},
+    {"--num-ctx", "--ctx"},
+    {"--context-size", "--ctx"},
+    {"--max-model-len", "--ctx"},
+    {"--context", "--ctx"},
+    {"--context-length", "--ctx"},
+    {"--context-length", "--context"},
+    {"-f", "--prompt-file"},
+    {"-f", "--file"},
+    {"--text", "--prompt"},
+    {"--system-prompt", "--system"},
+    {"-sys", "--system"},
+    {"--stop-sequence", "--stop"},
+    {"--reverse-prompt", "--stop"},
+    {"-r", "--stop"},
+    {"--grammar-file", "--grammar"},
+    {"--json-schema-file", "--json-schema"},
+    {"--chat-template-file", "--chat-template"},
+    {"--adapter", "--lora"},
+    {"--adapter-path", "--lora"},
+    {"--lora-adapter", "--lora"},
+    {"--model-draft", "--draft"},
+    {"--draft-model", "--draft"},
+    {"-md", "--draft"},
+    {"-np", "--parallel"},
+    {"--n-parallel", "--parallel"},
+    {"--max-num-seqs", "--parallel"},
+    {"--kv-cache-dtype", "--kv"},
+    {"--cache-type", "--kv"},
+    {"--served-model-name", "--alias"},
+    {"--ssl-cert-file", "--tls-cert"},
+    {"--ssl-certfile", "--tls-cert"},
+    {"--ssl-key-file", "--tls-key"},
+    {"--ssl-keyfile", "--tls-key"},
+    {"--learning-rate", "--lr"},
+    {"--batch-size", "--batch"},
+    {"--per-device-train-batch-size", "--batch"},
+    {"--micro-batch-size", "--batch"},
+    {"--gradient-accumulation-steps", "--accumulate"},
+    {"--grad-accumulation-steps", "--accumulate"},
+    {"--num-epochs", "--epochs"},
+    {"--num-train-epochs", "--epochs"},
+    {"--n-epochs", "--epochs"},
+    {"--max-steps", "--steps"},
+    {"--iters", "--steps"},
+    {"--max-iters", "--steps"},
+    {"--iterations", "--steps"},
+    {"--num-steps", "--steps"},
+    {"--warmup-steps", "--warmup"},
+    {"--warmup-iters", "--warmup"},
+    {"--lr-scheduler", "--schedule"},
+    {"--lr-scheduler-type", "--schedule"},
+    {"--max-grad-norm", "--clip"},
+    {"--grad-clip", "--clip"},
+    {"--gradient-clip", "--clip"},
+    {"--optim", "--optimizer"},
+    {"--max-seq-length", "--tokens"},
+    {"--max-seq-len", "--tokens"},
+    {"--seq-len", "--tokens"},
+    {"--sequence-len", "--tokens"},
+    {"--dataset", "--data"},
+    {"--train-file", "--data"},
+    {"--validation", "--val"},
+    {"--valid", "--val"},
+    {"--validation-file", "--val"},
+    {"--eval-steps", "--eval-every"},
+    {"--eval-interval", "--eval-every"},
+    {"--save-steps", "--checkpoint-every"},
+    {"--save-every", "--checkpoint-every"},
+    {"--save-interval", "--checkpoint-every"},
+    {"--save-total-limit", "--keep"},
+    {"--logging-steps", "--log-every"},
+    {"--log-interval", "--log-every"},
+    {"--lora-rank", "--rank"},
+    {"--lora-r", "--rank"},
+    {"--lora-alpha", "--alpha"},
+    {"--target-modules", "--targets"},
+    {"--lora-target-modules", "--targets"},
+    {"--use-dora", "--dora"},
+    {"--use-rslora", "--rslora"},
+    {"-o", "--out"},
+    {"--output", "--out"},
+    {"--output-dir", "--out"},
+    {"--out-dir", "--out"},
+    {"--save-dir", "--out"},
+    {"--quantization", "--type"},
+    {"--qtype", "--type"},
+    {"--outtype", "--type"},
+};
+
+void tell(std::string_view theirs, std::string_view ours) {
+  to_stderr(fmt::format("toy: {} is {} here\n", one_line(std::string(theirs)), ours));
+}
+
+Words split(std::string_view words) { return CLI::detail::split(std::string(words), ' '); }
+
+// The word before '=', with hyphens: "--max_tokens=5" is "--max-tokens".
+std::string name_of(const std::string& word) {
+  std::string name = word.substr(0, word.find('='));
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+// Our option or argument for one that the command does not have, or "".
+std::string our_option(const CLI::App& app, const std::string& theirs) {
+  const auto has = [&](const std::string& name) { return app.get_option_no_throw(name) != nullptr; };
+  for (const std::string& name : {theirs, "-" + theirs}) {  // "-temp" is "--temp"
+    if (name != theirs && (name.size() < 4 || !name.starts_with("--") || name.starts_with("---"))) continue;
+    if (has(name)) return name;
+    for (const Synonym& s : kOptions)
+      if (s.theirs == name && has(std::string(s.ours))) return std::string(s.ours);
+  }
+  return {};
+}
+
+// Our commands for a first word that is none of them, or the word. A recipe's name alone is `train` with it.
+Words our_command(const CLI::App& root, const std::string& word) {
+  if (find_command(root, word)) return {word};
+  for (const Synonym& s : kCommands)
+    if (s.theirs == word) return split(s.ours);
+  if (const CLI::App* train = find_command(root, "train"); train && find_command(*train, word)) return {"train", word};
+  return {word};
+}
+
+Words our_commands(const CLI::App& root, Words words) {
+  const size_t first = words[0] == "help" ? 1 : 0;
+  if (words.size() <= first || words[first].starts_with("-")) return words;
+  const auto replace = [&](size_t at, const Words& ours) {
+    if (ours == Words{words[at]}) return;
+    tell(fmt::format("'{}'", words[at]), fmt::format("`toy {}{}`", at > first ? "train " : "", fmt::join(ours, " ")));
+    words.erase(words.begin() + std::ptrdiff_t(at));
+    words.insert(words.begin() + std::ptrdiff_t(at), ours.begin(), ours.end());
+  };
+  replace(first, our_command(root, words[first]));
+  if (const size_t second = first + 1; words[first] == "train" && words.size() > second)
+    for (const Synonym& s : kRecipes)
+      if (s.theirs == words[second]) return replace(second, split(s.ours)), words;
+  return words;
+}
+
+}  // namespace
+
+Words known_synonyms(const CLI::App& app) {
+  Words names;
+  for (const Synonym& s : kOptions)
+    if (s.theirs.size() > 3 && app.get_option_no_throw(std::string(s.ours))) names.emplace_back(s.theirs);
+  return names;
+}
+
+Words in_our_words(const CLI::App& root, const Words& given) {
+  if (given.empty()) return given;
+  const Words words = our_commands(root, given);
+  const CLI::App* app = &root;
+  size_t arguments = 0;  // where they begin
+  Words ours;
+  for (size_t i = 0; i < words.size(); ++i) {
+    std::string word = words[i];
+    if (const CLI::App* sub = find_command(*app, word)) {
+      app = sub;
+      ours.push_back(word);
+      arguments = ours.size();
+      continue;
+    }
+    if (word == "--") return ours.insert(ours.end(), words.begin() + std::ptrdiff_t(i), words.end()), ours;
+    std::string name = word.substr(0, word.find('='));
+    const bool known = name.size() < 2 || name[0] != '-' || app->get_option_no_throw(name) ||
+                       (name[1] != '-' && app->get_option_no_throw(name.substr(0, 2)));  // "-n3"
+    if (const std::string found = known ? "" : our_option(*app, name_of(word)); !found.empty()) {
+      tell(name, found.starts_with("-") ? found : "the argument MODEL");
+      if (!found.starts_with("-")) {
+        const bool joined = word.size() > name.size();
+        if (!joined && i + 1 == words.size()) continue;  // the parser says that the argument is missing
+        ours.insert(ours.begin() + std::ptrdiff_t(arguments), joined ? word.substr(name.size() + 1) : words[++i]);
+        continue;
+      }
+      word = found + word.substr(name.size());
+      name = found;
+    }
+    ours.push_back(word);
+    const CLI::Option* option = name.size() > 1 && name[0] == '-' ? app->get_option_no_throw(name) : nullptr;
+    const bool takes_next = option && word == name && !is_flag(*option);  // as it is, also where it begins with a dash
+    if (takes_next && i + 1 < words.size()) ours.push_back(words[++i]);
+  }
+  return ours;
+}
+
+}  // namespace toy::cli

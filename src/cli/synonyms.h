@@ -1,0 +1,18 @@
+// Words that people know from other programs, in ours.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+namespace toy::cli {
+
+/// A command line in our words: `run` is `chat`, `--max-tokens 5` is `--n 5`, `-m FILE` is the argument MODEL. Only
+/// where a command has no such word itself and one meaning is left: a wrong guess is worse than an error. Each
+/// translation is said on stderr.
+std::vector<std::string> in_our_words(const CLI::App& root, const std::vector<std::string>& words);
+
+/// Options of other programs that in_our_words() would translate for this command: "--max-tokens", ...
+std::vector<std::string> known_synonyms(const CLI::App& app);
+
+}  // namespace toy::cli
