@@ -38,6 +38,9 @@ bool is_disk_full(int error) { return error == ENOSPC || error == EDQUOT; }
 [[noreturn]] void fail_create(const std::string& path, const std::string& folder, int error) {
   if (is_disk_full(error))
     fail_disk_full("{}: {}; {}; free some space in {}", path, std::strerror(error), kUnharmed, folder);
+  std::error_code ignored;
+  if (error == ENOENT && std::filesystem::is_directory(folder, ignored))  // /proc
+    fail("{}: the folder {} takes no new files; choose another one", path, folder);
   if (error == ENOENT) fail("{}: the folder {} does not exist; create it first (mkdir -p {})", path, folder, folder);
   if (error == ENOTDIR) fail("{}: {} is not a folder; choose another path", path, folder);
   if (error == ENAMETOOLONG) fail("{}: {}; choose a shorter name", path, std::strerror(error));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "toy/base/utf8.h"
 
@@ -9,8 +10,9 @@ namespace toy::talk {
 namespace {
 
 constexpr std::string_view kReset = "\x1b[0m", kDim = "\x1b[2m", kBold = "\x1b[1m", kItalic = "\x1b[3m",
-                           kCode = "\x1b[36m", kUnderline = "\x1b[4m";
-constexpr size_t kLongestSpan = 400;  // what is longer is no span, but a lone mark
+                           kCode = "\x1b[36m", kUnderline = "\x1b[4m",
+                           kBlock = "\x1b[0;36m";  // a line of a code block: as kCode
+constexpr size_t kLongestSpan = 400;               // what is longer is no span, but a lone mark
 
 bool is_word(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || static_cast<signed char>(c) < 0;
@@ -142,7 +144,7 @@ bool Markdown::begin_line(std::string& out, bool whole) {
     return true;
   }
   if (!fence_.empty()) {
-    out += kCode;
+    out += kBlock;
     return true;
   }
   const auto replace = [&](size_t bytes, const std::string& text) {
@@ -195,6 +197,79 @@ std::string Markdown::finish() {
   std::string out;
   end_line(out);
   fence_.clear();
+  return out;
+}
+
+void WordWrap::begin_line() {
+  at_ = blanks_ = indent_ = 0;
+  first_ = true;
+  code_ = false;
+}
+
+void WordWrap::end_word(std::string& out) {
+  if (word_.empty()) return;
+  std::string plain;
+  for (size_t i = 0; i < word_.size(); ++i)
+    if (word_[i] == '\x1b')
+      i = std::min(word_.find('m', i), word_.size());
+    else
+      plain += word_[i];
+  const size_t columns = terminal_columns(plain);
+  if (first_ && !plain.empty()) {
+    const bool marks =
+        plain == "-" || plain == "\u2022" || plain == "\u2502" || plain == ">" ||
+        (plain.size() < 5 && (plain.ends_with('.') || plain.ends_with(')')) && plain[0] >= '0' && plain[0] <= '9');
+    indent_ = std::min(blanks_ + (marks ? columns + 1 : 0), columns_ / 2);
+    first_ = false;
+  } else if (columns > 0 && at_ + blanks_ + columns > columns_) {
+    out += '\n' + std::string(indent_, ' ');
+    at_ = indent_;
+    blanks_ = 0;
+  }
+  out += std::string(blanks_, ' ') + word_;
+  at_ += blanks_ + columns;
+  blanks_ = 0;
+  word_.clear();
+}
+
+void WordWrap::take(std::string_view c, std::string& out) {
+  if (c == "\n" || code_) {
+    end_word(out);
+    out += std::string(blanks_, ' ');
+    out += c;
+    blanks_ = 0;
+    if (c == "\n") begin_line();
+  } else if (c == kBlock && first_ && word_.empty()) {
+    code_ = true;
+    out += std::string(std::exchange(blanks_, 0), ' ');
+    out += c;
+  } else if (c == " ") {
+    end_word(out);
+    ++blanks_;
+  } else {
+    const bool is_wide = c[0] != '\x1b' && terminal_columns(c) > 1;  // texts of these have no blanks
+    if (is_wide) end_word(out);
+    word_ += c;
+    if (is_wide || word_.size() > 4 * columns_) end_word(out);  // no word
+  }
+}
+
+std::string WordWrap::push(std::string_view text) {
+  std::string out;
+  for (const char byte : text) {
+    const bool continues = (byte & 0xC0) == 0x80, in_escape = sequence_.starts_with('\x1b');
+    if (!in_escape && !continues && !sequence_.empty()) take(std::exchange(sequence_, {}), out);
+    sequence_ += byte;
+    if (in_escape ? byte == 'm' : byte >= 0 && byte != '\x1b') take(std::exchange(sequence_, {}), out);
+  }
+  return out;
+}
+
+std::string WordWrap::finish() {
+  std::string out;
+  if (!sequence_.empty()) take(std::exchange(sequence_, {}), out);
+  end_word(out);
+  begin_line();
   return out;
 }
 

@@ -51,6 +51,27 @@ class AnswerView {
   bool thinking_ = false, any_ = false;
 };
 
+/// Breaks lines between words for a terminal of so many columns, as a text comes. A word is held back until it ends
+/// or fills lines by itself,
+/// and what continues an item of a list is indented like it. Escape sequences take no columns. Lines of code blocks, as
+/// Markdown shows them, are left to the terminal. The result does not depend on how the text is split.
+class WordWrap {
+ public:
+  explicit WordWrap(size_t columns) : columns_(columns) {}
+  std::string push(std::string_view text);
+  std::string finish();
+
+ private:
+  void take(std::string_view character, std::string& out);
+  void end_word(std::string& out);
+  void begin_line();
+
+  size_t columns_;
+  std::string word_, sequence_;              // what was not shown: a word, and a character or escape sequence of it
+  size_t at_ = 0, blanks_ = 0, indent_ = 0;  // columns shown; blanks before the word; of lines that continue
+  bool first_ = true, code_ = false;         // the word begins its line; a line of a code block
+};
+
 /// The text dimmed, for a terminal with colors.
 std::string dimmed(std::string_view text);
 

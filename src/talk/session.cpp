@@ -40,6 +40,12 @@ const std::vector<Session::Known>& Session::commands() {
   return all;
 }
 
+std::vector<std::string> Session::command_names() {
+  std::vector<std::string> names;
+  for (const Known& known : commands()) names.emplace_back(known.name);
+  return names;
+}
+
 Session::Session(Screen& screen, Replier& replier, const Settings& settings, Conversation conversation,
                  ToolCommand tool_command)
     : screen_(screen),
@@ -50,7 +56,7 @@ Session::Session(Screen& screen, Replier& replier, const Settings& settings, Con
 
 void Session::run() {
   while (!quitting_) {
-    const std::optional<std::string> message = read_message();
+    const std::optional<std::string> message = read_message(std::exchange(unsent_, {}));
     if (!message) return;
     try {
       handle(*message);
@@ -88,7 +94,7 @@ std::optional<std::string> Session::read_message(const std::string& old) {
     }
     if (read.line.empty() && std::exchange(interrupted_, true)) return std::nullopt;
     if (read.line.empty()) screen_.note("Ctrl-C again or Ctrl-D leaves");
-    if (!old.empty()) return "";
+    if (!old.empty()) return "";  // what was to be edited is discarded
   }
 }
 
@@ -99,20 +105,19 @@ void Session::handle(const std::string& message) {
 }
 
 void Session::run_command(const CommandLine& command) {
-  std::vector<std::string> names;
   for (const Known& known : commands()) {
     if (known.name == command.name) {
       check(*known.operands != 0 || command.rest.empty(), "/{} takes nothing, but is followed by '{}'", known.name,
             one_line(command.rest));
       return (this->*known.run)(command);
     }
-    names.push_back(known.name);
   }
+  const std::vector<std::string> names = command_names();
   const auto begun = std::find_if(names.begin(), names.end(), [&](const std::string& n) {
     return !command.name.empty() && n.starts_with(command.name);
   });
   const std::string near = begun != names.end() ? *begun : nearest(command.name, names);
-  fail("unknown command '/{}'; {}; a message that begins with / is written //", one_line(command.name),
+  fail("unknown command '/{}'; {} (a message that begins with / is written //)", one_line(command.name),
        near.empty() ? "/help lists all" : fmt::format("did you mean '/{}'?", near));
 }
 
@@ -121,10 +126,17 @@ void Session::say(const std::string& text) {
         "the last answer has calls without results; /regenerate answers again, /undo removes your last message");
   conversation_.add_user(text);
   again_ = 0;
-  answer();
+  try {
+    answer();
+  } catch (const DoesNotFit&) {
+    if (!screen_.interactive()) throw;
+    conversation_.undo();
+    unsent_ = text;
+    throw;
+  }
 }
 
-// Where this throws, the message stays, and waits.
+// Where this throws, the message stays, and waits; say() gives one back that does not fit.
 void Session::answer() {
   for (size_t round = 0; round < kMostRounds; ++round) {
     reply();
@@ -142,20 +154,27 @@ void Session::reply() {
     reply = replier_.reply(
         conversation_.messages(), settings, again_, [&](const ReplyPart& p) { screen_.show(p); },
         [&] { return screen_.interrupted(); });
-    droppable_ = 0;
   } catch (const DoesNotFit& e) {
     screen_.end_reply(nullptr);
-    droppable_ = e.oldest_turns;
-    fail("{}; {}", e.what(),
-         droppable_ > 0
-             ? fmt::format("/drop removes the {} oldest messages and answers again, /undo your last one", droppable_)
-             : "/undo removes your last message; --ctx gives a larger context");
+    make_room(e);
+    return this->reply();
   } catch (...) {
     screen_.end_reply(nullptr);
     throw;
   }
   screen_.end_reply(&reply);
   if (reply.tokens > 0) add(reply);
+}
+
+// Removes the oldest turns where the user agrees; else throws.
+void Session::make_room(const DoesNotFit& e) {
+  const size_t n = e.oldest_turns;
+  const std::string oldest =
+      n == 1 ? "the oldest message and its answer" : fmt::format("the {} oldest messages and their answers", n);
+  if (n == 0) throw DoesNotFit(fmt::format("{}; shorten the message, or start with a larger --ctx", e.what()), 0);
+  if (!screen_.interactive() || !screen_.confirm(fmt::format("{}; remove {}?", e.what(), oldest)))
+    throw DoesNotFit(fmt::format("{}; /drop {} makes room", e.what(), n), n);
+  conversation_.drop_oldest(n);
 }
 
 // What can be answered of its calls stays.
@@ -277,7 +296,7 @@ void Session::undo(const CommandLine&) {
 
 void Session::drop(const CommandLine& command) {
   require_turn();
-  size_t count = std::max<size_t>(droppable_, 1);
+  size_t count = 1;
   if (!command.rest.empty()) {
     const std::string& n = command.rest;
     check(n.size() < 10 && std::all_of(n.begin(), n.end(), [](char c) { return c >= '0' && c <= '9'; }) &&

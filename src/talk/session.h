@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "talk/conversation.h"
 #include "talk/input.h"
@@ -59,6 +60,8 @@ class Session {
   /// Until the end of the input, or /quit. Throws what goes wrong where nobody can try again.
   void run();
   const Conversation& conversation() const { return conversation_; }
+  /// Names of the commands, without the slash.
+  static std::vector<std::string> command_names();
 
  private:
   struct Known;  // a command
@@ -71,6 +74,7 @@ class Session {
   void say(const std::string& text);
   void answer();
   void reply();
+  void make_room(const DoesNotFit& e);
   void add(const Reply& reply);
   bool answer_calls();
   std::optional<std::string> result_of(const ordered_json& call);
@@ -94,9 +98,9 @@ class Session {
   const Settings& settings_;
   Conversation conversation_;
   const ToolCommand tool_command_;
-  std::string file_;      // where it was saved or loaded last
-  uint64_t again_ = 0;    // answers to the latest message that were not liked
-  size_t droppable_ = 0;  // turns that /drop removes
+  std::string file_;    // where it was saved or loaded last
+  uint64_t again_ = 0;  // answers to the latest message that were not liked
+  std::string unsent_;  // a message that did not fit, to be edited
   bool quitting_ = false, interrupted_ = false;
 };
 

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <histedit.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <clocale>
 #include <cstdio>
@@ -12,6 +14,7 @@
 #include <cwchar>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "talk/history.h"
 #include "talk/markdown.h"
@@ -39,6 +42,18 @@ bool brackets_pastes() {
   return term != nullptr && std::string_view(term) != "dumb";
 }
 
+// Of the terminal.
+size_t columns() {
+  winsize size = {};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+std::string wrapped(const std::string& text) {
+  WordWrap wrap(columns());
+  std::string out = wrap.push(text);
+  return out += wrap.finish();
+}
+
 // As keys that insert it: control characters, line breaks among them, after Ctrl-V.
 std::string as_keys(const std::string& text) {
   std::string keys;
@@ -58,6 +73,7 @@ struct TerminalScreen::Editor {
   std::string prompt;
   bool interrupted = false;
   std::optional<AnswerView> view;  // of the answer that comes
+  WordWrap wrap{0};                // of its lines
   bool shown = false;              // some of it
   struct sigaction before = {};
 
@@ -75,6 +91,8 @@ struct TerminalScreen::Editor {
     el_set(el, EL_ADDFN, "toy-interrupt", "Discard the line", on_interrupt);
     el_set(el, EL_ADDFN, "toy-suspend", "Stop the program", on_suspend);
     el_set(el, EL_ADDFN, "toy-paste", "Insert what is pasted", on_paste);
+    el_set(el, EL_ADDFN, "toy-complete", "Complete a command", on_complete);
+    el_set(el, EL_BIND, "^I", "toy-complete", NULL);
     el_set(el, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_set(el, EL_BIND, "\x1b[1;5C", "em-next-word", NULL);
     el_set(el, EL_BIND, "\x1b[1;5D", "ed-prev-word", NULL);
@@ -108,6 +126,23 @@ struct TerminalScreen::Editor {
   }
   static unsigned char on_suspend(EditLine*, int) {
     raise(SIGTSTP);
+    return CC_REDISPLAY;
+  }
+  // What the commands have in common that begin with the text before the cursor; where that is nothing, it lists them.
+  static unsigned char on_complete(EditLine* el, int) {
+    const LineInfo* info = el_line(el);
+    const std::string begun(info->buffer, info->cursor);
+    std::vector<std::string> fitting;
+    for (const std::string& name : Session::command_names())
+      if (("/" + name).starts_with(begun)) fitting.push_back("/" + name);
+    if (begun.empty() || fitting.empty()) return CC_ERROR;
+    std::string common = fitting[0];
+    for (const std::string& f : fitting)
+      common.resize(size_t(std::mismatch(common.begin(), common.end(), f.begin(), f.end()).first - common.begin()));
+    if (fitting.size() == 1) common += " ";
+    if (common.size() > begun.size())
+      return el_insertstr(el, common.c_str() + begun.size()) == 0 ? CC_REFRESH : CC_ERROR;
+    write_out(fmt::format("\n{}\n", fmt::join(fitting, "  ")));
     return CC_REDISPLAY;
   }
   static unsigned char on_paste(EditLine* el, int) {
@@ -176,15 +211,17 @@ void TerminalScreen::begin_reply() {
   caught = false;
   editor_->shown = false;
   editor_->view.emplace(look_.color, look_.unicode);
+  editor_->wrap = WordWrap(columns());
 }
 
 void TerminalScreen::show(const ReplyPart& part) {
   editor_->shown = true;
-  write_out(editor_->view->push(part.text, part.thought));
+  write_out(editor_->wrap.push(editor_->view->push(part.text, part.thought)));
 }
 
 void TerminalScreen::end_reply(const Reply* reply) {
-  write_out(editor_->view->finish());
+  write_out(editor_->wrap.push(editor_->view->finish()));
+  write_out(editor_->wrap.finish());
   editor_->view.reset();
   if (reply == nullptr) return write_out(editor_->shown ? "\n" : "");
   const std::string text = "[" + summary(*reply) + "]";
@@ -196,9 +233,9 @@ void TerminalScreen::end_reply(const Reply* reply) {
 
 bool TerminalScreen::interrupted() { return caught; }
 
-void TerminalScreen::print(const std::string& text) { write_out(printable(text)); }
+void TerminalScreen::print(const std::string& text) { write_out(wrapped(printable(text))); }
 
-void TerminalScreen::note(const std::string& text) { write_out("toy: " + printable(text) + "\n"); }
+void TerminalScreen::note(const std::string& text) { write_out(wrapped("toy: " + printable(text)) + "\n"); }
 
 bool TerminalScreen::confirm(const std::string& question) {
   const LineRead answer = read_line(question + " [y/N] ", {});
@@ -211,7 +248,7 @@ std::string summary(const Reply& reply) {
     text += fmt::format(", {:.1f} tokens/s", double(reply.tokens - 1) / reply.seconds);
   if (reply.computed >= 0)
     text += fmt::format("; {} of {} prompt tokens computed", reply.computed, reply.prompt_tokens);
-  if (reply.end == ReplyEnd::length) text += "; cut at its largest length";
+  if (reply.end == ReplyEnd::length) text += "; stopped at the limit of tokens (-n, or the context)";
   if (reply.end == ReplyEnd::stopped) text += "; stopped";
   return text;
 }

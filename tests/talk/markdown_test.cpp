@@ -63,9 +63,9 @@ TEST(Markdown, Lines) {
 
 TEST(Markdown, CodeBlocks) {
   EXPECT_EQ(shown("```c\nint *a, *b;\n# no title\n```\n*it*"),
-            "<2>```c<>\n<36>int *a, *b;<>\n<36># no title<>\n<2>```<>\n<3>it<>");
-  EXPECT_EQ(shown("````\n```\n````\n"), "<2>````<>\n<36>```<>\n<2>````<>\n");
-  EXPECT_EQ(shown("~~~\nx\n"), "<2>~~~<>\n<36>x<>\n<36><>");  // the end of the text ends the block
+            "<2>```c<>\n<0;36>int *a, *b;<>\n<0;36># no title<>\n<2>```<>\n<3>it<>");
+  EXPECT_EQ(shown("````\n```\n````\n"), "<2>````<>\n<0;36>```<>\n<2>````<>\n");
+  EXPECT_EQ(shown("~~~\nx\n"), "<2>~~~<>\n<0;36>x<>\n<0;36><>");  // the end of the text ends the block
 }
 
 TEST(Markdown, ShowsAllThatIsCertain) {
@@ -75,6 +75,40 @@ TEST(Markdown, ShowsAllThatIsCertain) {
   EXPECT_EQ(readable(m.push("portant**, she")), "<1>important<>, she");
   const std::string lone = "*" + std::string(1000, 'x');
   EXPECT_EQ(Markdown(false).push(lone), lone) << "a mark that no other follows does not hold back the text";
+}
+
+std::string wrapped(const std::string& text, size_t columns) {
+  WordWrap whole(columns), single(columns);
+  std::string at_once = whole.push(text), in_parts;
+  at_once += whole.finish();
+  for (const char c : text) in_parts += single.push({&c, 1});
+  EXPECT_EQ(in_parts += single.finish(), at_once) << text;
+  return at_once;
+}
+
+TEST(WordWrap, BreaksBetweenWords) {
+  EXPECT_EQ(wrapped("one two three four", 9), "one two\nthree\nfour");
+  EXPECT_EQ(wrapped("one two", 7), "one two");
+  EXPECT_EQ(wrapped("one  two\n\n three ", 7), "one\ntwo\n\n three");
+  EXPECT_EQ(wrapped("a toolongword b", 5), "a\ntoolongword\nb");
+  EXPECT_EQ(wrapped("- one two three", 9), "- one two\n  three");
+  EXPECT_EQ(wrapped(" 10. one two three", 13), " 10. one two\n     three");
+  EXPECT_EQ(wrapped("\x1b[1mone\x1b[0m two \x1b[1mthree\x1b[0m", 7), "\x1b[1mone\x1b[0m two\n\x1b[1mthree\x1b[0m");
+  EXPECT_EQ(wrapped("r\u00e9sum\u00e9 a b", 8), "r\u00e9sum\u00e9 a\nb");
+  EXPECT_EQ(wrapped("\u4f60\u597d\u4e16\u754c\u4f60", 5),
+            "\u4f60\u597d\n\u4e16\u754c\n\u4f60");  // wide, without blanks
+  EXPECT_EQ(wrapped(std::string(50, 'a'), 10), std::string(41, 'a') + "\n" + std::string(9, 'a'));
+  WordWrap w(10);
+  EXPECT_EQ(w.push("one tw"), "one");
+  EXPECT_EQ(w.push("o "), " two");
+}
+
+TEST(WordWrap, LinesOfCodeStay) {
+  Markdown m(false);
+  std::string text = m.push("```\nfor (int i = 0; i < n; ++i)\n```\n`code` and more words\n");
+  text += m.finish();
+  EXPECT_EQ(readable(wrapped(text, 12)),
+            "<2>```<>\n<0;36>for (int i = 0; i < n; ++i)<>\n<2>```<>\n<36>code<> and\nmore words\n");
 }
 
 TEST(AnswerView, ThoughtsAreDimAndControlCharactersHarmless) {

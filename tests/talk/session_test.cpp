@@ -97,10 +97,26 @@ TEST_F(Sessions, WhatIsRefusedStaysAndCanBeEdited) {
 
 TEST_F(Sessions, TooLongAConversationLosesItsOldestTurns) {
   replier.most = 3;
-  FakeScreen s{"/system S", "a", "b", "/drop", "/undo", "c"};
+  FakeScreen agrees{"/system S", "a", "b", "/undo", "c"};
+  agrees.yes = true;
+  EXPECT_EQ(texts(run(agrees)), "S,c,2c0,");
+  expect_contains(agrees.notes, "too long; remove the oldest message and its answer?");
+  EXPECT_EQ(agrees.shown, "2a0||2b0|2c0|");
+}
+
+// A message that does not fit poisons nothing: it is back in the editor, and the next one is answered.
+TEST_F(Sessions, AMessageThatDoesNotFitIsEditedAgain) {
+  replier.most = 3;
+  FakeScreen s{"/system S", "a", "b"};
+  s.lines.push_back({LineRead::interrupted, "b"});  // discards it
+  s.lines.push_back({LineRead::text, "/drop"});
+  s.lines.push_back({LineRead::text, "c"});
   EXPECT_EQ(texts(run(s)), "S,c,2c0,");
-  expect_contains(s.notes, "too long; /drop removes the 1 oldest");
-  EXPECT_EQ(s.shown, "2a0||2b0|2c0|");
+  EXPECT_EQ(s.edited, "b");
+  expect_contains(s.notes, "too long; /drop 1 makes room");
+  FakeScreen pipe{"/system S", "a", "b", "c"};
+  pipe.a_user = false;
+  EXPECT_THROW(run(pipe), DoesNotFit);
 }
 
 TEST_F(Sessions, UnknownCommandsNameTheNearest) {

@@ -142,6 +142,8 @@ struct Given {
   }
 };
 
+constexpr const char* kHint = "/help lists the commands";
+
 struct Chat : Command {
   std::string model_path, url, system, tools_file, schema_file, grammar_file;
   talk::ToolCommand tool_command;
@@ -235,7 +237,7 @@ struct Chat : Command {
          {"--lora", "--chat-template", "--ctx", "--kv", "--exact", "--repack", "--device", "--threads"})
       check(!parser->count(local), "{} is up to the server; remove it, or --url", local);
     talk::RemoteModel replier(url, model_path, api_key());
-    if (is_terminal(STDERR_FILENO)) to_stderr(fmt::format("toy: talking to {}\n", one_line(replier.model())));
+    if (is_terminal(STDERR_FILENO)) to_stderr(fmt::format("{}; {}\n", one_line(replier.model()), kHint));
     talk_to(replier, given, [&](const AnswerOptions& o) {
       talk::ReplySettings settings{.fields = given.fields()};
       add_form(settings.fields);
@@ -270,6 +272,10 @@ struct Chat : Command {
     Decoder decoder(*dev, model, options);
     warn_of_long_context(model_path, model.spec, decoder.context());
     talk::LocalModel replier(decoder, model, chat);
+    if (is_on_terminal())
+      to_stderr(fmt::format("{} ({:.3g} M parameters, context {}); {}\n",
+                            one_line(std::filesystem::path(model_path).stem().string()),
+                            double(parameter_count(model.spec)) / 1e6, decoder.context(), kHint));
     talk_to(replier, given, [&](const AnswerOptions& o) {
       return talk::ReplySettings{
           .generate = {.max_tokens = o.n, .sampler = o.sampling.of(model)}, .stops = o.stops, .form = form};
