@@ -35,6 +35,7 @@ Session::Session(Device& device, std::shared_ptr<const Plan> plan, std::initiali
           p.name);
     params_.push_back((*store)->place(p.name));
   }
+  given_.assign(plan_->inputs.size(), false);
   inputs_ = DeviceBuffer(device, plan_->fed_bytes);
   if (!device.host_visible()) mirror_ = Buffer(plan_->fed_bytes);
   for (const PlanLeaf& p : plan_->constants) {
@@ -84,7 +85,7 @@ void Session::set_rows(std::string_view name, int64_t n) {
 }
 
 // nullptr: no step needs this input.
-const PlanLeaf* Session::input_of(std::string_view name, DType dtype, size_t values) const {
+const PlanLeaf* Session::input_of(std::string_view name, DType dtype, size_t values) {
   const auto found =
       std::find_if(plan_->inputs.begin(), plan_->inputs.end(), [&](const PlanLeaf& p) { return p.name == name; });
   if (found == plan_->inputs.end()) {
@@ -96,6 +97,7 @@ const PlanLeaf* Session::input_of(std::string_view name, DType dtype, size_t val
   check(t.dtype == dtype, "session: input '{}' is {}, got {} values", name, name_of(t.dtype), name_of(dtype));
   const int64_t n = int64_t(values);
   check(t.rows ? n <= t.count() : n == t.count(), "session: {} values for input '{}' of type {}", n, name, t.str());
+  given_[size_t(found - plan_->inputs.begin())] = true;
   return &*found;
 }
 
@@ -186,6 +188,9 @@ Program& Session::program() {
 }
 
 void Session::run() {
+  if (const auto missing = std::find(given_.begin(), given_.end(), false); missing != given_.end())
+    fail("session: input '{}' was never set; set() it before run()",
+         plan_->inputs[size_t(missing - given_.begin())].name);
   if (changed_begin_ < changed_end_)
     device_.upload(inputs_.at(changed_begin_), mirror_.data() + changed_begin_, changed_end_ - changed_begin_);
   changed_begin_ = changed_end_ = 0;

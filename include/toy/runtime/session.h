@@ -107,7 +107,7 @@ class Session {
   /// Feeds a scalar.
   void set(std::string_view input, float value) { set(input, std::span(&value, 1)); }
 
-  /// Runs the plan. Throws what a kernel found in its data.
+  /// Runs the plan. Throws what a kernel found in its data, and Error{bad_input} for an input that was never set.
   void run();
   /// From now on run() looks at the outputs of every step and stops at the first that holds a NaN, or an infinity where
   /// no operand held one: Error{failure} naming layer, op, forward or backward, how many values and the first of them.
@@ -136,7 +136,7 @@ class Session {
   View resolve(const Operand& o) const;
   std::unique_ptr<Program> prepare(size_t first, size_t steps) const;
   Program& program();
-  const PlanLeaf* input_of(std::string_view name, DType dtype, size_t values) const;
+  const PlanLeaf* input_of(std::string_view name, DType dtype, size_t values);
   void* staged(const PlanLeaf& input, size_t bytes);
   Place place_of(const Operand& o) const;
   void run_watched(std::span<double> seconds);
@@ -151,6 +151,7 @@ class Session {
   size_t changed_begin_ = 0, changed_end_ = 0;  // of the mirror: what was set since the last run
   std::vector<DeviceBuffer> constants_;
   DeviceBuffer repacked_;
+  std::vector<char> given_;  // which inputs were set
   std::vector<int64_t> rows_;
   std::vector<Bound> bound_;  // the one of the last run first
   std::vector<StepTime> times_;
