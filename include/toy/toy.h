@@ -122,6 +122,7 @@
 #include "toy/train/optimizer.h"
 #include "toy/train/preference.h"
 #include "toy/train/recipe.h"
+#include "toy/train/recipes.h"
 #include "toy/train/schedule.h"
 #include "toy/train/trainer.h"
 #include "toy/train/warm_start.h"

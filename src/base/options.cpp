@@ -104,9 +104,9 @@ std::string Limits::text() const {
 }
 
 std::string Option::flag() const {
-  std::string text(flags.empty() ? name : flags.substr(0, flags.find(',')));
-  std::replace(text.begin(), text.end(), '_', '-');
-  return flags.empty() ? "--" + text : text;
+  std::string first(flags.empty() ? name : flags.substr(0, flags.find(',')));
+  std::replace(first.begin(), first.end(), '_', '-');
+  return flags.empty() ? "--" + first : first;
 }
 
 bool Option::belongs_to(std::string_view word) const {
@@ -151,6 +151,14 @@ template std::string read_number(std::string_view, const Limits&, int64_t&);
 template std::string read_number(std::string_view, const Limits&, uint64_t&);
 template std::string read_number(std::string_view, const Limits&, float&);
 template std::string read_number(std::string_view, const Limits&, double&);
+
+double parse_duration(std::string_view text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view unit(end, size_t(text.data() + text.size() - end));
+  const double scale = unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
+  return error == std::errc() && std::isfinite(number) && number > 0 ? number * scale : 0;
+}
 
 void check_limits(const Option& option, double value) {
   const std::string range = option.limits.text();

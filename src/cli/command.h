@@ -15,10 +15,10 @@ struct Command {
   bool given(const char* option) const { return parser->count(option) > 0; }
 };
 
-/// Adds the command C, which lives as long as the parser.
-template <class C>
-void add_subcommand(CLI::App& app, const char* name, const char* summary) {
-  auto command = std::make_shared<C>();
+/// Adds the command C(args...), which lives as long as the parser.
+template <class C, class... Args>
+void add_subcommand(CLI::App& app, const char* name, const char* summary, const Args&... args) {
+  auto command = std::make_shared<C>(args...);
   command->parser = app.add_subcommand(name, summary);
   command->add(*command->parser);
   command->parser->callback([command] { command->run(); });

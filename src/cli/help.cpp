@@ -21,9 +21,10 @@ constexpr const char *kNumber = "number", *kWords = "words", *kSuggested = "sugg
                      *kFolder = "folder";
 constexpr std::string_view kAdvanced = " (advanced)";  // ends the group of an option that only --help-all shows
 // Headings in the order of the help; others follow.
-constexpr const char* kGroups[] = {"Model",  "Adapter",  "Quantization", "Prompt",   "Data",
-                                   "Batch",  "Sampling", "Optimizer",    "Schedule", "Checkpoints",
-                                   "Output", "Machine",  "Debugging",    "Options"};
+constexpr const char* kGroups[] = {"Model",       "Adapter", "Preferences", "Quantization", "Prompt",
+                                   "Data",        "Batch",   "Sampling",    "Optimizer",    "Schedule",
+                                   "Checkpoints", "Output",  "Machine",     "Debugging",    "Options"};
+constexpr size_t kTermWidth = 24;  // the column where meanings begin
 
 CLI::Validator refuses_empty(const char* description, const char* name, const char* use) {
   const auto check = [use](std::string& value) { return value.empty() ? fmt::format("is empty; use {}", use) : ""; };
@@ -46,17 +47,22 @@ std::string group_of(const CLI::Option& option) {
   return group.substr(0, group.size() - (is_advanced(option) ? kAdvanced.size() : 0));
 }
 
-// "N", "FILE", "f32|bf16", or "" of a flag.
-std::string placeholder(const CLI::Option& option) {
-  if (is_flag(option)) return {};
+// "N", "FILE", "f32|bf16" where that is short, or "" of a flag.
+std::string placeholder_of_one(const CLI::Option& option) {
   if (!option.get_option_text().empty()) return option.get_option_text();
   const ValueNotes notes = notes_of(option);
   if (notes.file) return "FILE";
   if (notes.folder) return "FOLDER";
   if (const std::string words = fmt::format("{}", fmt::join(notes.words, "|")); notes.only_words)
-    return words.size() <= 20 ? words : "NAME";
+    return option.get_name().size() + words.size() + 5 <= kTermWidth ? words : "NAME";
   const std::string type = option.get_type_name();
   return type.starts_with("INT") || type.starts_with("UINT") ? "N" : type.starts_with("FLOAT") ? "X" : "TEXT";
+}
+
+// The same with dots where the option may be repeated.
+std::string placeholder(const CLI::Option& option) {
+  if (is_flag(option)) return {};
+  return placeholder_of_one(option) + (option.get_items_expected_max() > 1 && !option.get_positional() ? "..." : "");
 }
 
 size_t help_columns() {
@@ -102,14 +108,17 @@ std::string meaning_of(const CLI::Option& o) {
   constexpr size_t kLongest = 12;  // of a range that helps more than it disturbs
   std::string text = o.get_description();
   std::vector<std::string> more;
-  if (const std::string range = notes_of(o).range; range.find(" to ") != range.npos && range.size() <= kLongest)
+  const ValueNotes notes = notes_of(o);
+  if (const std::string& range = notes.range; range.find(" to ") != range.npos && range.size() <= kLongest)
     more.push_back(range);
+  const bool all_said = std::ranges::all_of(
+      notes.words, [&](const std::string& w) { return text.find(w) != text.npos || w == o.get_default_str(); });
+  if (notes.only_words && placeholder_of_one(o) == "NAME" && !all_said) more.push_back(alternatives(notes.words));
   if (const size_t at = text.find(" (default: "); at != text.npos && text.ends_with(")")) {
     more.push_back(text.substr(at + 2, text.size() - at - 3));
     text.erase(at);
   }
   if (!o.get_default_str().empty()) more.push_back("default: " + o.get_default_str());
-  if (!o.get_positional() && o.get_items_expected_max() > 1) more.push_back("repeatable");
   if (!o.get_positional() && o.get_required()) more.push_back("required");
   return text + (more.empty() ? "" : fmt::format(" ({})", fmt::join(more, "; ")));
 }
@@ -133,6 +142,46 @@ void show_in_help(CLI::App& app, const std::vector<const char*>& names) {
   for (CLI::Option* o : app.get_options())
     if (!o->get_positional() && !is_help(*o) && std::find(common.begin(), common.end(), o) == common.end())
       o->group(group_of(*o) + std::string(kAdvanced));
+}
+
+CLI::Option* add_texts(CLI::App& app, const std::string& names, const std::string& help, bool several,
+                       const std::string& shown_default, const std::function<void(const std::string&)>& take) {
+  using Texts = std::vector<std::string>;
+  if (several)
+    return app
+        .add_option_function<Texts>(
+            names, [](const Texts&) {}, help)
+        ->allow_extra_args(false);
+  CLI::Option* option = app.add_option_function<std::string>(
+      names, [take](const std::string& text) { return take ? take(text) : void(); }, help);
+  return shown_default.empty() ? option : option->default_str(shown_default);
+}
+
+void describe(CLI::App& app, CLI::Option& added, const Option& option, std::vector<std::string> words, bool all) {
+  if (words.empty()) words = known_words(option.name);
+  std::string help = added.get_description();
+  if (const size_t at = help.find("{}"); at != help.npos) {
+    const bool of_more = help.substr(at + 2).starts_with(" or");
+    added.description(help.replace(at, 2, of_more ? fmt::format("{}", fmt::join(words, ", ")) : alternatives(words)));
+  }
+  const bool file = option.text == "FILE";
+  if (option.text.find('|') != option.text.npos) {
+    words = CLI::detail::split(std::string(option.text), '|');
+    all = option.text.find(':') == option.text.npos;
+  }
+  if (file) added.check(file_name());
+  if (option.text == "SIZE") added.check(not_empty());
+  if (option.text == "FOLDER") added.check(folder_name());
+  if (all)
+    added.check(one_of(words));
+  else if (!words.empty())
+    added.check(suggested(words, option.name == "size"));
+  else if (!file && option.text != "FOLDER" && !option.text.empty())
+    added.option_text(std::string(option.text));
+  if (option.derived) added.default_str("");
+  if (option.required) added.required();
+  if (!option.excludes.empty())
+    if (CLI::Option* other = app.get_option_no_throw("--" + std::string(option.excludes))) added.excludes(other);
 }
 
 template <class T>
@@ -219,7 +268,7 @@ nlohmann::ordered_json manifest(const CLI::App& app) {
 
 std::string help_text(const CLI::App* app, std::string name, CLI::AppFormatMode mode) {
   const bool all = mode == CLI::AppFormatMode::All, has_commands = !app->get_subcommands({}).empty();
-  const size_t columns = help_columns(), width = columns < 60 ? 8 : 24;
+  const size_t columns = help_columns(), width = columns < 60 ? 8 : kTermWidth;
   std::vector<std::string> groups(std::begin(kGroups), std::end(kGroups));
   std::map<std::string, std::array<std::string, 2>> options;  // of each group the common ones, then the others
   std::string usage = "Usage: " + name, arguments;

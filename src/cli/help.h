@@ -4,14 +4,17 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <functional>
 #include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "toy/base/options.h"
+#include "toy/tensor/dtype.h"
 
 namespace toy::cli {
 
@@ -67,20 +70,55 @@ inline constexpr bool takes_words =
     std::is_arithmetic_v<typename ElementOf<T>::type> || std::is_same_v<typename ElementOf<T>::type, std::string> ||
     std::is_same_v<T, std::string>;
 
-/// Those of the list that command lines have (Option::group), but for those that are there already; a bool is a flag.
-/// `only`: of these names.
+/// What shell completion offers for a text option of this name, and what its help shows for "{}"; most have none.
+std::vector<std::string> known_words(std::string_view option);
+/// An option whose texts `take` reads; `several`: it may be repeated.
+CLI::Option* add_texts(CLI::App& app, const std::string& names, const std::string& help, bool several,
+                       const std::string& shown_default, const std::function<void(const std::string&)>& take);
+/// Adds to an option what its list says of it, and `words` that it may be, and no others if they are `all`.
+void describe(CLI::App& app, CLI::Option& added, const Option& option, std::vector<std::string> words, bool all);
+
+/// An option of a list, if command lines have it (Option::group) and it is not there already; a bool is a flag. Reads
+/// into `value` what is a number, a plain text or a name.
+template <class T>
+void add_listed_option(CLI::App& app, const Option& option, T& value) {
+  if (option.group.empty() || app.get_option_no_throw(option.flag())) return;
+  const std::string names(option.flags.empty() ? option.flag() : option.flags), help(option.help);
+  begin_group(app, std::string(option.group).c_str());
+  constexpr bool kIsName = Named<T>, kHasKind = requires { value.kind; };
+  std::vector<std::string> words;
+  const auto take_names = [&](const auto& v) {
+    for (const auto& [name, e] : NamesOf<std::decay_t<decltype(v)>>::list) words.emplace_back(name);
+  };
+  CLI::Option* added = nullptr;
+  if constexpr (std::is_same_v<T, bool>) {
+    added = app.add_flag(names, value, help);
+  } else if constexpr (kIsName) {
+    take_names(value);
+    added = add_texts(app, names, help, false, name_in_list(value),
+                      [&value](const std::string& text) { read_value(text, {}, value); });
+  } else if constexpr (kHasKind) {
+    take_names(value.kind);
+    added = add_texts(app, names, help, false, name_in_list(value.kind), {});
+  } else if constexpr (takes_words<T>) {
+    if (std::is_arithmetic_v<T> && !option.text.empty())
+      added = add_texts(app, names, help, false, "", {});
+    else
+      added = add_option(app, names, value, option.help, option.limits);
+  } else if constexpr (std::is_same_v<T, DType>) {
+    added = add_texts(app, names, help, false, std::string(name_of(value)), {});
+  } else {
+    added = add_texts(app, names, help, true, "", {});
+  }
+  describe(app, *added, option, std::move(words), kIsName && option.text.empty());
+}
+
+/// Those of a list; `only`: of these names.
 template <class Options>
 void add_listed(CLI::App& app, Options& options, std::initializer_list<std::string_view> only = {}) {
   Options::fields(options, [&](const Option& option, auto& value) {
-    const bool wanted = only.size() == 0 || std::find(only.begin(), only.end(), option.name) != only.end();
-    if (option.group.empty() || !wanted || app.get_option_no_throw(option.flag())) return;
-    const std::string names = option.flags.empty() ? option.flag() : std::string(option.flags);
-    begin_group(app, std::string(option.group).c_str());
-    using T = std::decay_t<decltype(value)>;
-    if constexpr (std::is_same_v<T, bool>)
-      app.add_flag(names, value, std::string(option.help));
-    else if constexpr (takes_words<T>)
-      add_option(app, names, value, option.help, option.limits);
+    if (only.size() == 0 || std::find(only.begin(), only.end(), option.name) != only.end())
+      add_listed_option(app, option, value);
   });
 }
 

@@ -12,6 +12,8 @@
 #include "toy/base/gguf_name.h"
 #include "toy/base/memory.h"
 #include "toy/base/utf8.h"
+#include "toy/chat/builtin.h"
+#include "toy/models/save_as.h"
 #include "toy/models/spec.h"
 
 namespace toy::cli {
@@ -22,9 +24,9 @@ void DeviceOptions::add(CLI::App& app) {
   std::string titles;
   for (const DeviceKind& kind : devices()) {
     names.emplace_back(kind.name);
-    titles += fmt::format("; {}: {}", kind.name, kind.title);
+    titles += fmt::format("{}{}: {}", titles.empty() ? "" : "; ", kind.name, kind.title);
   }
-  add_option(app, "--device", device, "Device" + titles, one_of(names));
+  add_option(app, "--device", device, titles, one_of(names));
   add_option(app, "--threads", threads, "Number of threads; 0 uses every core", from_to(0, 1024));
 }
 
@@ -72,52 +74,22 @@ size_t likely_cache(const Model& model, const DecoderOptions& options) {
 
 void ComputeOptions::add(CLI::App& app) {
   begin_group(app, "Machine");
-  add_option(app, "--compute", compute, "Type of matrix products; auto measures and takes the faster",
+  add_option(app, "--compute", compute, "Type of products: f32, bf16 or auto, the faster of them",
              one_of({"f32", "bf16", "auto"}));
 }
 
 DType ComputeOptions::choose(Device& device) const {
-  if (compute == "f32") return DType::f32;
-  if (compute == "bf16") return DType::bf16;
-  constexpr double kWorthIt = 1.2;  // bf16 costs precision: a tie goes to f32
-  const double speedup = bf16_speedup(device);
-  const DType chosen = speedup >= kWorthIt ? DType::bf16 : DType::f32;
-  to_stderr(
-      speedup > 0
-          ? fmt::format("compute: {}; bf16 products are {:.2f} times as fast as f32 here\n", name_of(chosen), speedup)
-          : fmt::format("compute: {}; device '{}' has no bf16 products\n", name_of(chosen), device.name()));
-  return chosen;
+  if (compute != "auto") return compute == "f32" ? DType::f32 : DType::bf16;
+  const auto [type, why] = faster_compute(device);
+  to_stderr(why + "\n");
+  return type;
 }
 
-CLI::Option* add_optimizer_option(CLI::App& app, std::string& optimizer) {
-  std::vector<std::string> names;
-  for (const auto& [name, kind] : NamesOf<OptimizerOptions::Kind>::list) names.emplace_back(name);
-  begin_group(app, "Optimizer");
-  return add_option(app, "--optimizer", optimizer,
-                    fmt::format("Optimizer, such as 'sgd(momentum=0.8)': {}; toy help training.md has the settings",
-                                alternatives(names)),
-                    suggested(names));
+std::vector<std::string> known_words(std::string_view option) {
+  if (option == "size") return size_names();
+  if (option == "stored") return stored_names();
+  return option == "chat_template" ? builtin_chat_templates() : std::vector<std::string>();
 }
-
-CLI::Option* add_update_option(CLI::App& app, std::string& update) {
-  begin_group(app, "Optimizer");
-  return add_option(app, "--update", update,
-                    "Update weights after backward, or during it with less memory and no clipping",
-                    one_of({"gathered", "streaming"}));
-}
-
-TrainerOptions::Updates updates_of(const std::string& update) {
-  return update == "gathered" ? TrainerOptions::gathered : TrainerOptions::streaming;
-}
-
-void MemoryOption::add(CLI::App& app) {
-  begin_group(app, "Machine");
-  add_option(app, "--memory", memory, "Memory limit, such as 4G or 512M; recomputes activations to keep it",
-             not_empty())
-      ->option_text("SIZE");
-}
-
-size_t MemoryOption::bytes() const { return memory.empty() ? 0 : parse_bytes("memory", memory); }
 
 void refuse_replacing(const std::string& option, const std::string& out, const IsOwn& is_own) {
   std::error_code error;

@@ -57,21 +57,6 @@ struct ComputeOptions {
   DType choose(Device& device) const;
 };
 
-/// --optimizer, with the names of all that there are. parse_optimizer() reads it.
-CLI::Option* add_optimizer_option(CLI::App& app, std::string& optimizer);
-
-/// --update gathered|streaming.
-CLI::Option* add_update_option(CLI::App& app, std::string& update);
-TrainerOptions::Updates updates_of(const std::string& update);
-
-/// --memory of commands that train.
-struct MemoryOption {
-  std::string memory;
-  void add(CLI::App& app);
-  /// 0: no limit. Throws Error{bad_input} for what is no size.
-  size_t bytes() const;
-};
-
 /// What all files of a kind that this program writes begin with: the first 64 KiB of one are enough.
 using IsOwn = std::function<bool(std::string_view beginning)>;
 /// Throws Error{bad_input} where `out` is a file that is not empty and that no command of this kind has written: names

@@ -43,11 +43,6 @@ std::string_view name_of(RowKind kind) {
   return kNames[size_t(kind)];
 }
 
-TrainOn parse_train_on(const std::string& text) {
-  check(text == "assistant" || text == "all", "train-on is '{}', expected assistant or all", text);
-  return text == "all" ? TrainOn::all : TrainOn::assistant;
-}
-
 std::map<std::string, std::string> parse_field_map(const std::string& text) {
   static const std::vector<std::string> kNames = {"answer",    "chosen",  "completion", "context",     "conversations",
                                                   "documents", "history", "input",      "instruction", "label",

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <type_traits>
 
 #include "toy/base/json_text.h"
 
@@ -11,29 +10,6 @@ namespace toy {
 namespace {
 
 using nlohmann::ordered_json;
-
-// What may change when a run is resumed.
-constexpr std::string_view kFree[] = {"max_skipped", "time_limit", "checkpoint_every", "keep"};
-
-// What decides the numbers of a run, by name.
-template <class Options>
-ordered_json json_of(const Options& o) {
-  ordered_json j;
-  Options::fields(o, [&](const Option& option, const auto& value) {
-    using T = std::decay_t<decltype(value)>;
-    if (std::find(std::begin(kFree), std::end(kFree), option.name) != std::end(kFree)) return;
-    ordered_json& here = j[std::string(option.name)];
-    if constexpr (Named<T>)
-      here = name_in_list(value);
-    else if constexpr (std::is_same_v<T, DType>)
-      here = name_of(value);
-    else if constexpr (std::is_same_v<T, OptimizerOptions>)
-      here = ordered_json{{"kind", name_in_list(value.kind)}}, here.update(json_of(value));
-    else
-      here = value;
-  });
-  return j;
-}
 
 ordered_json recipe_config(const RecipeOptions& o) {
   ordered_json j = json_of(o);
@@ -47,6 +23,13 @@ ordered_json recipe_config(const RecipeOptions& o) {
 }
 
 }  // namespace
+
+bool is_free(std::string_view option) {
+  constexpr std::string_view kFree[] = {"epochs", "max_skipped", "time_limit",  "checkpoint_every",
+                                        "keep",   "out",         "resume",      "allow_changes",
+                                        "memory", "tensorboard", "check_finite"};
+  return std::find(std::begin(kFree), std::end(kFree), option) != std::end(kFree);
+}
 
 ordered_json config_of(const RecipeOptions& options, const ModelSource& source, const Device& device,
                        const ModelSpec& spec, ordered_json texts) {

@@ -112,21 +112,18 @@ Dataset::Dataset(const DataOptions& options, const std::string& out, size_t memo
         paths().size());
   check(o_.examples.empty() || (documents_.kind == DocumentRule::none && !o_.binary),
         "data: each row of --data is a document; leave out --documents and --binary");
-  check(o_.bad_rows == "fail" || o_.bad_rows == "skip", "bad-rows is '{}', expected fail or skip", o_.bad_rows);
-  parse_train_on(o_.train_on);
   parse_field_map(o_.map);
-  check(!o_.examples.empty() ||
-            (o_.map.empty() && o_.chat_template.empty() && o_.bad_rows == "fail" && o_.train_on == "assistant"),
+  check(!o_.examples.empty() || (o_.map.empty() && o_.chat_template.empty() && o_.bad_rows == DataOptions::fail &&
+                                 o_.train_on == TrainOn::assistant),
         "{}: it says how rows of --data are read, and there are none",
-        !o_.map.empty()             ? "map"
-        : !o_.chat_template.empty() ? "chat-template"
-        : o_.bad_rows != "fail"     ? "bad-rows"
-                                    : "train-on");
+        !o_.map.empty()                    ? "map"
+        : !o_.chat_template.empty()        ? "chat-template"
+        : o_.bad_rows == DataOptions::skip ? "bad-rows"
+                                           : "train-on");
   check(!o_.pack || !o_.examples.empty() || documents_.kind != DocumentRule::none,
         "pack: rows are filled with whole documents; say what a document is with --documents files, blank-lines or "
         "separator:TEXT");
-  check(o_.validation_fraction >= 0 && o_.validation_fraction < 1, "val-fraction is {}, expected 0 to below 1",
-        o_.validation_fraction);
+  check_limits(o_);
   check(o_.tokenizer_bytes >= 1, "tokenizer-bytes is {}, expected at least 1", o_.tokenizer_bytes);
   if (!o_.weights.empty()) mixture_.emplace(o_.weights, 0);  // refuses impossible weights before a text is read
   list(out);
@@ -233,14 +230,14 @@ void Dataset::find_chat_template(const std::string& model_file, const Tokenizer&
 }
 
 void Dataset::load(DataSource& source, const Tokenizer& tokenizer, double fraction) const {
-  const ExampleMaker maker(tokenizer, chat_ ? &*chat_ : nullptr, parse_train_on(o_.train_on),
+  const ExampleMaker maker(tokenizer, chat_ ? &*chat_ : nullptr, o_.train_on,
                            {.renamed = parse_field_map(o_.map), .now = chat_time_});
   require_below(memory_, 2 * size_t(source.files.bytes()), fmt::format("keeping the tokens of {}", source.name),
                 "fewer examples");
   constexpr int64_t kShown = 5;
   int64_t told = 0;
   ExampleSet set = load_examples(
-      source.files.files, maker, fraction, o_.bad_rows == "skip",
+      source.files.files, maker, fraction, o_.bad_rows == DataOptions::skip,
       [&](const std::string& text) {
         if (told++ < kShown) tell_.warn(text);
       },
@@ -380,8 +377,8 @@ ordered_json Dataset::config() const {
   if (documents_.kind != DocumentRule::none) j["documents"] = documents_.str();
   if (o_.pack) j["pack"] = true;
   if (!o_.examples.empty()) {
-    j["train_on"] = o_.train_on;
-    j["bad_rows"] = o_.bad_rows;
+    j["train_on"] = name_in_list(o_.train_on);
+    j["bad_rows"] = name_in_list(o_.bad_rows);
     if (!o_.map.empty()) j["map"] = o_.map;
     if (o_.preferences != Preferences::none)
       j["preferences"] = o_.preferences == Preferences::pairs ? "pairs" : "rated";

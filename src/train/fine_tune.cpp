@@ -9,6 +9,7 @@
 #include "toy/base/atomic_file.h"
 #include "toy/base/run_files.h"
 #include "toy/hf/peft.h"
+#include "train/config.h"
 #include "train/loaded.h"
 #include "train/tensor_pattern.h"
 
@@ -34,16 +35,9 @@ class FineTune final : public Loaded {
   ordered_json config() const override {
     const auto& preference = o_.trainer.preference;
     ordered_json j{{"name", preference ? "dpo" : o_.lora ? "lora" : "full-finetune"}, {"base", base_}};
-    if (preference) j.update(ordered_json{{"loss", name_of(preference->loss)}, {"beta", preference->beta}});
+    if (preference) j.update(json_of(*preference));
     if (o_.lora)
-      j.update(ordered_json{{"rank", o_.lora->rank},
-                            {"alpha", o_.lora->alpha},
-                            {"rslora", o_.lora->rslora},
-                            {"dora", o_.lora->dora},
-                            {"pissa", o_.lora->pissa},
-                            {"lora_dropout", o_.lora->dropout},
-                            {"lora_plus", o_.lora->lr_ratio},
-                            {"targets", o_.lora->targets}});
+      j.update(json_of(*o_.lora));
     else
       j.update(ordered_json{{"train", o_.roles.train}, {"freeze", o_.roles.freeze}});
     return j;
@@ -99,8 +93,11 @@ void add_peft(const FineTuneOptions& o, const Device& device, TrainResult& r) {
   }
 }
 
-// LoRA+ is a learning rate by name. Those that the user gives come after it and override it.
-FineTuneOptions with_rates(FineTuneOptions o) {
+// LoRA+ is a learning rate by name. Those that the user gives come after it and override it. The loss says which rows
+// there are.
+FineTuneOptions settled(FineTuneOptions o) {
+  if (const auto& p = o.trainer.preference)
+    o.data.preferences = takes_pairs(p->loss) ? Preferences::pairs : Preferences::rated;
   auto& rates = o.trainer.optimizer.lr_for;
   if (o.lora && o.lora->lr_ratio != 1) rates.insert(rates.begin(), {"*.lora_b", o.lora->lr_ratio});
   return o;
@@ -109,7 +106,7 @@ FineTuneOptions with_rates(FineTuneOptions o) {
 }  // namespace
 
 TrainResult train_fine_tune(const FineTuneOptions& options, Device& device, TrainObserver& observer) {
-  const FineTuneOptions all = with_rates(options);
+  const FineTuneOptions all = settled(options);
   FineTune source(all);
   TrainResult r = run_recipe(all, source, device, observer);
   if (all.lora && !r.model_path.empty()) add_peft(all, device, r);
@@ -117,7 +114,7 @@ TrainResult train_fine_tune(const FineTuneOptions& options, Device& device, Trai
 }
 
 RunEstimate estimate_fine_tune(const FineTuneOptions& options, Device& device, TrainObserver& observer) {
-  const FineTuneOptions all = with_rates(options);
+  const FineTuneOptions all = settled(options);
   FineTune source(all);
   return estimate_recipe(all, source, device, observer);
 }

@@ -26,12 +26,13 @@ std::string pattern_of(const TensorSpec& t) {
 class FromDonor final : public Loaded {
  public:
   explicit FromDonor(const GrowOptions& o)
-      : Loaded(o), o_(o), donor_(spec_from_gguf(opened())), base_(content_of(o.init)) {
-    check(o.lens.empty() || o.lens == "none" || o.lens == "random" || o.lens == "pca",
-          "lens is '{}', expected random, pca or none", o.lens);
-  }
+      : Loaded(o), o_(o), donor_(spec_from_gguf(opened())), base_(content_of(o.init)) {}
   ordered_json config() const override {
-    return {{"name", "warm-start"}, {"size", o_.size}, {"lens", o_.lens}, {"blocks", o_.copy_blocks}, {"base", base_}};
+    return {{"name", "warm-start"},
+            {"size", o_.size},
+            {"lens", name_in_list(o_.lens)},
+            {"blocks", o_.blocks == GrowOptions::copied},
+            {"base", base_}};
   }
   std::vector<std::pair<const char*, std::string>> reads() const override {
     return {{"--size", o_.size}, {"--donor", o_.init}};
@@ -43,13 +44,13 @@ class FromDonor final : public Loaded {
     spec.context = std::max(spec.context, o_.trainer.tokens);
     spec.name = o_.name.empty() ? "toy" : o_.name;
     const bool as_wide = spec.d_model == donor_.d_model;
-    check(o_.lens != "none" || as_wide,
+    check(o_.lens != GrowOptions::none || as_wide,
           "lens is none, and the model is {} wide, the embeddings of {} {}; use --lens random or pca", spec.d_model,
           o_.init, donor_.d_model);
-    check(o_.lens != "pca" || spec.d_model <= donor_.d_model,
+    check(o_.lens != GrowOptions::pca || spec.d_model <= donor_.d_model,
           "lens is pca, and the embeddings of {} have {} components, the model needs {}; use --lens random", o_.init,
           donor_.d_model, spec.d_model);
-    if (o_.lens == "none" || (o_.lens.empty() && as_wide)) return spec;
+    if (o_.lens == GrowOptions::none || (o_.lens == GrowOptions::as_needed && as_wide)) return spec;
     spec.lens = donor_.d_model;
     spec.roles.freeze = {kDonorEmbedding};
     return spec;
@@ -63,7 +64,7 @@ class FromDonor final : public Loaded {
     Model model{spec, std::make_unique<ParamStore>(device), nullptr};
     for (const auto& [key, value] : donor.metadata)
       if (key.starts_with("tokenizer.") || key.starts_with("general.license")) model.metadata.emplace(key, value);
-    if (o_.copy_blocks)
+    if (o_.blocks == GrowOptions::copied)
       choices_.push_back(fmt::format("block i of {} begins as block i mod {} of {}", spec.layers.size(),
                                      donor.spec.layers.size(), o_.init));
     ThreadPool threads(device.host_threads());
@@ -92,7 +93,7 @@ class FromDonor final : public Loaded {
       return fmt::format("{} of {}, {}, frozen", kEmbedding, o_.init, info.type_name);
     }
     model.params->add(t.name, {DType::f32, t.shape, 0});
-    if (t.name == kLens && o_.lens == "pca") {
+    if (t.name == kLens && o_.lens == GrowOptions::pca) {
       const auto columns = size_t(model.spec.lens);
       constexpr size_t kMatrices = 4;  // covariance, eigenvectors, and as much at work
       require_below(o_.memory, kMatrices * columns * columns * sizeof(double), "finding principal components",
@@ -110,12 +111,12 @@ class FromDonor final : public Loaded {
       return fmt::format("{} through the lens", from);
     }
     Origin origin;
-    if (o_.copy_blocks || t.part == ModelPart::embedding || t.part == ModelPart::output)
+    if (o_.blocks == GrowOptions::copied || t.part == ModelPart::embedding || t.part == ModelPart::output)
       origin = origin_of(t, model.spec, donor.spec);
     if (origin.how == Origin::fresh) {
       constexpr double kScale = 1;  // of from-scratch
       model.params->write(t.name, initial_values(t, o_.seed, kScale, threads));
-      const bool is_reason = o_.copy_blocks && t.name != kLens;
+      const bool is_reason = o_.blocks == GrowOptions::copied && t.name != kLens;
       return fmt::format("fresh{}", is_reason ? fmt::format(", because {}", origin.reason) : "");
     }
     model.params->write(t.name, values_from(origin, t, model.spec, donor));

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "toy/base/memory.h"
@@ -14,10 +13,7 @@ namespace {
 
 class Fresh final : public ModelSource {
  public:
-  explicit Fresh(const FromScratchOptions& o) : o_(o) {
-    check(o.init_scale > 0 && std::isfinite(o.init_scale), "init-scale is {}, expected a positive number",
-          o.init_scale);
-  }
+  explicit Fresh(const FromScratchOptions& o) : o_(o) { check_limits(o); }
   nlohmann::ordered_json config() const override {
     nlohmann::ordered_json j{{"name", "from-scratch"}, {"size", o_.size}};
     if (!o_.layers.empty()) j["layers"] = o_.layers;

@@ -9,8 +9,6 @@
 namespace toy {
 namespace {
 
-constexpr std::string_view kNames[] = {"dpo", "ipo", "kto", "orpo"};
-
 double sigmoid(double x) { return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x)); }
 // -log sigmoid(x)
 double softplus_of_minus(double x) { return std::max(-x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }
@@ -64,20 +62,8 @@ PreferenceResult kto(double beta, std::span<const ScoredAnswer> answers, double 
 
 }  // namespace
 
-std::string_view name_of(PreferenceLoss loss) { return kNames[size_t(loss)]; }
-
-PreferenceLoss parse_preference_loss(const std::string& text) {
-  const auto at = std::find(std::begin(kNames), std::end(kNames), text);
-  check(at != std::end(kNames), "loss is '{}', expected dpo, ipo, kto or orpo", text);
-  return PreferenceLoss(at - std::begin(kNames));
-}
-
 bool takes_pairs(PreferenceLoss loss) { return loss != PreferenceLoss::kto; }
 bool has_reference(PreferenceLoss loss) { return loss != PreferenceLoss::orpo; }
-
-void PreferenceOptions::validate() const {
-  check(beta > 0 && std::isfinite(beta), "beta is {}, expected a positive number", beta);
-}
 
 void PreferenceSums::add(const PreferenceSums& m) {
   loss += m.loss, chosen += m.chosen, rejected += m.rejected;

@@ -18,9 +18,9 @@ void check_options(const RecipeOptions& o) {
   if (o.fit_tokens) trainer.tokens = 1;  // not known yet
   trainer.validate();
   check_limits(o);
-  check(o.epochs >= 0 && std::isfinite(o.epochs), "epochs is {}, expected a number above 0", o.epochs);
+  check(!o.epochs || (above(0).hold(*o.epochs)), "epochs is {}; use a number above 0", o.epochs.value_or(0));
   check(!o.fit_tokens || !o.data.examples.empty(), "tokens: only rows of --data say how many a sequence needs");
-  if (o.epochs == 0) o.rates();
+  if (!o.epochs) o.rates();
   check(o.patience == 0 || o.eval_every > 0,
         "patience is {}, but validation comes only at the end; say how often with --eval-every", o.patience);
   check(o.resume || !o.allow_changes, "allow-changes says how to resume; give it with resume");

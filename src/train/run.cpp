@@ -147,19 +147,18 @@ class Run {
   void settle() {
     o_.trainer.tokens = data_.tokens();
     const int64_t rows = data_.rows().rows();
-    constexpr double kMost = 1e12;  // steps
-    check(o_.epochs * double(rows) / double(rows_per_step()) <= kMost, "epochs: {} of {} rows are more than {} steps",
-          o_.epochs, rows, kMost);
-    if (o_.epochs > 0)
-      o_.steps = std::max<int64_t>(1, int64_t(std::ceil(o_.epochs * double(rows) / double(rows_per_step()))));
-    const Schedule rates = o_.rates();
-    if (auto& told = o_.record.effective; told && (o_.epochs > 0 || o_.fit_tokens)) {
-      auto effective = read_json<nlohmann::ordered_json>("record: effective", told->text);
-      effective["steps"] = o_.steps, effective["tokens"] = o_.trainer.tokens;
-      effective["warmup"] = rates.warmup;
-      effective["schedule"] = schedule_text(o_);
-      told->text = json_text(effective);
+    if (o_.epochs) {
+      constexpr double kMost = 1e12;
+      const double steps = std::ceil(*o_.epochs * double(rows) / double(rows_per_step()));
+      check(steps <= kMost, "epochs: {} of {} rows are more than {} steps", *o_.epochs, rows, kMost);
+      o_.steps = std::max<int64_t>(1, int64_t(steps));
     }
+    effective_ = {{"optimizer", optimizer_text(o_.trainer.optimizer)},
+                  {"lr", o_.lr},
+                  {"weight-decay", o_.trainer.optimizer.weight_decay},
+                  {"warmup", o_.rates().warmup},
+                  {"schedule", schedule_text(o_)}};
+    if (o_.epochs || o_.fit_tokens) effective_["steps"] = o_.steps, effective_["tokens"] = o_.trainer.tokens;
     if (!o_.data.examples.empty())
       tell_.note(fmt::format("{} steps of {} x {} tokens are {:.3g} epochs of {} rows", o_.steps, rows_per_step(),
                              o_.trainer.tokens, double(o_.steps * rows_per_step()) / double(std::max<int64_t>(1, rows)),
@@ -180,7 +179,7 @@ class Run {
     model["name"] = model_.spec.name;
     e.model.text = json_text(model);
     e.config = o_.record.config;
-    e.effective = o_.record.effective;
+    e.effective = {{json_text(effective_)}};
     e.parameters = parameter_count(model_.spec);
     e.steps = o_.steps;
     e.tokens_per_step = tokens_per_step();
@@ -191,7 +190,8 @@ class Run {
     tell_(std::move(e));
     if (resumed()) {
       tell_.at(state_.step);
-      tell_(runs::Resume{runs::utc_now(), resume_.from(), o_.steps, o_.record.config, o_.record.effective});
+      tell_(runs::Resume{runs::utc_now(), resume_.from(), o_.steps, o_.record.config,
+                         runs::JsonObject{json_text(effective_)}});
     }
     if (has_frozen(model_.spec))
       tell_.note(fmt::format("training {:.2f} M of {:.2f} M parameters", double(trained_count(model_.spec)) * 1e-6,
@@ -407,7 +407,7 @@ class Run {
   Dataset data_;
   Resume resume_;
   RunState state_;
-  nlohmann::ordered_json config_;
+  nlohmann::ordered_json config_, effective_;
   Model model_;
   size_t beside_ = 0;  // bytes that plan_ahead() found and foresaw beside the training
   MemoryFit fit_;      // nothing is recomputed where nobody asked for less memory
@@ -422,6 +422,17 @@ class Run {
   std::optional<Evaluation> at_limit_;
 };
 
+// The type of products that is faster here, or that of the checkpoint to resume from: with another the run would not be
+// the same.
+void choose_compute(RecipeOptions& o, Device& device, Teller& tell) {
+  if (!o.auto_compute) return;
+  const std::optional<DType> before = o.resume ? checkpoint_compute(o.out) : std::nullopt;
+  if (before) return void(o.trainer.compute = *before);
+  const auto [type, why] = faster_compute(device);
+  tell.note(why);
+  o.trainer.compute = type;
+}
+
 }  // namespace
 
 TrainResult run_recipe(const RecipeOptions& options, ModelSource& source, Device& device, TrainObserver& observer) {
@@ -429,6 +440,7 @@ TrainResult run_recipe(const RecipeOptions& options, ModelSource& source, Device
   RecipeOptions o = options;
   RunFolder folder(o, source, observer, true);
   Teller tell(observer, folder);
+  choose_compute(o, device, tell);
   Run run(o, source, device, folder, tell, true);
   try {
     TrainResult r = run.go();
@@ -446,6 +458,7 @@ RunEstimate estimate_recipe(const RecipeOptions& options, ModelSource& source, D
   RecipeOptions o = options;
   RunFolder folder(o, source, observer, false);
   Teller tell(observer, folder);
+  choose_compute(o, device, tell);
   return Run(o, source, device, folder, tell, false).estimate();
 }
 

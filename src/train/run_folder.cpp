@@ -159,10 +159,6 @@ RunFolder::RunFolder(RecipeOptions& o, const ModelSource& source, TrainObserver&
       {"arch", o.out.find("{arch}") == o.out.npos ? "" : source.architecture()},
       {"recipe", source.config().at("name")}};
   o.out = settled(o.out, fields);  // first: of "p{seq}/../q", p001 would be made; where a run that goes on is already
-  if (o.choose_compute) {
-    const std::optional<DType> before = o.resume ? checkpoint_compute(o.out) : std::nullopt;
-    o.trainer.compute = before ? *before : o.choose_compute();
-  }
   refuse_losses(o, source);
   require_own_folder(o.tensorboard, o.out);
   if (!writes) return;

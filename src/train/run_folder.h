@@ -14,8 +14,7 @@ namespace toy {
 /// Made before the run and kept until its end.
 class RunFolder {
  public:
-  /// Fills in `options.out` and what follows from it: the run's id, and the type of products, which is that of a
-  /// checkpoint to resume from or chosen now. Makes the folder, if `writes` and placeholders name it. Throws
+  /// Fills in `options.out` and the run's id. Makes the folder, if `writes` and placeholders name it. Throws
   /// Error{bad_input} naming the option where the run would write over what it reads, or over what no run wrote.
   RunFolder(RecipeOptions& options, const ModelSource& source, TrainObserver& observer, bool writes);
   /// Takes a folder away again that was not there before and is empty.

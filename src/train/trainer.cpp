@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "toy/backend/devices.h"
 #include "toy/train/memory.h"
 #include "train/agree.h"
 #include "train/feed.h"
@@ -71,6 +72,16 @@ bool drops(const ModelSpec& spec, double dropout) {
          std::any_of(spec.adapters.begin(), spec.adapters.end(), [](const AdapterSpec& a) { return a.dropout > 0; });
 }
 
+std::pair<DType, std::string> faster_compute(Device& device) {
+  constexpr double kWorthIt = 1.2;  // bf16 costs precision: a tie goes to f32
+  const double speedup = bf16_speedup(device);
+  const DType type = speedup >= kWorthIt ? DType::bf16 : DType::f32;
+  return {type,
+          speedup > 0
+              ? fmt::format("compute: {}; bf16 products are {:.2f} times as fast as f32 here", name_of(type), speedup)
+              : fmt::format("compute: {}; device '{}' has no bf16 products", name_of(type), device.name())};
+}
+
 void TrainerOptions::validate() const {
   constexpr int64_t kMaxRows = (int64_t(1) << 31) - 1;
   check_limits(*this);
@@ -84,7 +95,7 @@ void TrainerOptions::validate() const {
         "updates",
         accumulate);
   optimizer.validate();
-  if (preference) preference->validate();
+  if (preference) check_limits(*preference);
   check(updates == gathered || optimizer.clip == 0,
         "clip is {}: streaming updates never see all gradients together; use clip 0, or gathered updates",
         optimizer.clip);

@@ -219,6 +219,15 @@ TEST_F(CliArguments, HelpIsGroupedAndWrapped) {
       for (std::string line; std::getline(lines, line);)
         EXPECT_LE(line.size(), std::stoul(columns)) << command << ": " << line;
     }
+  // A screen, and two.
+  setenv("COLUMNS", "100", 1);
+  for (const char* recipe : {"from-scratch", "warm-start", "full-finetune", "lora", "dpo"}) {
+    const std::string few = toy(std::string("train ") + recipe + " --help").out,
+                      more = toy(std::string("train ") + recipe + " --help-all").out;
+    EXPECT_LE(std::count(few.begin(), few.end(), '\n'), 66) << few;
+    EXPECT_LE(std::count(more.begin(), more.end(), '\n'), 106) << more;
+  }
+  unsetenv("COLUMNS");
   // Examples belong to their command.
   EXPECT_EQ(toy("corpus floor --help").out.find("train from-scratch"), std::string::npos);
 }

@@ -64,7 +64,7 @@ TEST_F(Epochs, RowsDecideStepsAndTokens) {
   o = options(64);  // the context is the most
   EXPECT_EQ(estimated(o).tokens, 64);
   o = options();
-  o.fit_tokens = false, o.trainer.tokens = 96, o.epochs = 0, o.steps = 7;
+  o.fit_tokens = false, o.trainer.tokens = 96, o.epochs = {}, o.steps = 7;
   EXPECT_EQ(estimated(o).steps, 7);
   EXPECT_EQ(estimated(o).tokens, 96);
   o.data.examples.clear(), o.data.corpus = {path("text.txt")}, o.fit_tokens = true;
@@ -76,7 +76,7 @@ TEST_F(Epochs, RowsDecideStepsAndTokens) {
 TEST_F(Epochs, AnAdapterKeepsTheChatTemplateItLearnedWith) {
   const auto device = make_test_device(1);
   FromScratchOptions base = options();
-  base.epochs = 0, base.steps = 1;
+  base.epochs = {}, base.steps = 1;
   testing::Listener listener;
   train_from_scratch(base, *device, listener);
   write("chat.jinja", "{% for m in messages %}<{{ m.role }}>{{ m.content }};{% endfor %}");

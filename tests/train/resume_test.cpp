@@ -313,13 +313,12 @@ TEST_F(Resume, OnTheReference) {
 TEST_F(Resume, ComputeThatWasMeasuredIsKept) {
   const auto device = make_test_device(1);
   FromScratchOptions o = options("run", {});
-  int asked = 0;
-  o.choose_compute = [&] { return ++asked, device->has_products(DType::bf16) ? DType::bf16 : DType::f32; };
+  o.auto_compute = true;
   Listener stopped(2), rest;
   train_from_scratch(o, *device, stopped);
-  EXPECT_EQ(asked, 1);
+  expect_contains(stopped.notes, "compute: ");
   EXPECT_EQ(train_from_scratch(o, *device, rest).step, 9);
-  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(rest.notes.find("compute: "), std::string::npos);
 }
 
 // The kernels use one instruction set of those that the machine has; all of them again at the end.

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "toy/base/error.h"
+#include "toy/base/memory.h"
 
 namespace toy {
 
@@ -53,6 +54,12 @@ struct Option {
   std::string_view of = "";       ///< in brackets: words that may have it, such as "adamw lion"
   std::string_view setting = "";  ///< its name there; "": as `name`
   std::string_view flags = "";    ///< on command lines; "": --top-p
+  /// What a value is, where its type does not say: FILE, FOLDER, SIZE (bytes, as "4G"), TIME (seconds, as "90s"), words
+  /// between bars that it may be (among others, if one has a colon), or what the help shows.
+  std::string_view text = "";
+  std::string_view excludes = "";  ///< the name of an option that cannot be given with it
+  bool required = false;
+  bool derived = false;  ///< its default follows from other options
 
   /// Its first name on command lines.
   std::string flag() const;
@@ -60,6 +67,12 @@ struct Option {
   bool belongs_to(std::string_view word) const;
   std::string_view name_in_brackets() const { return setting.empty() ? name : setting; }
 };
+
+/// An option with `text`, or one that excludes another.
+constexpr Option text_option(std::string_view name, std::string_view help, std::string_view group,
+                             std::string_view text, std::string_view excludes = "", const Limits& limits = {}) {
+  return {.name = name, .help = help, .limits = limits, .group = group, .text = text, .excludes = excludes};
+}
 
 /// The names of the values of an enum, as pairs in `list`: specialize it.
 template <class E>
@@ -109,6 +122,34 @@ std::string read_value(std::string_view text, const Limits& limits, T& value) {
     return value = text == "true", "";
   } else {
     return read_number(text, limits, value);
+  }
+}
+
+/// Seconds of "90s", "10m" or "1.5h"; 0 for another text.
+double parse_duration(std::string_view text);
+/// Sets an option to what people wrote: of a vector all texts, else the last. Returns as read_value().
+template <class T>
+std::string read_texts(const Option& option, const std::vector<std::string>& texts, T& value) {
+  if constexpr (requires { value.push_back({}); } && !std::is_same_v<T, std::string>) {
+    value.clear();
+    std::string wrong;
+    for (const std::string& text : texts)
+      if (wrong.empty()) wrong = read_texts(option, {text}, value.emplace_back());
+    return wrong;
+  } else if constexpr (requires { value.value(); }) {
+    return read_texts(option, texts, value.emplace());
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    if (texts.back().empty() && (option.text == "FILE" || option.text == "FOLDER"))
+      return "is empty; use the name of a " + std::string(option.text == "FILE" ? "file" : "folder");
+    return value = texts.back(), "";
+  } else if constexpr (std::is_same_v<T, double>) {
+    if (option.text != "TIME") return read_value(texts.back(), option.limits, value);
+    value = parse_duration(texts.back());
+    return value > 0 ? "" : "is '" + texts.back() + "'; use a positive number with s, m or h, such as 90s, 10m or 2h";
+  } else {
+    if constexpr (std::is_same_v<T, size_t>)
+      if (option.text == "SIZE") return value = parse_bytes(option.name, texts.back()), "";
+    return read_value(texts.back(), option.limits, value);
   }
 }
 

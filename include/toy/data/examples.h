@@ -1,6 +1,7 @@
 // Examples for fine-tuning, a JSON object each: as tokens, and which of them are to be learned.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <ctime>
 #include <functional>
@@ -10,8 +11,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "toy/base/options.h"
 #include "toy/chat/chat_template.h"
 #include "toy/data/text_files.h"
 #include "toy/data/tokenized.h"
@@ -47,8 +50,11 @@ enum class Preferences { none, pairs, rated };
 
 /// Which targets of conversations and completions count.
 enum class TrainOn { assistant, all };
-/// "assistant" or "all"; throws Error{bad_input} for others.
-TrainOn parse_train_on(const std::string& text);
+/// Their names.
+template <>
+struct NamesOf<TrainOn> {
+  static constexpr std::array list = {std::pair("assistant", TrainOn::assistant), std::pair("all", TrainOn::all)};
+};
 
 /// "prompt=question,completion=reply": which field of a row has the meaning of a name, by name. Throws Error{bad_input}
 /// naming what is no name of a field that rows have.

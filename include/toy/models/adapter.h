@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "toy/base/options.h"
 #include "toy/models/model.h"
 
 namespace toy {
@@ -18,6 +19,20 @@ struct LoraOptions {
   double dropout = 0;                              ///< part of an adapter's input that training zeroes
   double lr_ratio = 1;                             ///< learning rate of b over that of a (LoRA+, Hayou et al. 2024)
   std::vector<std::string> targets{"all-linear"};  ///< see lora_targets()
+
+  /// See toy/base/options.h.
+  static void fields(auto& o, auto&& f) {
+    constexpr auto k = "Adapter";
+    f({"rank", "Rank of the adapter: columns of B and rows of A", at_least(1), k}, o.rank);
+    f({"alpha", "What the adapter adds is multiplied by alpha / rank", above(0), k}, o.alpha);
+    f({"rslora", "Multiply by alpha / sqrt(rank) instead", {}, k}, o.rslora);
+    f({"dora", "Also train a magnitude for each row of a map (DoRA); slower", {}, k}, o.dora);
+    f({"pissa", "Begin A and B with the largest singular values of each map (PiSSA)", {}, k}, o.pissa);
+    f({"lora_dropout", "Dropout rate of the adapter's input", from_to_below(0, 1), k}, o.dropout);
+    f({"lora_plus", "Learning rate of B as a multiple of A's", above(0), k}, o.lr_ratio);
+    f(text_option("targets", "Maps to adapt: all-linear, or patterns such as attn_[qv]=RANK:ALPHA", k, "PATTERN"),
+      o.targets);
+  }
 };
 
 /// The weights that these targets name, in the order of tensors_of(). A target is `all-linear` (every linear map and

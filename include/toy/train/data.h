@@ -1,10 +1,13 @@
 // What a training run reads.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "toy/base/options.h"
 #include "toy/data/examples.h"
 
 namespace toy {
@@ -19,8 +22,8 @@ struct DataOptions {
   Preferences preferences = Preferences::none;  ///< which rows `examples` have
   std::string map;                              ///< fields of rows with other names: "prompt=question"
   std::string chat_template;                    ///< file; "": the one of the model that the run begins with
-  std::string train_on = "assistant";           ///< assistant or all: parse_train_on()
-  std::string bad_rows = "fail";                ///< fail or skip
+  TrainOn train_on = TrainOn::assistant;
+  enum BadRows { fail, skip } bad_rows = fail;  ///< what rows do that cannot be used
   std::vector<std::string> validation;  ///< files and folders; empty: the last `validation_fraction` of every source
   double validation_fraction = 0.05;
   std::string documents = "none";  ///< none, files, blank-lines, separator:TEXT
@@ -29,6 +32,34 @@ struct DataOptions {
   /// Folder of tokenized texts; "none": they stay in memory; "": in the user's cache folder above 64 MiB of text.
   std::string cache;
   int64_t tokenizer_bytes = int64_t(64) << 20;  ///< of training text that a new tokenizer is trained on, at most
+
+  /// See toy/base/options.h.
+  static void fields(auto& o, auto&& f) {
+    constexpr auto k = "Data";
+    f(text_option("corpus", "Text file or folder to train on; - reads standard input", k, "FILE"), o.corpus);
+    f(text_option("data", "JSON Lines file of examples to train on", k, "FILE", "corpus"), o.examples);
+    f({"corpus_weight", "Share of each --corpus or --data, such as 3 and 1 for 75/25", at_least(0), k}, o.weights);
+    f({"train_on", "Targets of --data that count: assistant's, or all", {}, k}, o.train_on);
+    f({"bad_rows", "What to do with rows of --data that cannot be used", {}, k}, o.bad_rows);
+    f({"map", "Fields of --data with other names, such as prompt=question,completion=reply", {}, k}, o.map);
+    f(text_option("chat_template", "Chat template: {} or FILE (default: the model's)", k, "FILE"), o.chat_template);
+    f(text_option("val", "Text file or folder to validate on (default: the end of each corpus)", k, "FILE"),
+      o.validation);
+    f(text_option("val_fraction", "Fraction of each corpus to validate on", k, "", "val", from_to_below(0, 1)),
+      o.validation_fraction);
+    f(text_option("documents", "How texts split: none, files, blank-lines or separator:TEXT", k,
+                  "none|files|blank-lines|separator:"),
+      o.documents);
+    f({"pack", "Fill rows with complete documents that do not see each other", {}, k}, o.pack);
+    f({"binary", "Also train on binary files, which have NUL bytes", {}, k}, o.binary);
+    f(text_option("data_cache", "Folder for tokenized text, or none (default: ~/.cache/toy above 64 MiB)", k, "FOLDER"),
+      o.cache);
+  }
+};
+/// Their names.
+template <>
+struct NamesOf<DataOptions::BadRows> {
+  static constexpr std::array list = {std::pair("fail", DataOptions::fail), std::pair("skip", DataOptions::skip)};
 };
 
 }  // namespace toy

@@ -12,6 +12,26 @@ namespace toy {
 struct FineTuneOptions : WarmStartOptions {
   Roles roles;                           ///< which tensors of the model are trained; not with an adapter
   std::optional<LoraOptions> lora = {};  ///< train an adapter of this kind; the model stays as it is
+
+  /// Those that other recipes lack; see toy/base/options.h.
+  static void fields(auto& o, auto&& f) {
+    constexpr auto k = "Model", kPattern = "PATTERN";
+    f({.name = "model",
+       .help = "GGUF file, name in `toy list`, or a run, with a tokenizer",
+       .group = k,
+       .text = "FILE",
+       .required = true},
+      o.init);
+    if (o.lora) {
+      LoraOptions::fields(*o.lora, f);
+    } else {
+      f(text_option("train", "Train only matching tensors, such as 'blk.2[0-9].*' (default: all)", k, kPattern),
+        o.roles.train);
+      f(text_option("freeze", "Leave matching tensors as they are, such as 'token_embd.*'", k, kPattern),
+        o.roles.freeze);
+    }
+    if (o.trainer.preference) PreferenceOptions::fields(*o.trainer.preference, f);
+  }
 };
 
 /// As train_warm_start(). What is trained is held in f32, and all else as the file has it. With `lora` the result is

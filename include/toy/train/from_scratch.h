@@ -14,6 +14,18 @@ struct FromScratchOptions : RecipeOptions {
   std::string layers = {};          ///< set_layers() of the size, "" for its own
   std::string tokenizer = "bytes";  ///< as make_tokenizer() takes it: "bytes", "bpe:V", ...
   double init_scale = 1.0;          ///< matrices start as N(0, init_scale / sqrt(fan_in))
+
+  /// Those that other recipes lack; see toy/base/options.h.
+  static void fields(auto& o, auto&& f) {
+    constexpr auto k = "Model";
+    f({"size", "Size or JSON file of dimensions: {}", {}, k}, o.size);
+    f({"layers", "Mixers of the layers, like gdn*3,attn (docs/training.md lists them)", {}, k}, o.layers);
+    f(text_option("tokenizer", "bytes, or bpe:V, spm:V or unigram:V with V tokens", k, "bytes|bpe:|spm:|unigram:"),
+      o.tokenizer);
+    f({"tokenizer_bytes", "Bytes of the corpus to train the tokenizer on, at most", at_least(1), k},
+      o.data.tokenizer_bytes);
+    f({"init_scale", "Scale of the initial weights, N(0, scale / sqrt(columns))", above(0), k}, o.init_scale);
+  }
 };
 
 /// Checks everything that can be checked (options, files, dimensions, memory, the output folder) before the first step.

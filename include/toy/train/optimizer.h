@@ -55,7 +55,8 @@ struct OptimizerOptions {
     f({"eps", "Epsilon of the denominator", above(0), "", "adamw adamw8 adafactor muon"}, o.eps);
     f({"momentum", "Momentum; 0 keeps no velocities with sgd", from_to_below(0, 1), "", kMomentum}, o.momentum);
     f({"nesterov", "Step along gradient + momentum * velocity", Limits(), "", kMomentum}, o.nesterov);
-    f({"weight_decay", "Weight decay of matrices", at_least(0), k}, o.weight_decay);
+    f({.name = "weight_decay", .help = "Weight decay of matrices", .limits = at_least(0), .group = k, .derived = true},
+      o.weight_decay);
     f({"clip", "Limit of the gradients' global norm; 0 turns clipping off", at_least(0), k}, o.clip);
     f({"decay_rate", "Exponent R of the second moment's decay 1 - t^-R", above(0), "", kAdafactor}, o.decay_rate);
     f({"update_clip", "Limit of an update's root mean square", above(0), "", kAdafactor}, o.update_clip);
@@ -64,11 +65,10 @@ struct OptimizerOptions {
       o.muon_scale);
     f({"adamw_factor", "Fraction of --lr for AdamW's tensors (1 with match-rms)", at_least(0), "", "muon"},
       o.adamw_factor);
-    f({"lr_for", "Learning rate factor of matching tensors, such as 'blk.0.*=0.5'", Limits(), k}, o.lr_for);
-    f({"no_decay", "Exclude matching tensors from weight decay", Limits(), k}, o.no_decay);
-    f({"ema", "Decay of averaged weights, such as 0.999, for model-ema.gguf; 0 turns them off", from_to_below(0, 1), k},
-      o.ema);
-    f({"lr_decay", "Learning rate factor from each layer to the one below it", above_to(0, 1), k}, o.lr_decay);
+    f(text_option("lr_for", "Learning rate factor of matching tensors, such as 'blk.0.*=0.5'", k, "NAME=X"), o.lr_for);
+    f(text_option("no_decay", "Exclude matching tensors from weight decay", k, "NAME"), o.no_decay);
+    f({"ema", "Decay of averages in model-ema.gguf, e.g. 0.999", from_to_below(0, 1), k}, o.ema);
+    f({"lr_decay", "Learning rate factor per layer downwards", above_to(0, 1), k}, o.lr_decay);
   }
 
   /// The numbers that this optimizer is usually run with (src/train/optimizer.cpp); the members' own are AdamW's.

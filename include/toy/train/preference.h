@@ -1,11 +1,15 @@
 // Losses of preference training, from the log probabilities of answers. docs/preferences.md has the formulas.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "toy/base/options.h"
 
 namespace toy::runs {
 struct Rewards;
@@ -15,9 +19,13 @@ namespace toy {
 
 /// dpo: Rafailov et al. 2023; ipo: Azar et al. 2023; kto: Ethayarajh et al. 2024; orpo: Hong et al. 2024.
 enum class PreferenceLoss { dpo, ipo, kto, orpo };
-std::string_view name_of(PreferenceLoss loss);  ///< the name above
-/// Throws Error{bad_input} for another name.
-PreferenceLoss parse_preference_loss(const std::string& text);
+/// Their names.
+template <>
+struct NamesOf<PreferenceLoss> {
+  static constexpr std::array list = {std::pair("dpo", PreferenceLoss::dpo), std::pair("ipo", PreferenceLoss::ipo),
+                                      std::pair("kto", PreferenceLoss::kto), std::pair("orpo", PreferenceLoss::orpo)};
+};
+constexpr std::string_view name_of(PreferenceLoss loss) { return name_in_list(loss); }  ///< the name above
 /// Does it compare the two answers of a pair? Else it takes answers one by one.
 bool takes_pairs(PreferenceLoss loss);
 /// Does it compare with the model as it was? With an adapter that is the model without it.
@@ -27,8 +35,12 @@ bool has_reference(PreferenceLoss loss);
 struct PreferenceOptions {
   PreferenceLoss loss = PreferenceLoss::dpo;
   double beta = 0.1;  ///< of rewards; of orpo the weight of the odds ratio
-  /// Throws Error{bad_input} naming the option.
-  void validate() const;
+  /// See toy/base/options.h.
+  static void fields(auto& o, auto&& f) {
+    constexpr auto k = "Preferences";
+    f({"loss", "dpo, ipo, orpo, or kto, which also takes single answers with a label", {}, k}, o.loss);
+    f({"beta", "Factor of rewards; of orpo the weight of the odds ratio", above(0), k}, o.beta);
+  }
 };
 
 /// An answer: log probabilities in nats, summed over its tokens, under the model and the reference.

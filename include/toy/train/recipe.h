@@ -1,7 +1,6 @@
 // What every training recipe shares: its options, what it tells while it runs, and its result.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,7 +19,6 @@ namespace toy {
 struct RunRecord {
   std::string run_id;  ///< "": the name of the folder
   runs::JsonObject config;
-  std::optional<runs::JsonObject> effective = {};
 };
 
 /// With RecipeOptions::fit_tokens a sequence has as many tokens as the longest row, rounded up to a multiple of 64, but
@@ -32,8 +30,8 @@ struct RecipeOptions {
   DataOptions data;
   TrainerOptions trainer;
   int64_t steps = 1000;
-  double epochs = 0;        ///< above 0: as many steps as take every row this often on average, instead of `steps`
-  bool fit_tokens = false;  ///< rows of --data decide on TrainerOptions::tokens: see kMostFittedTokens
+  std::optional<double> epochs;  ///< instead of `steps`: as many as take every row this often on average
+  bool fit_tokens = false;       ///< rows of --data decide on TrainerOptions::tokens: see kMostFittedTokens
   double lr = 1e-3;
   Schedule::Kind schedule = Schedule::cosine;
   int64_t warmup = -1, decay_steps = -1;
@@ -60,34 +58,42 @@ struct RecipeOptions {
   bool allow_changes = false;  ///< resume although options, texts or version are not the checkpoint's
   WatchOptions watch;          ///< what is looked at while it runs
   RunRecord record;            ///< what its log says of it
-  /// Instead of trainer.compute, for a choice by measuring: a resumed run does not ask, but takes that of its
-  /// checkpoint.
-  std::function<DType()> choose_compute = {};
+  /// Instead of trainer.compute, the faster type by measuring. A resumed run takes that of its checkpoint.
+  bool auto_compute = false;
   /// See toy/base/options.h.
   static void fields(auto& o, auto&& f) {
-    constexpr auto k = "Schedule", kCheckpoints = "Checkpoints";
+    constexpr auto k = "Schedule", kCheckpoints = "Checkpoints", kOutput = "Output";
     f({"steps", "Optimizer steps; by default 3 epochs of --data", at_least(1), k}, o.steps);
-    f({"lr", "Peak learning rate", above(0), "Optimizer"}, o.lr);
-    f({"schedule", "Learning rate after the warmup"}, o.schedule);
+    f(text_option("epochs", "Instead of --steps: how often each row is learned", k, "", "steps", above(0)), o.epochs);
+    f({.name = "lr", .help = "Peak learning rate", .limits = above(0), .group = "Optimizer", .derived = true}, o.lr);
+    f(text_option("schedule", "After warmup: {}(decay=N)", k, "TEXT"), o.schedule);
     f({"warmup", "Steps of linear warmup; -1 takes 5% of --steps, at most 200", at_least(-1), k}, o.warmup);
     f({"decay_steps", "Final steps in which the rate falls; -1 takes 20% of --steps", at_least(-1), "", "wsd", "decay"},
       o.decay_steps);
     f({"final_lr", "Final learning rate as a fraction of the peak", from_to(0, 1), k}, o.final_lr);
     f({"patience", "Stop after N validations without improvement; 0 never stops", at_least(0), k}, o.patience);
     f({"min_delta", "Improvement in nats per token that --patience counts", at_least(0), k}, o.min_delta);
-    f({"seed", "Seed of shuffling"}, o.seed);
-    f({"context", "Positions of the new model; 0 keeps its own", at_least(0)}, o.context);
+    f({"seed", "Seed of shuffling, and of weights that begin at random", {}, "Model"}, o.seed);
+    f({"context", "Positions of the new model; 0 keeps its own", at_least(0), "Model"}, o.context);
     f({"eval_every", "Steps between validations; 0 validates only at the end", at_least(0), k}, o.eval_every);
     f({"eval_tokens", "Validation tokens to read per validation; 0 reads all", at_least(0), k}, o.eval_tokens);
-    f({"sample_tokens", "Tokens to generate as a sample at each validation", at_least(0), "Output", "", "", "--sample"},
+    f({"sample_tokens", "Tokens to generate as a sample at each validation", at_least(0), kOutput, "", "", "--sample"},
       o.sample_tokens);
-    f({"stored", "Type of the matrices in the file"}, o.stored);
-    f({"name", "Name of the model"}, o.name);
+    f({"stored", "Type of the matrices in the file, as of `toy quantize`", {}, kOutput, "", "", "--dtype"}, o.stored);
+    f({"name", "Name of the new model (default: toy, or that of the one it begins with)", {}, "Model"}, o.name);
     f({"max_skipped", "Abort after N consecutive steps with a non-finite gradient", at_least(1), k}, o.max_skipped);
-    f({"time_limit", "Stop and save after this time", at_least(0)}, o.time_limit);
+    f(text_option("time_limit", "Stop and save after this time, such as 90s, 10m or 2h", k, "TIME", "", at_least(0)),
+      o.time_limit);
     f({"checkpoint_every", "Steps between checkpoints; 0 saves only when interrupted", at_least(0), kCheckpoints},
       o.checkpoint_every);
     f({"keep", "Recent checkpoints to keep, besides the best", at_least(1), kCheckpoints}, o.keep);
+    f({"resume", "Resume from the newest checkpoint in --out", {}, kCheckpoints}, o.resume);
+    f({"allow_changes", "With --resume, accept other options, texts or toy versions", {}, kCheckpoints},
+      o.allow_changes);
+    f(text_option("out", "Folder of the run; fills in {arch}, {date}, {time}, {seq}", kOutput, "FOLDER"), o.out);
+    f(text_option("tensorboard", "Folder for event files of TensorBoard", kOutput, "FOLDER"), o.tensorboard);
+    f(text_option("memory", "Memory limit, such as 4G or 512M; recomputes activations to keep it", "Machine", "SIZE"),
+      o.memory);
   }
 
   /// The schedule that these say. Throws Error{bad_input} for an impossible one.

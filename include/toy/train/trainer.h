@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "toy/data/corpus.h"
@@ -43,11 +44,14 @@ struct TrainerOptions {
     f({"batch", "Sequences per step", at_least(1), "Batch"}, o.batch);
     f({"tokens", "Tokens per sequence", at_least(1), "Batch"}, o.tokens);
     f({"accumulate", "Batches per step whose gradients are summed", at_least(1), "Batch"}, o.accumulate);
-    f({"optimizer", "Optimizer"}, o.optimizer);
-    f({"updates", "Update weights after backward, or during it with less memory and no clipping"}, o.updates);
-    f({"compute", "Type of matrix products"}, o.compute);
-    f({"dropout", "Dropout rate of embedding, attention and feed-forward outputs", from_to_below(0, 1), "Optimizer"},
-      o.dropout);
+    f({"optimizer", "{}, with settings as in 'sgd(momentum=0.8)' (docs/training.md)", {}, "Optimizer"}, o.optimizer);
+    f({"updates", "When to update; streaming takes less memory, no clipping", {}, "Optimizer", "", "", "--update"},
+      o.updates);
+    f(text_option("compute", "Type of products: f32, bf16 or auto, the faster of them", "Machine", "f32|bf16|auto"),
+      o.compute);
+    f({"dropout", "Dropout of embedding, mixer and ffn outputs", from_to_below(0, 1), "Optimizer"}, o.dropout);
+    f({"check_finite", "Stop at the first op with a result that is not finite, and name it (slower)", {}, "Debugging"},
+      o.check_finite);
   }
 
   /// Throws Error{bad_input} naming the option, its value and what would do.
@@ -59,6 +63,9 @@ struct NamesOf<TrainerOptions::Updates> {
   static constexpr std::array list = {std::pair("gathered", TrainerOptions::gathered),
                                       std::pair("streaming", TrainerOptions::streaming)};
 };
+
+/// bf16 where its products are clearly faster on this device, else f32, and why. Measures for some milliseconds.
+std::pair<DType, std::string> faster_compute(Device& device);
 
 /// Does training drop anything, so that it reads the input `random`?
 bool drops(const ModelSpec& spec, double dropout);

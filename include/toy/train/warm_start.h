@@ -2,7 +2,9 @@
 // with them.
 #pragma once
 
+#include <array>
 #include <string>
+#include <utility>
 
 #include "toy/train/estimate.h"
 #include "toy/train/recipe.h"
@@ -22,10 +24,31 @@ RunEstimate estimate_warm_start(const WarmStartOptions& options, Device& device,
 /// What the recipe is told of a model of another size; `init` is the donor.
 struct GrowOptions : WarmStartOptions {
   std::string size = "small";  ///< a named size or a JSON file
-  /// How the map behind the donor's embeddings begins: "random", "pca", or "none" for a model of the donor's width,
-  /// whose embeddings are copied and trained; "": none where the widths agree, else random. See docs/warm-start.md.
-  std::string lens = {};
-  bool copy_blocks = true;  ///< begin with the donor's blocks, cut or repeated; false: at random
+  /// How the map behind the donor's embeddings begins; none: for a model of the donor's width, whose embeddings are
+  /// copied and trained; as_needed: none where the widths agree, else random. See docs/warm-start.md.
+  enum Lens { as_needed, random, pca, none } lens = as_needed;
+  enum Blocks { copied, fresh } blocks = copied;  ///< begin with the donor's blocks, cut or repeated, or at random
+
+  /// Those that other recipes lack, and those of WarmStartOptions; see toy/base/options.h.
+  static void fields(auto& o, auto&& f) {
+    constexpr auto k = "Model";
+    f(text_option("init", "GGUF file, or name in `toy list`, to train further", k, "FILE"), o.init);
+    f(text_option("donor", "GGUF file, or name in `toy list`, to begin a model of --size with", k, "FILE"), o.init);
+    f({"size", "With --donor: size or JSON file of dimensions: {}", {}, k}, o.size);
+    f({"lens", "With --donor: how the map behind its embeddings begins; none copies them", {}, k}, o.lens);
+    f({"blocks", "With --donor: begin with its blocks, or with random ones", {}, k}, o.blocks);
+  }
+};
+/// Their names.
+template <>
+struct NamesOf<GrowOptions::Lens> {
+  static constexpr std::array list = {std::pair("random", GrowOptions::random), std::pair("pca", GrowOptions::pca),
+                                      std::pair("none", GrowOptions::none)};
+};
+/// Their names.
+template <>
+struct NamesOf<GrowOptions::Blocks> {
+  static constexpr std::array list = {std::pair("copy", GrowOptions::copied), std::pair("random", GrowOptions::fresh)};
 };
 
 /// A model of size `size` with the tokenizer of a donor, which begins with its embeddings and blocks. With a lens the

@@ -31,6 +31,15 @@ struct WatchOptions {
   std::vector<Watch> grads;   ///< gradients of weights
   std::vector<Watch> drifts;  ///< weights; a copy of what they are at the start is kept
   std::vector<Watch> op_timings;  ///< times of ops, by name: linear, adamw, ...
+
+  /// See toy/base/options.h.
+  static void fields(auto& o, auto&& f) {
+    constexpr auto k = "Debugging", kText = "NAME[:N]";
+    f(text_option("tap", "Log statistics of values, such as blk.*.out, every 10 or N steps", k, kText), o.taps);
+    f(text_option("grads", "Log statistics of the gradients of weights", k, kText), o.grads);
+    f(text_option("drift", "Log how far weights moved from their start; takes memory for a copy", k, kText), o.drifts);
+    f(text_option("op_timing", "Log op times every N steps, or with NAME:N those of some", k, "N"), o.op_timings);
+  }
 };
 
 /// Names and values of a graph's forward pass. A value that was given a name has it; what an op makes of `X.weight` is

@@ -37,13 +37,12 @@ void bind_quantized(Model& model, const TensorSpec& t, DType type, ThreadPool& p
 struct BenchTrain : Command {
   std::string shape = "smollm2-135m", mode = "full", base = "f32";
   int64_t rank = 16;
-  TrainerOptions trainer{.batch = 1, .tokens = 256, .optimizer = {.clip = 0}};
+  // Streaming, as the peers, which neither clip nor look at the norm.
+  TrainerOptions trainer{.batch = 1, .tokens = 256, .optimizer = {.clip = 0}, .updates = TrainerOptions::streaming};
   int64_t steps = 5, warmup = 2;
   DeviceOptions device;
   ComputeOptions compute;
-  std::string optimizer = "adamw";
-  std::string update = "streaming";  // as the peers, which neither clip nor look at the norm
-  MemoryOption memory;
+  std::string memory;
   bool json = false, profile = false;
 
   void add(CLI::App& app) {
@@ -51,9 +50,8 @@ struct BenchTrain : Command {
     add_option(app, "--shape", shape,
                fmt::format("Sizes to measure, separated by commas, or JSON files: {}", fmt::join(size_names(), ", ")),
                suggested(size_names(), true));
+    add_listed(app, trainer, {"batch", "tokens", "optimizer", "updates"});
     begin_group(app, "Batch");
-    add_option(app, "--batch", trainer.batch, "Sequences per step", at_least(1));
-    add_option(app, "--tokens", trainer.tokens, "Tokens per sequence", at_least(1));
     add_option(app, "--steps", steps, "Steps to measure", from_to(1, 1e6));
     add_option(app, "--warmup", warmup, "Steps before them", from_to(0, 1e6));
     add_option(app, "--mode", mode, "Weights to train: full, or lora for an adapter of all linear maps",
@@ -64,10 +62,10 @@ struct BenchTrain : Command {
     begin_group(app, "Output");
     app.add_flag("--profile", profile, "Print the time of each kind of op on stderr");
     app.add_flag("--json", json, "Print a JSON object per shape");
-    add_optimizer_option(app, optimizer);
-    add_update_option(app, update);
     compute.add(app);
-    memory.add(app);
+    add_option(app, "--memory", memory, "Memory limit, such as 4G or 512M; recomputes activations to keep it",
+               not_empty())
+        ->option_text("SIZE");
     device.add(app);
     app.footer("Example:\n  toy bench train --shape tiny,small --batch 4");
   }
@@ -77,7 +75,7 @@ struct BenchTrain : Command {
     for (const char* of_lora : {"--rank", "--base"})
       check(mode == "lora" || !given(of_lora), "{} belongs to --mode lora, which is {}; remove one of them", of_lora,
             mode);
-    memory.bytes();
+    limit();
     const std::vector<std::string> shapes = shapes_of(shape);
     for (const std::string& name : shapes) {
       const ModelSpec spec = model_spec(name);
@@ -87,11 +85,12 @@ struct BenchTrain : Command {
     for_each_shape(shapes, [this](const std::string& name) { measure(name); });
   }
 
+  size_t limit() const { return memory.empty() ? 0 : parse_bytes("memory", memory); }
+  std::string optimizer() const { return parser->get_option("--optimizer")->as<std::string>(); }
   TrainerOptions options_of_run() const {
     TrainerOptions options = trainer;
-    options.optimizer = parse_optimizer(optimizer, "--optimizer");
+    options.optimizer = parse_optimizer(optimizer(), "--optimizer");
     options.optimizer.clip = trainer.optimizer.clip;
-    options.updates = updates_of(update);
     return options;
   }
 
@@ -129,7 +128,7 @@ struct BenchTrain : Command {
     Model model = mode == "lora" ? adapted_model(name, *dev) : random_model(model_spec(name), *dev, 0);
     const ParamStore& store = *model.params;
     const MemoryFit fit = fit_memory(
-        *dev, model.spec, [&](const std::string& t) { return store.type(t).dtype; }, options, memory.bytes(),
+        *dev, model.spec, [&](const std::string& t) { return store.type(t).dtype; }, options, limit(),
         bytes_beside(store.bytes()));
     options.recompute = fit.recompute;
     if (const std::string text = fit.text(); !text.empty()) to_stderr(fmt::format("{}: {}\n", name, text));
@@ -159,8 +158,8 @@ struct BenchTrain : Command {
                          {"device", dev->name()},
                          {"threads", dev->threads()},
                          {"compute", name_of(options.compute)},
-                         {"optimizer", optimizer},
-                         {"update", update},
+                         {"optimizer", optimizer()},
+                         {"update", name_in_list(trainer.updates)},
                          {"batch", trainer.batch},
                          {"tokens", trainer.tokens},
                          {"params", params},

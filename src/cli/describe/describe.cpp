@@ -22,7 +22,7 @@ namespace {
 using nlohmann::ordered_json;
 
 struct Describe : Command {
-  std::string what, format = "text", ceilings, kv, optimizer = "adamw", update = "gathered", limit;
+  std::string what, format = "text", ceilings, kv, optimizer, limit;
   std::map<std::string, std::string> views{{"graph", ""}, {"plan", ""}, {"memory", ""}, {"cost", ""}};  // of a graph
   std::string view, which;  // the one that is given, and its graph; "": the card
   GraphOptions o{.trainer = {}, .rows = 256};
@@ -53,8 +53,7 @@ struct Describe : Command {
     add_option(app, "--tokens", o.trainer.tokens, "Tokens per sequence; a run has its own", at_least(1));
     add_context_option(app, o.context, "Positions of the decoder; 0 takes the model's context");
     add_option(app, "--rows", o.rows, "Rows that the decoder computes together, at most --ctx", at_least(1));
-    add_optimizer_option(app, optimizer);
-    add_update_option(app, update);
+    add_listed(app, o.trainer, {"optimizer", "updates"});
     begin_group(app, "Machine");
     add_option(app, "--limit", limit, "Plan the training step that train --memory SIZE would run", not_empty())
         ->option_text("SIZE");
@@ -110,18 +109,18 @@ struct Describe : Command {
       if (of_run && !given(option)) value = *of_run;
     };
     take("--batch", o.trainer.batch, run.batch), take("--tokens", o.trainer.tokens, run.tokens);
-    take("--optimizer", optimizer, run.optimizer), take("--update", update, run.update);
+    take("--optimizer", optimizer, run.optimizer), take("--update", o.trainer.updates, run.update);
     apply_step();
   }
 
   void apply_step() {
     o.trainer.optimizer = parse_optimizer(optimizer, "--optimizer");
-    o.trainer.updates = updates_of(update);
     if (o.trainer.updates == TrainerOptions::streaming) o.trainer.optimizer.clip = 0;  // it cannot clip
     o.trainer.validate();
   }
 
   void check_options() {
+    optimizer = parser->get_option("--optimizer")->as<std::string>();
     apply_step();
     if (!limit.empty()) parse_bytes("limit", limit);
     for (const auto& [name, graph] : views) {

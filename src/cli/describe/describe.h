@@ -21,7 +21,8 @@ namespace toy::cli {
 /// What the options of a run say of its training step; nothing where there is no run.
 struct RunStep {
   std::optional<int64_t> batch, tokens;
-  std::optional<std::string> optimizer, update;
+  std::optional<std::string> optimizer;
+  std::optional<TrainerOptions::Updates> update;
 };
 
 /// A model as far as it can be known without its weights.

@@ -72,7 +72,7 @@ std::optional<Planned> planned(const fs::path& path) {
     parse_optimizer(optimizer), p.step.optimizer = optimizer;
   } catch (const Error&) {
   }
-  if (update == "gathered" || update == "streaming") p.step.update = update;
+  if (TrainerOptions::Updates updates; read_value(update, {}, updates).empty()) p.step.update = updates;
   return p;
 }
 

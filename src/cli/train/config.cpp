@@ -115,8 +115,8 @@ void require_files(const ordered_json& options, const Words& words, const std::s
 }  // namespace
 
 void add_config_option(CLI::App& app) {
-  begin_group(app, "Options");
-  app.add_option("--config", "JSON object of options, such as {\"steps\": 500}; the command line overrides it")
+  begin_group(app, "Machine");
+  app.add_option("--config", "File of options, such as {\"steps\": 500}; the command line overrides it")
       ->check(file_name());
 }
 

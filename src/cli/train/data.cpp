@@ -13,7 +13,7 @@
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"
 #include "toy/chat/builtin.h"
-#include "toy/data/examples.h"
+#include "toy/train/data.h"
 
 namespace toy::cli {
 namespace {
@@ -53,7 +53,8 @@ ordered_json to_json(const Tokenizer& tokenizer, const Example& e) {
 }
 
 struct Show : Command {
-  std::string file, model, chat_template, train_on = "assistant", bad_rows = "fail", map;
+  std::string file, model;
+  DataOptions data;
   int64_t rows = 10;
   bool json = false;
 
@@ -63,11 +64,8 @@ struct Show : Command {
         ->required();
     begin_group(app, "Model");
     add_option(app, "--model", model, "GGUF file with the tokenizer and the chat template", file_name())->required();
-    add_chat_template(app, chat_template, "Chat template");
-    begin_group(app, "Data");
-    add_option(app, "--train-on", train_on, "Targets that count in the loss", one_of({"assistant", "all"}));
-    add_option(app, "--bad-rows", bad_rows, "What to do with a row that cannot be used", one_of({"fail", "skip"}));
-    add_option(app, "--map", map, "Fields of other names, such as prompt=question,completion=reply");
+    add_chat_template(app, data.chat_template, "Chat template");
+    add_listed(app, data, {"train_on", "bad_rows", "map"});
     begin_group(app, "Output");
     add_option(app, "--rows,-n", rows, "Rows to show; 0 shows all", at_least(0));
     app.add_flag("--json", json, "Print a JSON object per row");
@@ -84,14 +82,14 @@ struct Show : Command {
     const auto tokenizer = load_tokenizer(source);
     check(tokenizer != nullptr, "{}: the file has no tokenizer; give a model that has one", source.path());
     std::optional<ChatTemplate> chat =
-        chat_template.empty() ? load_chat_template(source) : chat_template_named(chat_template, *tokenizer);
-    const ExampleMaker maker(*tokenizer, chat ? &*chat : nullptr, parse_train_on(train_on),
-                             {.renamed = parse_field_map(map)});
+        data.chat_template.empty() ? load_chat_template(source) : chat_template_named(data.chat_template, *tokenizer);
+    const ExampleMaker maker(*tokenizer, chat ? &*chat : nullptr, data.train_on,
+                             {.renamed = parse_field_map(data.map)});
     const Marks marks = has_color(STDOUT_FILENO) ? Marks{"\x1b[32m", "\x1b[0m"} : Marks{};
     const TextFiles files = list_text_files(std::span(&file, 1));
     int64_t done = 0;
     for (const TextFile& one : files.files) {
-      ExampleReading reading{.skip_bad_rows = bad_rows == "skip"};
+      ExampleReading reading{.skip_bad_rows = data.bad_rows == DataOptions::skip};
       reading.warn = [](const std::string& text) { to_stderr(text + "\n"); };
       reading.take = [&](const ExampleRow& row, int64_t line) {
         print(*tokenizer, one.path, line, row, marks);

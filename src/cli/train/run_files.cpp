@@ -28,28 +28,15 @@ void put_line(const std::string& text) {
     fail_internal("stdout: the output could not be written");
 }
 
-void RunOptions::add(CLI::App& app) {
-  begin_group(app, "Output");
-  app.add_option("--tensorboard", tensorboard, "Folder for event files of TensorBoard")->check(folder_name());
-  const auto list = [&](const char* name, std::vector<std::string>& values, const std::string& help,
-                        const char* text = "PATTERN[:EVERY]") {
-    app.add_option(name, values, help)->option_text(text)->allow_extra_args(false);
-  };
-  begin_group(app, "Debugging");
-  list("--tap", taps, "Log statistics of values, such as blk.*.out, every 10 or EVERY steps");
-  list("--grads", grads, "Log statistics of the gradients of weights");
-  list("--drift", drifts, "Log how far weights moved from their start; takes memory for a copy");
-  list("--op-timing", op_timings, "Log op times every EVERY steps, of all ops or some", "[PATTERN:]EVERY");
-}
-
-WatchOptions RunOptions::watch() const {
-  WatchOptions w;
-  for (const std::string& s : taps) w.taps.push_back(parse_watch("tap", s));
-  for (const std::string& s : grads) w.grads.push_back(parse_watch("grads", s));
-  for (const std::string& s : drifts) w.drifts.push_back(parse_watch("drift", s));
-  for (const std::string& s : op_timings)
-    for (Watch& one : parse_op_timing(s)) w.op_timings.push_back(std::move(one));
-  return w;
+std::vector<GivenOption> given_options(const CLI::App& app) {
+  std::vector<GivenOption> given;
+  const std::vector<std::string> of_the_program{"config",  "json",   "log-every", "dry-run",
+                                                "explain", "device", "threads"};
+  for (const CLI::Option* o : app.get_options())
+    if (o->count() > 0 && !is_help(*o) &&
+        std::find(of_the_program.begin(), of_the_program.end(), o->get_lnames()[0]) == of_the_program.end())
+      given.push_back({o->get_name(), o->reduced_results()});
+  return given;
 }
 
 ordered_json options_json(const CLI::App& app) {

@@ -1,4 +1,4 @@
-// Options for what a training run leaves beside its weights, and what its config.json holds.
+// The options of a training as its recipe reads them, and as its config.json holds them.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -6,18 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "toy/train/watch.h"
+#include "toy/train/recipes.h"
 
 namespace toy::cli {
 
-/// --tensorboard, --tap, --grads, --drift and --op-timing.
-struct RunOptions {
-  std::string tensorboard;
-  std::vector<std::string> taps, grads, drifts, op_timings;
-  void add(CLI::App& app);
-  /// Throws Error{bad_input} naming the option.
-  WatchOptions watch() const;
-};
+/// The options of a recipe that the command line has.
+std::vector<GivenOption> given_options(const CLI::App& app);
 
 /// Every option of a command with its value, given or not: what config.json holds. Numbers are numbers, a flag is true
 /// or false, several values are a list.

@@ -1,85 +1,164 @@
 // toy train: recipes that make a model.
 #include <fmt/format.h>
 
-#include "cli/train/recipe.h"
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/files/model_file.h"
+#include "cli/help.h"
+#include "cli/options.h"
+#include "cli/train/config.h"
+#include "cli/train/reporter.h"
+#include "cli/train/run_files.h"
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
+#include "toy/base/run_files.h"
+#include "toy/data/text_files.h"
+#include "toy/runs/log.h"
+#include "toy/train/recipes.h"
 
 namespace toy::cli {
 namespace {
 
-struct FromScratch : Command {
-  FromScratchOptions o;
-  Recipe recipe;
-
-  void add(CLI::App& app) {
-    recipe.add(app, o);
-    begin_group(app, "Model");
-    add_option(app, "--size", o.size, fmt::format("Size or JSON file of dimensions: {}", fmt::join(size_names(), ", ")),
-               suggested(size_names(), true));
-    add_option(app, "--layers", o.layers, "Mixers of the layers, like gdn*3,attn (docs/training.md lists them)");
-    add_option(app, "--tokenizer", o.tokenizer, "bytes, or bpe:V, spm:V or unigram:V with V tokens",
-               suggested({"bytes", "bpe:", "spm:", "unigram:"}));
-    add_option(app, "--tokenizer-bytes", o.data.tokenizer_bytes,
-               "Bytes of the corpus to train the tokenizer on, at most", at_least(1));
-    add_option(app, "--context", o.context, "Positions of the model; 0 takes the size's own", at_least(0));
-    add_option(app, "--name", o.name, "Name of the model (default: toy)");
-    add_option(app, "--init-scale", o.init_scale, "Scale of the initial weights, N(0, scale / sqrt(columns))",
-               above(0));
-    add_option(app, "--seed", o.seed, "Seed of weights and shuffling");
-    Recipe::show_common(app, {"--size", "--layers", "--tokenizer", "--context"});
-    app.footer(
-        "Ctrl-C saves a checkpoint and prints the command that resumes. See docs/training.md, docs/data.md, "
-        "docs/checkpoints.md and docs/memory.md.\n\n"
-        "Examples:\n"
-        "  toy train from-scratch --corpus book.txt --size small --tokenizer spm:512 --out out/book\n"
-        "  toy train from-scratch --corpus book.txt --steps 2000 --checkpoint-every 100 --out out/long");
-  }
-  void run() { recipe.run(*parser, o, train_from_scratch, estimate_from_scratch); }
+// What the help says of a recipe.
+struct About {
+  Recipe::Kind kind;
+  const char* summary;
+  std::vector<const char*> common;  // of its own options, which --help shows
+  const char* footer;
 };
+const About kRecipes[] = {
+    {Recipe::from_scratch,
+     "Train a new model on text",
+     {"--size", "--layers", "--tokenizer", "--context"},
+     "Ctrl-C saves a checkpoint and prints the command that resumes. See docs/training.md, docs/data.md, "
+     "docs/checkpoints.md and docs/memory.md.\n\n"
+     "Examples:\n"
+     "  toy train from-scratch --corpus book.txt --size small --tokenizer spm:512 --out out/book\n"
+     "  toy train from-scratch --corpus book.txt --steps 2000 --checkpoint-every 100 --out out/long"},
+    {Recipe::warm_start,
+     "Train a GGUF model further on text",
+     {"--init", "--donor", "--size", "--lens"},
+     "With --init, trains all weights of a model in f32. With --donor, trains a model of another width or depth, "
+     "which begins with the donor's embeddings and blocks. See docs/training.md and docs/warm-start.md.\n\n"
+     "Examples:\n"
+     "  toy train warm-start --init out/book/model.gguf --corpus letters.txt --out out/letters\n"
+     "  toy train warm-start --donor base.gguf --size small --lens pca --corpus book.txt --out out/small"},
+    {Recipe::full_finetune,
+     "Train all or some tensors of a GGUF model",
+     {"--model", "--train", "--freeze", "--explain"},
+     "Frozen tensors stay in the file, as quantized as they are; trained ones are held in f32. --lr-for sets learning "
+     "rates by pattern. See docs/fine-tuning.md.\n\n"
+     "Example:\n"
+     "  toy train full-finetune --model base.gguf --corpus letters.txt --freeze 'token_embd.*' --out out/letters"},
+    {Recipe::lora,
+     "Train a small adapter of a GGUF model, quantized or not",
+     {"--model", "--rank", "--alpha", "--targets", "--explain"},
+     "Trains two small matrices for each linear map; the model stays in its file, as quantized as it is. The result, "
+     "adapter.gguf, is for `toy infer MODEL --lora`, llama.cpp and Ollama. See docs/fine-tuning.md.\n\n"
+     "Example:\n"
+     "  toy train lora --model base.gguf --corpus letters.txt --rank 16 --out out/letters\n"
+     "  toy infer base.gguf --lora out/letters --prompt \"Dear\""},
+    {Recipe::dpo,
+     "Train an adapter from preferences: DPO, IPO, KTO or ORPO",
+     {"--model", "--loss", "--beta", "--rank", "--alpha", "--targets", "--explain"},
+     "Trains an adapter to prefer chosen answers over rejected ones. What it is compared with is the model without the "
+     "adapter. See docs/preferences.md.\n\n"
+     "Example:\n"
+     "  toy train dpo --model chat.gguf --data preferences.jsonl --out out/polite\n"
+     "  toy infer chat.gguf --lora out/polite --prompt \"Dear\""}};
 
-struct WarmStart : Command {
-  GrowOptions o;
-  std::string donor, blocks = "copy";
-  Recipe recipe;
+// "adamw 0.001, lion 0.0001": what an option is by default with each optimizer.
+std::string usual(const Recipe& recipe, std::string_view option) {
+  std::vector<std::string> list;
+  for (const auto& [name, kind] : NamesOf<OptimizerOptions::Kind>::list) {
+    const OptimizerOptions o = OptimizerOptions::of(kind);
+    list.push_back(fmt::format("{} {:g}", name, option == "lr" ? recipe.usual_lr(o) : recipe.usual_weight_decay(o)));
+  }
+  return option == "weight_decay" && recipe.adapts() ? "0" : fmt::format("{}", fmt::join(list, ", "));
+}
+
+// The last event of a run that is complete; "" where its log is lost.
+std::string end_of_log(const std::string& out) {
+  const std::filesystem::path file = std::filesystem::path(out) / runs::kEventsFile;
+  std::error_code error;
+  if (!std::filesystem::exists(file, error)) return {};
+  const runs::Log log = runs::read_events(file.string());
+  for (auto e = log.events.rbegin(); e != log.events.rend(); ++e)
+    if (e->as<runs::RunEnd>()) return runs::to_json_line(*e) + "\n";
+  return {};
+}
+
+// A complete run is not trained again: says which of these options, which ask for a look at it, are ignored. Those that
+// it had itself come again from its config.json.
+void tell_of_no_effect(const std::string& out, const nlohmann::ordered_json& options) {
+  const std::filesystem::path file = std::filesystem::path(out) / runs::kConfigFile;
+  std::error_code error;
+  nlohmann::ordered_json before;
+  if (std::filesystem::exists(file, error)) before = parse_json<nlohmann::ordered_json>(read_text_file(file.string()));
+  std::vector<std::string> without;
+  for (const char* name : {"tensorboard", "tap", "grads", "drift", "op-timing"})
+    if (const auto& value = options.at(name); !value.is_null())
+      if (!before.is_object() || !before.contains(name) || before.at(name) != value)
+        without.push_back(std::string("--") + name);
+  if (!without.empty())
+    to_stderr(fmt::format("nothing is trained, so these have no effect: {}\n", fmt::join(without, ", ")));
+}
+
+struct Train : Command {
+  explicit Train(const About& a) : recipe(a.kind), about(a) {}
+
+  Recipe recipe;  // until run(): the defaults
+  const About& about;
+  DeviceOptions device;
+  std::optional<int64_t> log_every;
+  bool json = false, dry_run = false, explain = false;
 
   void add(CLI::App& app) {
-    begin_group(app, "Model");
-    add_option(app, "--init", o.init, "GGUF file, or name in `toy list`, to train further", file_name());
-    add_option(app, "--donor", donor, "GGUF file, or name in `toy list`, to begin a model of --size with", file_name());
-    recipe.add(app, o, 0.1);  // a trained model is soon unlearnt
-    begin_group(app, "Model");
-    add_option(app, "--size", o.size,
-               fmt::format("With --donor: size or JSON file of dimensions: {}", fmt::join(size_names(), ", ")),
-               suggested(size_names(), true));
-    add_option(app, "--lens", o.lens, "With --donor: how the map behind its embeddings begins; none copies them",
-               one_of({"random", "pca", "none"}));
-    add_option(app, "--blocks", blocks, "With --donor: begin with its blocks, or with random ones",
-               one_of({"copy", "random"}));
-    add_option(app, "--context", o.context, "Positions of the new model; 0 keeps those of --init, or of --size",
-               at_least(0));
-    add_option(app, "--name", o.name, "Name of the model (default: that of --init, or toy)");
-    add_option(app, "--seed", o.seed, "Seed of shuffling, and of weights that begin at random");
-    Recipe::show_common(app, {"--init", "--donor", "--size", "--lens"});
-    app.footer(
-        "With --init, trains all weights of a model in f32. With --donor, trains a model of another width or depth, "
-        "which begins with the donor's embeddings and blocks. See docs/training.md and docs/warm-start.md.\n\n"
-        "Examples:\n"
-        "  toy train warm-start --init out/book/model.gguf --corpus letters.txt --out out/letters\n"
-        "  toy train warm-start --donor base.gguf --size small --lens pca --corpus book.txt --out out/small");
+    add_config_option(app);
+    Recipe::fields(recipe, [&](const Option& option, auto& value) {
+      add_listed_option(app, option, value);
+      if (CLI::Option* added = app.get_option(option.flag()); option.derived)
+        added->description(fmt::format("{} (default: {})", option.help, usual(recipe, option.name)));
+    });
+    begin_group(app, "Output");
+    app.add_flag("--json", json, "Print the run's events as JSON Lines");
+    add_option(app, "--log-every", log_every,
+               "Steps between lines on stdout; 0 prints none (default: 1, 0 on a terminal)", at_least(0));
+    begin_group(app, "Debugging");
+    app.add_flag("--dry-run", dry_run, "Print time and memory of the run, from a few real steps that change nothing");
+    app.add_flag("--explain", explain, "Print which tensors are trained, and what --dry-run prints, without training");
+    device.add(app);
+    std::vector<const char*> shown = about.common;
+    for (const char* name :
+         {"--corpus",           "--config",    "--data",   "--val",      "--batch",      "--tokens",     "--steps",
+          "--epochs",           "--optimizer", "--lr",     "--schedule", "--eval-every", "--out",        "--sample",
+          "--checkpoint-every", "--resume",    "--memory", "--threads",  "--seed",       "--time-limit", "--dry-run"})
+      if (app.get_option_no_throw(name)) shown.push_back(name);
+    show_in_help(app, shown);
+    app.footer(about.footer);
   }
+
   void run() {
-    check(o.init.empty() != donor.empty(),
-          "warm-start: {}; use --init to train a model further, or --donor to begin a model of another size",
-          donor.empty() ? "there is no model to begin with" : "there are both --init and --donor");
-    for (const char* of_donor : {"--size", "--lens", "--blocks"})
-      check(!donor.empty() || parser->count(of_donor) == 0,
-            "{} belongs to --donor, or to toy train from-scratch; with --init, leave it out", of_donor);
-    o.copy_blocks = blocks == "copy";
-    std::string& model = donor.empty() ? o.init : donor;
-    model = model_file(model);
-    WarmStartOptions& further = o;
-    if (donor.empty()) return recipe.run(*parser, further, train_warm_start, estimate_warm_start);
-    o.init = donor;
-    recipe.run(*parser, o, train_from_donor, estimate_from_donor);
+    recipe = parse_recipe(about.kind, given_options(*parser));
+    if (std::string* init = recipe.init()) *init = model_file(*init);
+    const auto dev = device.make();
+    Results results;
+    Reporter reporter(results, json, log_every);
+    if (dry_run || explain) return reporter.estimated(recipe.estimate(*dev, reporter), explain);
+    RecipeOptions& o = recipe.common();
+    nlohmann::ordered_json config = options_json(*parser);
+    if (o.epochs) config["steps"] = nullptr;  // the rows decide
+    if (o.fit_tokens) config["tokens"] = nullptr;
+    for (const char* of_the_process : {"resume", "allow-changes"}) config.erase(of_the_process);
+    o.record.config = {json_text(config)};
+    const TrainResult result = recipe.train(*dev, reporter);
+    if (result.was_complete) tell_of_no_effect(result.out, config);
+    reporter.done(result, how_to_resume(*parser, result.out));
+    if (json && result.was_complete) results.put(end_of_log(result.out));
   }
 };
 
@@ -87,9 +166,7 @@ struct WarmStart : Command {
 
 void add_train(CLI::App& root) {
   CLI::App& app = add_command_group(root, "train", "Train a model on text and write it as GGUF");
-  add_subcommand<FromScratch>(app, "from-scratch", "Train a new model on text");
-  add_subcommand<WarmStart>(app, "warm-start", "Train a GGUF model further on text");
-  add_fine_tunes(app);
+  for (const About& about : kRecipes) add_subcommand<Train>(app, name_in_list(about.kind), about.summary, about);
 }
 
 }  // namespace toy::cli

@@ -115,10 +115,9 @@ std::vector<TensorSpec> lora_targets(const ModelSpec& spec, const std::vector<st
 }
 
 AdapterSpec lora_adapter(const ModelSpec& spec, const LoraOptions& o) {
-  check(o.lr_ratio > 0 && std::isfinite(o.lr_ratio), "lora-plus is {}, expected a positive number", o.lr_ratio);
+  check_limits(o);
   check(!o.dora || !o.pissa, "pissa: there is none with dora; use one of them");
   check(!o.dora || o.dropout == 0, "lora-dropout is {}; DoRA is trained without, use 0", o.dropout);
-  check(o.dropout >= 0 && o.dropout < 1, "lora-dropout is {}, expected 0 to below 1", o.dropout);
   AdapterSpec adapter{.maps = {}, .dropout = o.dropout, .chat_template = {}};
   const std::vector<Target> targets = parse_targets(o.targets);
   for (const TensorSpec& t : lora_targets(spec, o.targets)) {

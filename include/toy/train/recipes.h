@@ -1,0 +1,96 @@
+// The recipes by name, told what people write: where command lines, configurations and bindings begin.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "toy/train/fine_tune.h"
+#include "toy/train/from_scratch.h"
+#include "toy/train/warm_start.h"
+
+namespace toy {
+
+/// An option as it was written: its name, with or without dashes ("--eval-every", "eval_every"), and its values.
+struct GivenOption {
+  std::string name;
+  std::vector<std::string> values;
+};
+/// Those of a JSON object: {"eval-every": 100, "corpus": ["a.txt", "b.txt"]}. A null is as if it was left out. Throws
+/// Error{bad_input}, which begins with `what`, for other texts.
+std::vector<GivenOption> given_options(std::string_view json, const std::string& what = "options");
+
+/// A recipe and all that it may be told.
+struct Recipe {
+  enum Kind { from_scratch, warm_start, full_finetune, lora, dpo } kind;
+  std::variant<FromScratchOptions, GrowOptions, FineTuneOptions> options;
+  bool grows = false;  ///< of warm_start: GrowOptions::init is a donor
+
+  /// With its defaults.
+  explicit Recipe(Kind kind);
+  /// What all recipes are told.
+  RecipeOptions& common();
+  /// The model file that it begins with; nullptr: it begins with none.
+  std::string* init();
+  /// The learning rate where nothing else is said: a trained model is soon unlearnt.
+  double usual_lr(const OptimizerOptions& optimizer) const;
+  /// And the weight decay.
+  double usual_weight_decay(const OptimizerOptions& optimizer) const { return adapts() ? 0 : optimizer.weight_decay; }
+  bool adapts() const { return kind == lora || kind == dpo; }
+  /// Calls f(Option, member) for each option of the recipe; see toy/base/options.h.
+  static void fields(auto& recipe, auto&& f) {
+    const auto each = [&](const Option& option, auto& value) {
+      constexpr std::string_view kOfTexts[] = {"corpus", "train_on", "documents", "pack", "binary", "data_cache"};
+      const bool of_texts = std::ranges::find(kOfTexts, option.name) != std::end(kOfTexts);
+      if (option.group.empty() || (recipe.adapts() && option.name == "context") || (recipe.kind == dpo && of_texts))
+        return;
+      Option here = option;
+      if (recipe.kind == dpo && option.name == "data")
+        here.required = true, here.help = "JSON Lines file of chosen and rejected answers to train on";
+      if (recipe.kind != dpo && option.name == "tokens")
+        here.help = "Tokens per sequence; by default what rows of --data take";
+      if (recipe.adapts() && option.name == "stored") here.text = "f32|f16|bf16", here.help = "Type in the file";
+      f(here, value);
+    };
+    std::visit(
+        [&](auto& o) {
+          std::decay_t<decltype(o)>::fields(o, each);
+          DataOptions::fields(o.data, each);
+          TrainerOptions::fields(o.trainer, each);
+          RecipeOptions::fields(static_cast<RecipeOptions&>(o), each);
+          OptimizerOptions::fields(o.trainer.optimizer, each);
+          WatchOptions::fields(o.watch, each);
+        },
+        recipe.options);
+  }
+
+  /// Runs it.
+  TrainResult train(Device& device, TrainObserver& observer) const;
+  /// What that will need. Writes nothing.
+  RunEstimate estimate(Device& device, TrainObserver& observer) const;
+};
+/// Their names.
+template <>
+struct NamesOf<Recipe::Kind> {
+  static constexpr std::array list = {std::pair("from-scratch", Recipe::from_scratch),
+                                      std::pair("warm-start", Recipe::warm_start),
+                                      std::pair("full-finetune", Recipe::full_finetune),
+                                      std::pair("lora", Recipe::lora), std::pair("dpo", Recipe::dpo)};
+};
+
+/// The recipe with these options. What is not given follows from what is: steps from rows of --data, rates from the
+/// optimizer. Throws Error{bad_input} naming an option as it was written: one that the recipe lacks, with the nearest
+/// that it has, a value that it does not take, and options that do not go together.
+Recipe parse_recipe(Recipe::Kind kind, const std::vector<GivenOption>& given);
+
+/// The same by name and of a JSON object, which the run's folder keeps:
+///
+///     Recipe recipe = parse_recipe("lora", R"({"model": "base.gguf", "data": "chats.jsonl", "rank": 8})");
+///     const TrainResult result = recipe.train(*device, observer);
+Recipe parse_recipe(std::string_view name, std::string_view json);
+
+}  // namespace toy
