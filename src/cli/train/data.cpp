@@ -72,7 +72,7 @@ struct Show : Command {
     show_in_help(app, {"--model", "--chat-template", "--train-on", "--bad-rows", "--map", "--rows", "--json"});
     app.footer(
         "Prints each row as the model sees it. What counts in the loss is colored, or stands in [[ ]]. See "
-        "docs/data.md.\n\n"
+        "toy help data.md.\n\n"
         "Example:\n"
         "  toy data show chats.jsonl --model out/book/model.gguf");
   }

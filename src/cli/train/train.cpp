@@ -34,8 +34,8 @@ const About kRecipes[] = {
     {Recipe::from_scratch,
      "Train a new model on text",
      {"--size", "--layers", "--tokenizer", "--context"},
-     "Ctrl-C saves a checkpoint and prints the command that resumes. See docs/training.md, docs/data.md, "
-     "docs/checkpoints.md and docs/memory.md.\n\n"
+     "Ctrl-C saves a checkpoint and prints the command that resumes. See toy help "
+     "training.md, data.md, checkpoints.md and memory.md.\n\n"
      "Examples:\n"
      "  toy train from-scratch --corpus book.txt --size small --tokenizer spm:512 --out out/book\n"
      "  toy train from-scratch --corpus book.txt --steps 2000 --checkpoint-every 100 --out out/long"},
@@ -43,7 +43,7 @@ const About kRecipes[] = {
      "Train a GGUF model further on text",
      {"--init", "--donor", "--size", "--lens"},
      "With --init, trains all weights of a model in f32. With --donor, trains a model of another width or depth, "
-     "which begins with the donor's embeddings and blocks. See docs/training.md and docs/warm-start.md.\n\n"
+     "which begins with the donor's embeddings and blocks. See toy help warm-start.md.\n\n"
      "Examples:\n"
      "  toy train warm-start --init out/book/model.gguf --corpus letters.txt --out out/letters\n"
      "  toy train warm-start --donor base.gguf --size small --lens pca --corpus book.txt --out out/small"},
@@ -51,14 +51,14 @@ const About kRecipes[] = {
      "Train all or some tensors of a GGUF model",
      {"--model", "--train", "--freeze", "--explain"},
      "Frozen tensors stay in the file, as quantized as they are; trained ones are held in f32. --lr-for sets learning "
-     "rates by pattern. See docs/fine-tuning.md.\n\n"
+     "rates by pattern. See toy help fine-tuning.md.\n\n"
      "Example:\n"
      "  toy train full-finetune --model base.gguf --corpus letters.txt --freeze 'token_embd.*' --out out/letters"},
     {Recipe::lora,
      "Train a small adapter of a GGUF model, quantized or not",
      {"--model", "--rank", "--alpha", "--targets", "--explain"},
      "Trains two small matrices for each linear map; the model stays in its file, as quantized as it is. The result, "
-     "adapter.gguf, is for `toy infer MODEL --lora`, llama.cpp and Ollama. See docs/fine-tuning.md.\n\n"
+     "adapter.gguf, is for `toy infer MODEL --lora`, llama.cpp and Ollama. See toy help fine-tuning.md.\n\n"
      "Example:\n"
      "  toy train lora --model base.gguf --corpus letters.txt --rank 16 --out out/letters\n"
      "  toy infer base.gguf --lora out/letters --prompt \"Dear\""},
@@ -66,7 +66,7 @@ const About kRecipes[] = {
      "Train an adapter from preferences: DPO, IPO, KTO or ORPO",
      {"--model", "--loss", "--beta", "--rank", "--alpha", "--targets", "--explain"},
      "Trains an adapter to prefer chosen answers over rejected ones. What it is compared with is the model without the "
-     "adapter. See docs/preferences.md.\n\n"
+     "adapter. See toy help preferences.md.\n\n"
      "Example:\n"
      "  toy train dpo --model chat.gguf --data preferences.jsonl --out out/polite\n"
      "  toy infer chat.gguf --lora out/polite --prompt \"Dear\""}};
