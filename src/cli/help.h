@@ -7,6 +7,7 @@
 #include <functional>
 #include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -72,6 +73,8 @@ inline constexpr bool takes_words =
 
 /// What shell completion offers for a text option of this name, and what its help shows for "{}"; most have none.
 std::vector<std::string> known_words(std::string_view option);
+/// The type of this name, if there is one.
+std::optional<DType> type_named(std::string_view name);
 /// An option whose texts `take` reads; `several`: it may be repeated.
 CLI::Option* add_texts(CLI::App& app, const std::string& names, const std::string& help, bool several,
                        const std::string& shown_default, const std::function<void(const std::string&)>& take);
@@ -102,9 +105,14 @@ void add_listed_option(CLI::App& app, const Option& option, T& value) {
     added = add_texts(app, names, help, false, name_in_list(value.kind), {});
   } else if constexpr (takes_words<T>) {
     if (std::is_arithmetic_v<T> && !option.text.empty())
-      added = add_texts(app, names, help, false, "", {});
+      added = add_texts(app, names, help, false, "", [option, &value](const std::string& text) {
+        const std::string wrong = read_texts(option, {text}, value);
+        check(wrong.empty(), "{} {}", option.flag(), wrong);
+      });
     else
       added = add_option(app, names, value, option.help, option.limits);
+  } else if constexpr (std::is_same_v<T, std::optional<DType>>) {
+    added = add_texts(app, names, help, false, "", [&value](const std::string& text) { value = type_named(text); });
   } else if constexpr (std::is_same_v<T, DType>) {
     added = add_texts(app, names, help, false, std::string(name_of(value)), {});
   } else {

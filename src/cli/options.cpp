@@ -32,30 +32,22 @@ void DeviceOptions::add(CLI::App& app) {
 
 std::unique_ptr<Device> DeviceOptions::make() const { return make_device(device, {.threads = threads}); }
 
-CLI::Option* add_kv_option(CLI::App& app, std::string& kv) {
+std::optional<DType> type_named(std::string_view name) {
+  const auto* type = std::ranges::find(kDTypes, name, &DTypeInfo::name);
+  return type == std::end(kDTypes) ? std::nullopt : std::optional(type->type);
+}
+
+void DecodingOptions::add(CLI::App& app, std::initializer_list<std::string_view> more) {
+  if (more.size() > 0) add_listed(app, decoder, more);
+  add_listed(app, decoder, {"kv", "exact"});
   begin_group(app, "Machine");
-  return add_option(app, "--kv", kv, "Type of keys and values (default: f32 for F32 models, else f16)",
-                    one_of({"f32", "f16", "q8_0"}));
-}
-
-std::optional<DType> kv_type(const std::string& kv) {
-  for (const DType type : {DType::f32, DType::f16, DType::q8_0})
-    if (kv == name_of(type)) return type;
-  return std::nullopt;
-}
-
-void DecodingOptions::add(CLI::App& app) {
-  add_kv_option(app, kv);
-  app.add_flag("--exact", exact, "Multiply quantized weights with activations that are not rounded (slower)");
   add_option(app, "--repack", repack, "Copy quantized weights into a faster order; auto if it pays",
              one_of({"auto", "off"}));
 }
 
-std::optional<DType> DecodingOptions::type() const { return kv_type(kv); }
-
 bool DecodingOptions::repacks(const Model& model, int64_t generated, int64_t scored) const {
   constexpr int64_t kLeastGenerated = 256, kLeastScored = 4096;  // below, making the copy takes longer than it saves
-  if (repack == "off" || exact || (generated < kLeastGenerated && scored < kLeastScored)) return false;
+  if (repack == "off" || decoder.exact || (generated < kLeastGenerated && scored < kLeastScored)) return false;
   size_t bytes = 0;
   for (const TensorSpec& t : tensors_of(model.spec))
     if (const DType stored = model.params->stored(t.name); is_quantized(stored)) bytes += bytes_of(stored, t.shape);
@@ -105,11 +97,6 @@ void refuse_replacing(const std::string& option, const std::string& out, const I
 void add_parse_special(CLI::App& app, bool& value) {
   app.add_flag("--parse-special,!--no-parse-special", value,
                "Read names of control tokens in the text as tokens (default: on)");
-}
-
-void add_check_finite(CLI::App& app, bool& value) {
-  begin_group(app, "Debugging");
-  app.add_flag("--check-finite", value, "Stop at the first op with a result that is not finite, and name it (slower)");
 }
 
 CLI::Option* add_context_option(CLI::App& app, int64_t& context, const char* help) {

@@ -28,11 +28,10 @@ struct DeviceOptions {
 
 /// --kv, --exact and --repack of commands that decode.
 struct DecodingOptions {
-  std::string kv, repack = "auto";
-  bool exact = false;
-  void add(CLI::App& app);
-  /// None: as the model's weights say.
-  std::optional<DType> type() const;
+  DecoderOptions decoder;
+  std::string repack = "auto";
+  /// `more`: names of others in the list of DecoderOptions.
+  void add(CLI::App& app, std::initializer_list<std::string_view> more = {});
   /// Should quantized weights be repacked to generate or score so many tokens in all?
   bool repacks(const Model& model, int64_t generated, int64_t scored) const;
 };
@@ -40,11 +39,6 @@ struct DecodingOptions {
 /// Bytes for DecoderOptions::cache where nobody says: room for every sequence to be full and, where layers keep more
 /// than pages, as much for snapshots, of which a conversation needs some; or half of what is free.
 size_t likely_cache(const Model& model, const DecoderOptions& options);
-
-/// --kv.
-CLI::Option* add_kv_option(CLI::App& app, std::string& kv);
-/// The type that it names; none where it is not given.
-std::optional<DType> kv_type(const std::string& kv);
 
 /// How JSON names them: "q8_0" where activations are rounded to it, else "exact".
 constexpr const char* products_name(bool rounds_activations) { return rounds_activations ? "q8_0" : "exact"; }
@@ -65,9 +59,6 @@ void refuse_replacing(const std::string& option, const std::string& out, const I
 
 /// --parse-special, on unless --no-parse-special is given.
 void add_parse_special(CLI::App& app, bool& value);
-
-/// --check-finite.
-void add_check_finite(CLI::App& app, bool& value);
 
 /// --ctx of a command that decodes: 0, or as many positions as a model may state.
 CLI::Option* add_context_option(CLI::App& app, int64_t& context, const char* help);

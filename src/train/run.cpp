@@ -52,7 +52,7 @@ class Run {
     model_.spec = spec;
     resume_.compare(config_);
     if (resume_.complete()) return;
-    require_room(spec, o.trainer.optimizer);
+    require_room(device, spec, o.trainer.optimizer);
     plan_ahead(spec, source.held(spec));
     resume_.prepare_to_write(spec);
     tell.preparing(fmt::format("{}: {:.2f} M weights", spec.name, double(parameter_count(spec)) * 1e-6));

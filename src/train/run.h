@@ -46,7 +46,7 @@ class ModelSource {
 /// Throws Error{bad_input} naming the option, for one that is impossible by itself.
 void check_options(const RecipeOptions& options);
 /// A first bound on the memory, before the weights are made: weights, gradients and moments. Throws Error{bad_input}.
-void require_room(const ModelSpec& spec, const OptimizerOptions& optimizer);
+void require_room(const Device& device, const ModelSpec& spec, const OptimizerOptions& optimizer);
 /// Throws Error{failure} where a run of `updates` updates has failed, however many steps it made.
 void require_success(const TrainResult& result, int64_t updates);
 

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "toy/base/options.h"
 #include "toy/decode/state.h"
 #include "toy/models/model.h"
 
@@ -35,6 +36,23 @@ struct DecoderOptions {
   int64_t take_back = 1;  ///< DecodeShape::take_back
   /// Calls can give the hidden states of rows; see DecodeRow::hidden. The plan has an output more for them.
   bool hidden = false;
+
+  /// See toy/base/options.h.
+  static void fields(auto& o, auto&& f) {
+    constexpr auto k = "Machine";
+    constexpr double kMost = 1 << 24;  // as ModelSpec::validate
+    f({"context", "Positions of prompt and text; 0 takes the model's own", from_to(0, kMost), k, "", "", "--ctx"},
+      o.context);
+    f(text_option(
+          "cache",
+          "Memory of all texts and snapshots of them, such as 2G (default: room for all, or half of what is free)", k,
+          "SIZE"),
+      o.cache);
+    f(text_option("kv", "Type of keys and values (default: f32 for F32 models, else f16)", k, "f32|f16|q8_0"), o.kv);
+    f({"exact", "Multiply quantized weights with activations that are not rounded (slower)", {}, k}, o.exact);
+    f({"check_finite", "Stop at the first op with a result that is not finite, and name it (slower)", {}, "Debugging"},
+      o.check_finite);
+  }
 };
 
 /// One row of a call: the next token of a sequence.

@@ -147,8 +147,8 @@ struct BenchInfer : Command {
               {.sequences = int(parallel),
                .context = prompt + decode,
                .max_rows = 512,
-               .kv = decoding.type(),
-               .exact = decoding.exact,
+               .kv = decoding.decoder.kv,
+               .exact = decoding.decoder.exact,
                .repack = decoding.repacks(model, decode * parallel * (repeat + 1), 0)});
     const double load = steady_seconds() - begin;
     std::vector<double> prefill_tps, decode_tps, reads, rates, of_read;

@@ -22,7 +22,8 @@ namespace {
 using nlohmann::ordered_json;
 
 struct Describe : Command {
-  std::string what, format = "text", ceilings, kv, optimizer, limit;
+  std::string what, format = "text", ceilings, optimizer, limit;
+  DecoderOptions decoder;
   std::map<std::string, std::string> views{{"graph", ""}, {"plan", ""}, {"memory", ""}, {"cost", ""}};  // of a graph
   std::string view, which;  // the one that is given, and its graph; "": the card
   GraphOptions o{.trainer = {}, .rows = 256};
@@ -51,13 +52,12 @@ struct Describe : Command {
     begin_group(app, "Batch");
     add_option(app, "--batch", o.trainer.batch, "Sequences per training step; a run has its own", at_least(1));
     add_option(app, "--tokens", o.trainer.tokens, "Tokens per sequence; a run has its own", at_least(1));
-    add_context_option(app, o.context, "Positions of the decoder; 0 takes the model's context");
+    add_listed(app, decoder, {"context", "kv"});
     add_option(app, "--rows", o.rows, "Rows that the decoder computes together, at most --ctx", at_least(1));
     add_listed(app, o.trainer, {"optimizer", "updates"});
     begin_group(app, "Machine");
     add_option(app, "--limit", limit, "Plan the training step that train --memory SIZE would run", not_empty())
         ->option_text("SIZE");
-    add_kv_option(app, kv);
     device.add(app);
     show_in_help(app, {"--graph", "--plan", "--memory", "--cost", "--format", "--json", "--ceilings", "--batch",
                        "--tokens", "--optimizer"});
@@ -75,7 +75,7 @@ struct Describe : Command {
     const Described model = open_description(what);
     take_step_of(model.step);
     print_warnings(what, model.warnings);
-    o.kv = kv_type(kv);
+    o.kv = decoder.kv, o.context = decoder.context;
     if (o.context == 0) o.context = model.spec.context;
     check(!given("--rows") || o.rows <= o.context, "--rows is {}; use 1 to {}, the positions of --ctx", o.rows,
           o.context);

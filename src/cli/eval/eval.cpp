@@ -49,9 +49,8 @@ struct Eval : Command {
     add_option(app, "--logprobs-out", logprobs_out, "File for the logprob of each token, as JSON Lines", file_name());
     add_option(app, "--top-logprobs", text.score.top_logprobs, "With --logprobs-out, also the N likeliest tokens",
                at_least(0));
-    decoding.add(app);
+    decoding.add(app, {"check_finite"});
     device.add(app);
-    add_check_finite(app, text.score.check_finite);
     show_in_help(app, {"--file", "--by-documents", "--ctx", "--stride", "--json", "--logprobs-out", "--threads"});
     app.footer(
         "Perplexity depends on the tokenizer; bits per byte compare any two models on the same text. Errors are "
@@ -80,7 +79,7 @@ struct Eval : Command {
       refuse_overwriting("logprobs-out", logprobs_out, {{"--file", text.file}, {"the model", model_path}});
       refuse_replacing("logprobs-out", logprobs_out, begins_with_scores);
     }
-    o.kv = decoding.type(), o.exact = decoding.exact;
+    o.kv = decoding.decoder.kv, o.exact = decoding.decoder.exact, o.check_finite = decoding.decoder.check_finite;
     const auto dev = device.make();
     Model model = load_model(model_path, *dev);
     adapters.apply(model);

@@ -72,7 +72,7 @@ struct Kl : Command {
     base_path = model_file(base_path);
     model_path = model_path.empty() ? base_path : model_file(model_path);
     ScoreOptions& o = text.score;
-    o.kv = decoding.type(), o.exact = decoding.exact;
+    o.kv = decoding.decoder.kv, o.exact = decoding.decoder.exact;
     const auto dev = device.make();
     const Model base = load_model(base_path, *dev);
     Model model = load_model(model_path, *dev);
@@ -93,7 +93,7 @@ struct Kl : Command {
             nats += t.kl;
             progress.next(nats / double(++done));
           },
-          kv_type(reference_kv));
+          type_named(reference_kv));
     });
     progress.end();
     print(d);
@@ -267,7 +267,7 @@ struct Choices : Command {
     const std::vector<std::string> paths{file};
     std::vector<Question> questions = read_questions(list_text_files(paths).files.at(0));
     if (limit > 0) questions.resize(std::min(questions.size(), size_t(limit)));
-    o.kv = decoding.type(), o.exact = decoding.exact;
+    o.kv = decoding.decoder.kv, o.exact = decoding.decoder.exact;
     const auto dev = device.make();
     Model model = load_model(model_path, *dev);
     adapters.apply(model);

@@ -71,7 +71,7 @@ struct EvalGenerate : Command {
     std::vector<OpenQuestion> questions = read_open_questions(list_text_files(paths).files.at(0));
     if (limit > 0) questions.resize(std::min(questions.size(), size_t(limit)));
     const StopFilter stops_are_sound(o.stops);
-    o.kv = decoding.type(), o.exact = decoding.exact, o.sequences = int(parallel);
+    o.kv = decoding.decoder.kv, o.exact = decoding.decoder.exact, o.sequences = int(parallel);
     const auto dev = device.make();
     Model model = load_model(model_path, *dev);
     adapters.apply(model);

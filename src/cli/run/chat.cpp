@@ -150,7 +150,6 @@ struct Chat : Command {
   ordered_json tools;
   dialog::TextForm form;
   ChatTemplateOption chat_template;
-  int64_t context = 0;
   AnswerOptions answers;
   AdapterOptions adapters;
   DeviceOptions device;
@@ -173,9 +172,7 @@ struct Chat : Command {
     add_text_option(app, "--tool-command", tool_command.command,
                     "Command for sh that answers calls: {\"name\", \"arguments\"} comes in, the result goes out");
     app.add_flag("--yes-to-tools", tool_command.always, "Run --tool-command without asking");
-    begin_group(app, "Machine");
-    add_context_option(app, context, "Positions of the conversation; 0 takes the model's own");
-    decoding.add(app);
+    decoding.add(app, {"context"});
     device.add(app);
     show_in_help(app, {"--url", "--lora", "--chat-template", "--system", "--json-schema", "--tools", "--tool-command",
                        "--temperature", "--top-p", "--seed", "--n", "--ctx", "--threads"});
@@ -263,10 +260,10 @@ struct Chat : Command {
     const ChatTemplate chat = the_template(model);
     print_warnings(model_path, model.warnings);
     constexpr int64_t kRowsOfCall = 256;  // bounds how long Ctrl-C waits while a prompt is computed
-    DecoderOptions options{.context = context,
+    DecoderOptions options{.context = decoding.decoder.context,
                            .max_rows = kRowsOfCall,
-                           .kv = decoding.type(),
-                           .exact = decoding.exact,
+                           .kv = decoding.decoder.kv,
+                           .exact = decoding.decoder.exact,
                            .repack = decoding.repacks(model, INT32_MAX, 0)};
     options.cache = likely_cache(model, options);
     Decoder decoder(*dev, model, options);

@@ -12,7 +12,7 @@ namespace toy::cli {
 CLI::Option* add_chat_template(CLI::App& app, std::string& value, const char* help) {
   const auto names = builtin_chat_templates();
   return add_option(app, "--chat-template", value,
-                    fmt::format("{}: {}, or a file (default: the model's)", help, fmt::join(names, ", ")), not_empty(),
+                    fmt::format("{}: {} or FILE (default: the model's)", help, fmt::join(names, ", ")), not_empty(),
                     suggested(names, true));
 }
 

@@ -48,7 +48,7 @@ Draft DraftOptions::make(Device& device, const Model& model, Decoder& decoder, c
   DecoderOptions o{.sequences = decoder.state().sequences(),
                    .context = std::min(decoder.context() + most, longest),
                    .max_rows = decoder.max_rows(),
-                   .exact = decoding.exact,
+                   .exact = decoding.decoder.exact,
                    .repack = decoding.repacks(*d.model, generated, 0),
                    .take_back = most + 1};
   // As many positions as the model's cache has.

@@ -89,7 +89,7 @@ struct Infer : Command {
   AdapterOptions adapters;
   DraftOptions draft;
   int64_t context = 0, parallel = 16;
-  bool json = false, check_finite = false;
+  bool json = false;
   std::string schema_file, grammar_file;
 
   void add(CLI::App& app) {
@@ -112,9 +112,8 @@ struct Infer : Command {
     begin_group(app, "Machine");
     add_context_option(app, context, "Positions to reserve; 0 takes what the prompt and --n need");
     add_option(app, "--parallel", parallel, "Prompts of --prompts to generate at once", from_to(1, 1024));
-    decoding.add(app);
+    decoding.add(app, {"check_finite"});
     device.add(app);
-    add_check_finite(app, check_finite);
     show_in_help(app, {"--prompt", "--prompt-file", "--prompts", "--temperature", "--top-k", "--top-p", "--min-p",
                        "--seed", "--n", "--stop", "--json-schema", "--grammar", "--json", "--threads"});
     app.footer(
@@ -199,9 +198,9 @@ struct Infer : Command {
                     {.sequences = int(sequences),
                      .context = needed,
                      .max_rows = rows,
-                     .check_finite = check_finite,
-                     .kv = decoding.type(),
-                     .exact = decoding.exact,
+                     .check_finite = decoding.decoder.check_finite,
+                     .kv = decoding.decoder.kv,
+                     .exact = decoding.decoder.exact,
                      .adapters_by_sequence = by_prompt,
                      .repack = decoding.repacks(model, all, 0)});
     const Draft proposes = draft.make(*dev, model, decoder, decoding, all);

@@ -29,12 +29,12 @@ namespace toy::cli {
 namespace {
 
 struct Serve : Command {
-  std::string model_path, host = "127.0.0.1", key_file, cache, state_folder, log = "text";
+  std::string model_path, host = "127.0.0.1", key_file, state_folder, log = "text";
   std::vector<std::string> aliases, cors;
   bool strict = false, share_prefixes = false;
   serve::TlsFiles tls;
   int port = 8080;
-  int64_t context = 0, parallel = 8, queue = 1024;
+  int64_t parallel = 8, queue = 1024;
   serve::HttpLimits http;
   AdapterOptions adapters;
   ChatTemplateOption chat_template;
@@ -69,20 +69,13 @@ struct Serve : Command {
                from_to(0, 86400));
     add_option(app, "--log", log, "A line on stderr for each request", one_of({"text", "json", "off"}));
     begin_group(app, "Machine");
-    add_context_option(app, context, "Positions of prompt and text; 0 takes the model's own");
     add_option(app, "--parallel", parallel, "Texts to generate at once; others wait", from_to(1, 1024));
     add_option(app, "--queue", queue, "Texts that may wait; more are refused", from_to(1, 1000000));
-    add_option(
-        app, "--cache", cache,
-        "Memory that all texts share, with snapshots of them, such as 2G (default: room for all, or half of what "
-        "is free)",
-        not_empty())
-        ->option_text("SIZE");
     add_option(app, "--state", state_folder, "Folder where clients may save conversations (/v1/state)", not_empty())
         ->option_text("DIR");
     app.add_flag("--share-prefixes", share_prefixes,
                  "API keys share saved conversations, and what was computed for others");
-    decoding.add(app);
+    decoding.add(app, {"context", "cache"});
     device.add(app);
     draft.add(app);
     show_in_help(app, {"--lora", "--draft", "--alias", "--chat-template", "--host", "--port", "--api-key-file",
@@ -122,11 +115,11 @@ struct Serve : Command {
   }
 
   // Of --cache.
-  size_t cache_bytes() const {
-    const size_t bytes = parse_bytes("cache", cache), have = available_memory();
+  size_t cache_bytes(const Device& dev) const {
+    const size_t bytes = decoding.decoder.cache, have = dev.memory().free;
     check(have == 0 || bytes <= have,
-          "cache: '{}' is more than the {} of memory that are free; use --cache {}M or less", cache, format_bytes(have),
-          (have >> 20) * 9 / 10);
+          "cache: '{}' is more than the {} of memory that are free; use --cache {}M or less",
+          parser->get_option("--cache")->as<std::string>(), format_bytes(have), (have >> 20) * 9 / 10);
     return bytes;
   }
 
@@ -181,14 +174,14 @@ struct Serve : Command {
     print_warnings(model_path, model.warnings);
     constexpr int64_t kRowsOfCall = 256;  // bounds how long running texts wait for the prompts of others
     DecoderOptions options{.sequences = int(parallel),
-                           .context = context,
+                           .context = decoding.decoder.context,
                            .max_rows = std::max(draft.rows(parallel), kRowsOfCall),
-                           .kv = decoding.type(),
-                           .exact = decoding.exact,
+                           .kv = decoding.decoder.kv,
+                           .exact = decoding.decoder.exact,
                            .adapters_by_sequence = !names.empty(),
                            .repack = decoding.repacks(model, INT32_MAX, 0),
                            .hidden = true};
-    options.cache = cache.empty() ? likely_cache(model, options) : cache_bytes();
+    options.cache = parser->count("--cache") > 0 ? cache_bytes(*dev) : likely_cache(model, options);
     Decoder decoder(*dev, model, options);
     const Draft proposes = draft.make(*dev, model, decoder, decoding, INT32_MAX);
     warn_of_long_context(model_path, model.spec, decoder.context());

@@ -9,7 +9,6 @@
 #include "cli/files/model_file.h"
 #include "cli/help.h"
 #include "cli/options.h"
-#include "cli/run/chat_template_option.h"
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"
 #include "toy/chat/builtin.h"
@@ -64,8 +63,7 @@ struct Show : Command {
         ->required();
     begin_group(app, "Model");
     add_option(app, "--model", model, "GGUF file with the tokenizer and the chat template", file_name())->required();
-    add_chat_template(app, data.chat_template, "Chat template");
-    add_listed(app, data, {"train_on", "bad_rows", "map"});
+    add_listed(app, data, {"chat_template", "train_on", "bad_rows", "map"});
     begin_group(app, "Output");
     add_option(app, "--rows,-n", rows, "Rows to show; 0 shows all", at_least(0));
     app.add_flag("--json", json, "Print a JSON object per row");

@@ -28,17 +28,6 @@ void put_line(const std::string& text) {
     fail_internal("stdout: the output could not be written");
 }
 
-std::vector<GivenOption> given_options(const CLI::App& app) {
-  std::vector<GivenOption> given;
-  const std::vector<std::string> of_the_program{"config",  "json",   "log-every", "dry-run",
-                                                "explain", "device", "threads"};
-  for (const CLI::Option* o : app.get_options())
-    if (o->count() > 0 && !is_help(*o) &&
-        std::find(of_the_program.begin(), of_the_program.end(), o->get_lnames()[0]) == of_the_program.end())
-      given.push_back({o->get_name(), o->reduced_results()});
-  return given;
-}
-
 ordered_json options_json(const CLI::App& app) {
   ordered_json j = ordered_json::object();
   const auto shut_out = [](const CLI::Option& o) {

@@ -1,17 +1,11 @@
-// The options of a training as its recipe reads them, and as its config.json holds them.
+// What the config.json of a run holds, and results.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <vector>
-
-#include "toy/train/recipes.h"
 
 namespace toy::cli {
-
-/// The options of a recipe that the command line has.
-std::vector<GivenOption> given_options(const CLI::App& app);
 
 /// Every option of a command with its value, given or not: what config.json holds. Numbers are numbers, a flag is true
 /// or false, several values are a list.

@@ -143,7 +143,12 @@ struct Train : Command {
   }
 
   void run() {
-    recipe = parse_recipe(about.kind, given_options(*parser));
+    std::vector<GivenOption> given;
+    Recipe::fields(recipe, [&](const Option& option, const auto&) {
+      const CLI::Option* o = parser->get_option(option.flag());
+      if (o->count() > 0) given.push_back({o->get_name(), o->reduced_results()});
+    });
+    recipe = parse_recipe(about.kind, given);
     if (std::string* init = recipe.init()) *init = model_file(*init);
     const auto dev = device.make();
     Results results;
