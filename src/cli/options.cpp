@@ -30,10 +30,14 @@ void DeviceOptions::add(CLI::App& app) {
 
 std::unique_ptr<Device> DeviceOptions::make() const { return make_device(device, {.threads = threads}); }
 
+namespace {
+const std::vector<std::string> kKvTypes{"f32", "f16", "q8_0"}, kRepack{"auto", "off"}, kBool{"true", "false"};
+}
+
 CLI::Option* add_kv_option(CLI::App& app, std::string& kv) {
   begin_group(app, "Machine");
   return add_option(app, "--kv", kv, "Type of keys and values (default: f32 for F32 models, else f16)",
-                    one_of({"f32", "f16", "q8_0"}));
+                    one_of(kKvTypes));
 }
 
 std::optional<DType> kv_type(const std::string& kv) {
@@ -45,8 +49,26 @@ std::optional<DType> kv_type(const std::string& kv) {
 void DecodingOptions::add(CLI::App& app) {
   add_kv_option(app, kv);
   app.add_flag("--exact", exact, "Multiply quantized weights with activations that are not rounded (slower)");
-  add_option(app, "--repack", repack, "Copy quantized weights into a faster order; auto if it pays",
-             one_of({"auto", "off"}));
+  add_option(app, "--repack", repack, "Copy quantized weights into a faster order; auto if it pays", one_of(kRepack));
+}
+
+DecodingOptions DecodingOptions::with(std::string_view what, std::string_view list) const {
+  DecodingOptions o = *this;
+  if (list.empty()) return o;
+  for (const ListedWord& l : read_list(what, list, {.between = ',', .words = {"kv", "exact", "repack"}})) {
+    const std::vector<std::string>& values = l.word == "kv" ? kKvTypes : l.word == "exact" ? kBool : kRepack;
+    const std::string value = l.settings.empty() ? "" : l.settings[0].second;
+    const bool is_set = l.settings.empty() && l.word == "exact";
+    check(is_set || (l.settings.size() == 1 && l.settings[0].first == l.word && std::ranges::count(values, value)),
+          "{}: {} takes {} in its brackets", what, l.word, alternatives(values));
+    if (l.word == "kv")
+      o.kv = value;
+    else if (l.word == "exact")
+      o.exact = is_set || value == "true";
+    else
+      o.repack = value;
+  }
+  return o;
 }
 
 std::optional<DType> DecodingOptions::type() const { return kv_type(kv); }

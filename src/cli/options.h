@@ -31,6 +31,8 @@ struct DecodingOptions {
   std::string kv, repack = "auto";
   bool exact = false;
   void add(CLI::App& app);
+  /// These with what a list changes: "exact, kv(f32), repack(off)". Throws Error{bad_input} beginning with `what`.
+  DecodingOptions with(std::string_view what, std::string_view list) const;
   /// None: as the model's weights say.
   std::optional<DType> type() const;
   /// Should quantized weights be repacked to generate or score so many tokens in all?
