@@ -45,6 +45,29 @@ void DecodingOptions::add(CLI::App& app, std::initializer_list<std::string_view>
              one_of({"auto", "off"}));
 }
 
+DecodingOptions DecodingOptions::with(std::string_view what, std::string_view list) const {
+  DecodingOptions o = *this;
+  if (list.empty()) return o;
+  CLI::App app;
+  o.add(app);
+  std::vector<std::string> names, words;
+  for (const CLI::Option* option : app.get_options())
+    if (!is_help(*option)) names.push_back(option->get_lnames()[0]);
+  for (const ListedWord& l : read_list(what, list, {.between = ',', .words = names})) {
+    const CLI::Option& option = *app.get_option("--" + l.word);
+    std::string value = is_flag(option) ? "true" : "", wrong;
+    if (l.settings.size() == 1 && l.settings[0].first == l.word) value = l.settings[0].second;
+    if (is_flag(option))
+      wrong = value == "true" || value == "false" ? "" : fmt::format("is {}; use true or false", value);
+    else
+      wrong = violation(option, value);
+    check(wrong.empty(), "{}: {} {}", what, l.word, wrong);
+    words.insert(words.begin(), option.get_name() + "=" + value);  // the parser takes them from the back
+  }
+  app.parse(words);
+  return o;
+}
+
 bool DecodingOptions::repacks(const Model& model, int64_t generated, int64_t scored) const {
   constexpr int64_t kLeastGenerated = 256, kLeastScored = 4096;  // below, making the copy takes longer than it saves
   if (repack == "off" || decoder.exact || (generated < kLeastGenerated && scored < kLeastScored)) return false;

@@ -32,6 +32,8 @@ struct DecodingOptions {
   std::string repack = "auto";
   /// `more`: names of others in the list of DecoderOptions.
   void add(CLI::App& app, std::initializer_list<std::string_view> more = {});
+  /// These with what a list changes: "exact, kv(f32), repack(off)". Throws Error{bad_input} beginning with `what`.
+  DecodingOptions with(std::string_view what, std::string_view list) const;
   /// Should quantized weights be repacked to generate or score so many tokens in all?
   bool repacks(const Model& model, int64_t generated, int64_t scored) const;
 };

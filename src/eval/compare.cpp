@@ -44,14 +44,14 @@ double Divergence::perplexity_ratio() const { return std::exp(difference.mean); 
 
 Divergence compare_models(Device& device, const Model& base, const Model& model, const EvalText& text,
                           const ScoreOptions& options, const std::function<void(const DivergenceOfToken&)>& on_token,
-                          std::optional<DType> base_kv) {
+                          const std::optional<ScoreOptions>& of_base) {
   check(base.spec.vocab == model.spec.vocab, "the base has {} tokens, the model {}; compare models of one vocabulary",
         base.spec.vocab, model.spec.vocab);
   ScoreOptions o = options;
   if (o.context == 0) o.context = std::min(base.spec.context, model.spec.context);
-  ScoreOptions of_base = o;
-  if (base_kv) of_base.kv = base_kv;
-  TextReader p(device, base, text, of_base), q(device, model, text, o);
+  ScoreOptions base_options = of_base.value_or(o);
+  base_options.context = o.context, base_options.stride = o.stride;
+  TextReader p(device, base, text, base_options), q(device, model, text, o);
   ThreadPool team(device.host_threads());
   BlockMean kl(text), same_top(text), nats_p(text), nats_q(text), difference(text), probability(text);
   std::vector<double> all;

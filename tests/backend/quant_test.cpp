@@ -2,6 +2,7 @@
 // the same bits.
 #include "backend/cpu/quant/quant.h"
 
+#include <bit>
 #include <cmath>
 #include <random>
 
@@ -45,7 +46,7 @@ struct Case {
   Case(DType type_in, int64_t rows_in, int64_t outs_in, int64_t k_in)
       : type(type_in), rows(rows_in), outs(outs_in), k(k_in), w(random_weights(type, outs, k, 5)), x({rows, k}) {
     fill_random(x, 3);
-    // Blocks of 32 have each shift from 0 to 12, and less than the smallest can hold; one is zero.
+    // Blocks of 32 have scales that are far apart; one is zero.
     for (size_t i = 0; i < x.size(); ++i) {
       x[i] *= std::exp(float(i % 7) - 3) * std::ldexp(1.0f, -int(i / 32 * 7 % 15));
       if (i % size_t(k) / 32 == 3) x[i] = 0;
@@ -79,17 +80,10 @@ Array<float> product(const Case& c, int threads, int64_t first = 0, int64_t coun
 bool same(const float* a, const float* b, size_t n) { return std::memcmp(a, b, n * sizeof(float)) == 0; }
 
 // How rows of x are rounded, as quant.h states it.
-float scale_of_block(const float* row, int64_t k, int64_t begin, int64_t block) {
-  const auto largest = [](const float* x, int64_t n) {
-    float most = 0;
-    for (int64_t j = 0; j < n; ++j) most = std::max(most, std::fabs(x[j]));
-    return most;
-  };
-  if (block == 256) return largest(row + begin, block) / 127;
-  const float of_row = largest(row, k), of_block = largest(row + begin, block);
-  float scale = of_row / 127;
-  for (int halvings = 0; halvings < 12 && of_block * float(2 << halvings) <= of_row; ++halvings) scale /= 2;
-  return scale;
+float scale_of_block(const float* x, int64_t block) {
+  float most = 0;
+  for (int64_t j = 0; j < block; ++j) most = std::max(most, std::fabs(x[j]));
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(most / 127) & ~3u);
 }
 
 // Products in f64 of the dequantized weights and the rounded rows.
@@ -106,7 +100,7 @@ TEST(QuantProduct, IsTheProductOfRoundedRows) {
         for (int64_t o = 0; o < outs; ++o) {
           double want = 0, bound = 0;
           for (int64_t i = 0; i < k; i += block) {
-            const float scale = scale_of_block(&c.x[size_t(r * k)], k, i, block), inverse = 1 / scale;
+            const float scale = scale_of_block(&c.x[size_t(r * k + i)], block), inverse = scale > 0 ? 1 / scale : 0;
             for (int64_t j = i; j < i + block; ++j) {
               const double rounded = double(scale) * std::nearbyint(c.x[size_t(r * k + j)] * inverse);
               want += rounded * w[size_t(o * k + j)];
@@ -286,7 +280,7 @@ TEST(QuantProduct, BiasAndWhatIsAddedComeLast) {
 // Rows of zeros, tiny and huge ones, and rows that are not finite, which must show: also at the end of a row.
 TEST(QuantProduct, SpecialRows) {
   for (const DType type : {DType::q8_0, DType::q4_k, DType::q5_1}) {
-    Case c(type, 7, 33, 768);
+    Case c(type, 8, 33, 768);
     for (int64_t i = 0; i < c.k; ++i) {
       c.x[size_t(i)] = 0;
       c.x[size_t(c.k + i)] *= 1e-36f;
@@ -294,11 +288,12 @@ TEST(QuantProduct, SpecialRows) {
     }
     c.x[size_t(3 * c.k + 5)] = INFINITY, c.x[size_t(4 * c.k + 700)] = -INFINITY;
     c.x[size_t(5 * c.k + 200)] = NAN, c.x[size_t(6 * c.k + 767)] = std::copysign(NAN, -1.0f);
+    c.x[size_t(7 * c.k + 300)] = -0x1p111f, c.x[size_t(2 * c.k + 9)] = 0x1.fffffep110f;
     const Array<float> y = product(c, 1);
     for (int64_t o = 0; o < c.outs; ++o) {
       EXPECT_EQ(y[size_t(o)], 0);
       for (const int64_t row : {1, 2}) EXPECT_TRUE(std::isfinite(y[size_t(row * c.outs + o)])) << row;
-      for (const int64_t row : {3, 4, 5, 6}) EXPECT_TRUE(std::isnan(y[size_t(row * c.outs + o)])) << row;
+      for (const int64_t row : {3, 4, 5, 6, 7}) EXPECT_TRUE(std::isnan(y[size_t(row * c.outs + o)])) << row;
     }
   }
 }
@@ -315,12 +310,11 @@ TEST(QuantProduct, RowsAreRoundedToTheSameBits) {
         std::memset(memory.data(), 0, QuantRows::bytes(rows, k));
         const QuantRows x(memory.data(), rows, k, scaled, part, tile);
         cpu::quantize_rows(c.x.data(), 0, rows, 128, x);
-        if (tile == 1 && x.has_shifts())  // complete rows follow each other
+        if (tile == 1)  // complete rows follow each other
           for (size_t i = 0; i < rows * k; ++i) {
-            const float* row = &c.x[i / k * k];
-            const float scale = scale_of_block(row, c.k, int64_t(i % k / 32 * 32), 32);
-            ASSERT_EQ(x.row_scale[i / k] * x.scale[i / 32], scale) << i;
-            ASSERT_EQ(x.q[i], std::nearbyint(c.x[i] * (1 / scale))) << i;
+            const float scale = scale_of_block(&c.x[i / scaled * scaled], int64_t(scaled));
+            ASSERT_EQ(x.scale[i / scaled], scale) << i;
+            ASSERT_EQ(x.q[i], scale > 0 ? std::nearbyint(c.x[i] * (1 / scale)) : 0) << i;
           }
         results.emplace_back(memory.data(), memory.data() + QuantRows::bytes(rows, k));
       });

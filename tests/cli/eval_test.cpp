@@ -89,10 +89,22 @@ TEST_F(CliEval, ComparesTwoModels) {
   const std::string equal = toy("eval kl --base " + m + " --model " + m + text).out;
   EXPECT_EQ(equal.rfind("KL divergence 0.0000 ", 0), 0u);
   EXPECT_NE(equal.find("the models are equal on this text"), std::string::npos) << equal;
-  const Result rounded = toy("eval kl --base " + m + " --kv f16 --reference-kv f32" + text + "--json");
+  const Result rounded = toy("eval kl --base " + m + " --kv f16 --base-with 'kv(f32)'" + text + "--json");
   ASSERT_EQ(rounded.code, 0) << rounded.err;
   EXPECT_GT(json::parse(rounded.out).at("kl"), 0);
   EXPECT_FALSE(json::parse(rounded.out).at("equal"));
+  const std::string q = path("q8_0.gguf");
+  ASSERT_EQ(toy("quantize " + m + " " + q + " --type Q8_0").code, 0);
+  const auto kl = [&](const std::string& options) {
+    return json::parse(toy("eval kl --base " + q + text + "--json " + options).out).at("kl").get<double>();
+  };
+  EXPECT_GT(kl("--base-with exact"), 0);
+  EXPECT_GT(kl("--exact --model-with 'exact(false)'"), 0);
+  EXPECT_GT(kl("--exact --base-with 'kv(f32)' --model-with 'kv(f16)'"), 0);
+  EXPECT_EQ(kl("--base-with 'exact, kv(f32), repack(off)' --exact --model-with 'kv(f32)'"), 0);
+  refuses("eval kl --base " + q + text + " --base-with exat", {"--base-with", "did you mean 'exact'"});
+  refuses("eval kl --base " + q + text + " --model-with 'kv(q4_0)'", {"--model-with: kv is 'q4_0'"});
+  refuses("eval kl --base " + q + text + " --model-with repack", {"repack is", "auto or off"});
   const Result l = toy("eval lmc --a " + m + " --b " + b + " --alphas 0,.5,1" + text + "--json");
   ASSERT_EQ(l.code, 0) << l.err;
   const json points = json::parse(l.out).at("points");
@@ -101,7 +113,7 @@ TEST_F(CliEval, ComparesTwoModels) {
   EXPECT_EQ(points[2].at("nats_per_token"), nats(b));
   const double middle = points[1].at("nats_per_token").get<double>() - (nats(m) + nats(b)) / 2;
   EXPECT_NEAR(json::parse(l.out).at("barrier"), std::max(0.0, middle), 1e-12);
-  refuses("eval kl --base " + m + text, {"--model, --lora or --reference-kv"});
+  refuses("eval kl --base " + m + text, {"--model, --lora, --base-with or --model-with"});
   refuses("eval kl --base " + m + " --model " + b, {"--file is missing"});
   refuses("eval kl --base " + m + " --model " + path("none.gguf") + text, {"none.gguf"});
   refuses("eval lmc --a " + m + " --b " + b + " --alphas 0,x" + text, {"'x' is no number"});

@@ -36,13 +36,14 @@ struct DivergenceOfToken {
   double kl = 0, base = 0, model = 0;  ///< nats
 };
 
-/// Reads the text with both models side by side, as score_text() does. `base_kv`: of the base, where it is not the
-/// options'. `on_token` sees each token in the order of the text. The result does not depend on the number of threads.
-/// Throws Error{bad_input} as score_text(), and where the vocabularies differ.
+/// Reads the text with both models side by side, as score_text() does, in the windows of `options`. `of_base`: kv,
+/// exact and repack of the base, where they are not those of `options`. `on_token` sees each token in the order of the
+/// text. The result does not depend on the number of threads. Throws Error{bad_input} as score_text(), and where the
+/// vocabularies differ.
 Divergence compare_models(Device& device, const Model& base, const Model& model, const EvalText& text,
                           const ScoreOptions& options,
                           const std::function<void(const DivergenceOfToken&)>& on_token = {},
-                          std::optional<DType> base_kv = {});
+                          const std::optional<ScoreOptions>& of_base = {});
 
 /// Throws Error{bad_input} naming the first tensor, or else the dimension, in which two models differ.
 void require_same_shape(const ModelSpec& a, const ModelSpec& b);

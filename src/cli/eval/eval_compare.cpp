@@ -37,7 +37,7 @@ void require_same_tokens(const Model& a, const Model& b) {
 }
 
 struct Kl : Command {
-  std::string base_path, model_path, reference_kv;
+  std::string base_path, model_path, base_with, model_with;
   EvalTextOptions text;
   DeviceOptions device;
   DecodingOptions decoding;
@@ -53,8 +53,8 @@ struct Kl : Command {
     begin_group(app, "Output");
     app.add_flag("--json", json, "Print a JSON object");
     decoding.add(app);
-    add_option(app, "--reference-kv", reference_kv, "Type of the base's keys and values (default: as --kv)",
-               one_of({"f32", "f16", "q8_0"}));
+    add_option(app, "--base-with", base_with, "Settings of the base only, such as 'exact, kv(f32), repack(off)'");
+    add_option(app, "--model-with", model_with, "Settings of the model only");
     device.add(app);
     show_in_help(app, {"--base", "--model", "--lora", "--file", "--ctx", "--json", "--threads"});
     app.footer(
@@ -62,17 +62,18 @@ struct Kl : Command {
         "per token. It is 0 where both predict alike.\n\n"
         "Examples:\n"
         "  toy eval kl --base model-f16.gguf --model model-q4.gguf --file test.txt\n"
-        "  toy eval kl --base model.gguf --lora out/lora --file test.txt");
+        "  toy eval kl --base model.gguf --lora out/lora --file test.txt\n"
+        "  toy eval kl --base model-q4.gguf --base-with exact --file test.txt");
   }
 
   void run() {
     check(!text.file.empty(), "--file is missing; give a text to compare on");
-    check(!model_path.empty() || !adapters.lora.empty() || !reference_kv.empty(),
-          "there is nothing to compare with --base; give --model, --lora or --reference-kv");
+    check(!model_path.empty() || !adapters.lora.empty() || !base_with.empty() || !model_with.empty(),
+          "there is nothing to compare with --base; give --model, --lora, --base-with or --model-with");
+    const DecodingOptions of_base = decoding.with("--base-with", base_with),
+                          of_model = decoding.with("--model-with", model_with);
     base_path = model_file(base_path);
     model_path = model_path.empty() ? base_path : model_file(model_path);
-    ScoreOptions& o = text.score;
-    o.kv = decoding.decoder.kv, o.exact = decoding.decoder.exact;
     const auto dev = device.make();
     const Model base = load_model(base_path, *dev);
     Model model = load_model(model_path, *dev);
@@ -80,20 +81,24 @@ struct Kl : Command {
     require_same_tokens(base, model);
     const EvalText ids = text.read(base, base_path);
     print_warnings(model_path, model.warnings);
-    model.spec.require_positions(o.context, "ctx");
+    model.spec.require_positions(text.score.context, "ctx");
     const int64_t total = predicted_tokens(ids);
-    o.repack = decoding.repacks(base, 0, total) && decoding.repacks(model, 0, total);
+    const auto options = [&](const DecodingOptions& with, const Model& m) {
+      ScoreOptions o = text.score;
+      o.kv = with.decoder.kv, o.exact = with.decoder.exact, o.repack = with.repacks(m, 0, total);
+      return o;
+    };
     EvalProgress progress("token", total);
     double nats = 0;
     int64_t done = 0;
     const Divergence d = with_sound_weights({base_path, model_path}, [&] {
       return compare_models(
-          *dev, base, model, ids, o,
+          *dev, base, model, ids, options(of_model, model),
           [&](const DivergenceOfToken& t) {
             nats += t.kl;
             progress.next(nats / double(++done));
           },
-          type_named(reference_kv));
+          options(of_base, base));
     });
     progress.end();
     print(d);

@@ -1,17 +1,17 @@
 // y = x w^T + bias + acc on block-quantized weights as they lie in the file, with x rounded to 8 bits.
 //
-// A row of x becomes int8 once, values rounded to the nearest. A block of 256 (for the types with blocks of 256) has
-// the scale xs, its largest magnitude / 127. A block of 32 has 2^s xs: xs is the row's largest magnitude / 127 / 2^12,
-// and s the smallest from 0 to 12 that holds the block. Inside such a block everything is integer arithmetic and so
-// exact in any order; across blocks y is one chain of f32 fma per element, from the first block to the last:
+// A row of x becomes int8 once, values rounded to the nearest: blocks of 32, or of 256 for the types with such blocks,
+// have the scale xs, their largest magnitude / 127 without its lowest two bits. Inside such a block everything is
+// integer arithmetic and so exact in any order; across blocks y is one chain of f32 fma per element, from the first
+// block to the last:
 //
-//   blocks of 32:   y = fma(d, 2^s I, y), and with a minimum y = fma(m, 2^s X, y); in the end y = xs y
+//   blocks of 32:   y = fma(d, xs I, y), and with a minimum y = fma(m, xs X, y)
 //   blocks of 256:  y = fma(d xs, I, y), and with a minimum y = fma(-(dmin xs), J, y)
 //
 // d, m, dmin are the weights' scales, I the integer dot product (of 256: with the integer scales of
 // its parts), X the sum of the 32 quantized x, J the same times the integer minimums. bias and acc are added to the
 // finished sum. So a row of y has the same bits whatever the other rows, the number of threads, the instruction set.
-// A row of x that is not finite makes its row of y NaN.
+// A row of x that is not finite, or has a magnitude of 2^111 or more, makes its row of y NaN.
 //
 // One thread unpacks a strip of outputs, some 256 values of k at a time, into a panel in L1 in which 4 neighbouring k
 // of an output are one 32-bit lane: the layout of the dot product instructions. Then all rows of x pass by. Few rows by

@@ -87,6 +87,7 @@ struct Avx2 {
   static F mul(F a, F b) { return _mm256_mul_ps(a, b); }
   static F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
   static F negative(F v) { return _mm256_xor_ps(v, set1f(-0.0f)); }
+  static F as_float(V v) { return _mm256_castsi256_ps(v); }
   static F to_float(V v) { return _mm256_cvtepi32_ps(v); }
   static F half_low(V v) {
     const V words = and_(v, set1(0xffff)), packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(words, words), 8);

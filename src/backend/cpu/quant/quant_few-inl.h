@@ -7,6 +7,7 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -280,10 +281,11 @@ class FewTask {
       I::across(dot[i], sums);
       for (size_t n = 0; n < I::kBlocks; ++n) {
         const size_t at = (r + size_t(i)) * count + b + n;
-        V all = sums[n];
-        if constexpr (T::kOffset != 0 || (T::kSigned && I::kSignedOffset != 0))
-          all = _mm256_add_epi32(all, _mm256_set1_epi32(x_.correction[at]));
-        y[i] = _mm256_fmadd_ps(d[n], _mm256_mul_ps(_mm256_cvtepi32_ps(all), _mm256_set1_ps(x_.scale[at])), y[i]);
+        constexpr bool kCorrects = T::kOffset != 0 || (T::kSigned && I::kSignedOffset != 0);
+        const int begin = kCorrects ? x_.correction[at] : std::bit_cast<int>(kRounder);
+        const F sum = _mm256_castsi256_ps(_mm256_add_epi32(sums[n], _mm256_set1_epi32(begin)));
+        y[i] = _mm256_fmadd_ps(d[n], _mm256_fmadd_ps(sum, _mm256_set1_ps(x_.scale[at]), _mm256_set1_ps(x_.less[at])),
+                               y[i]);
         if constexpr (T::kMin)
           y[i] = _mm256_fmadd_ps(halves(w + n * T::kBytes, T::kMinAt), _mm256_set1_ps(x_.scaled_sum[at]), y[i]);
       }
@@ -344,7 +346,7 @@ class FewTask {
   void store(F sums, size_t r, size_t first) const {
     alignas(32) float all[kOutputs];
     _mm256_store_ps(all, sums);
-    finish_row(part_, all + (from_ - first), part_.row + r, from_, first + kOutputs);
+    finish_sums(p_, all + (from_ - first), part_.row + r, from_, first + kOutputs);
   }
 
   const QuantProduct& p_;

@@ -27,13 +27,6 @@ struct QuantPart {
   float* sums;       ///< [rows][outputs of a strip], 64-byte aligned
 };
 
-/// Writes outputs [first,last) of a row of y from its sums, which blocks of 32 have in units of the row's scale.
-inline void finish_row(const QuantPart& part, float* sums, size_t row, size_t first, size_t last) {
-  if (part.x.has_shifts())
-    for (size_t o = 0; o < last - first; ++o) sums[o] *= part.x.row_scale[row];
-  finish_sums(*part.p, sums, row, first, last);
-}
-
 /// The kernels of one instruction set.
 struct QuantIsa {
   size_t strip;               ///< outputs that are computed together

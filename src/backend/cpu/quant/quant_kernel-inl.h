@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -22,12 +23,6 @@ constexpr size_t kSplitRows = 12;  // from here on a SplitPanel pays (measured)
 template <class Isa>
 concept HasPairs = requires(typename Isa::V v) {
   Isa::add_pairs(v, v);
-};
-
-// All lanes are shifted as fast as they are added.
-template <class Isa>
-concept HasShifts = requires(typename Isa::V v) {
-  Isa::shift_all(v, 1);
 };
 
 // Step `step` of N: sum += w x, 4 k in each lane. Pairs of products are at most 2 * 128 * kMost, so that some steps of
@@ -52,12 +47,13 @@ template <class Isa>
 struct SplitPanel : Panel<Isa> {
   typename Isa::V negative[kMostChunk / 4];  // bytes of ones where a weight is negative
   typename Isa::V begin[kMostChunk / 32];    // of each block or part of 32
-  void split(size_t steps) {
+  // `first`: begins each sum, too.
+  void split(size_t steps, typename Isa::V first) {
     for (size_t s = 0; s < steps; ++s) {
       auto& w = this->q[s];
       negative[s] = Isa::negative_bytes(w), w = Isa::magnitudes(w);
       const auto more = Isa::sum_pairs(Isa::template pairs<false>(Isa::and_(w, negative[s]), Isa::set1(0x01010101)));
-      begin[s / 8] = s % 8 == 0 ? more : Isa::add(begin[s / 8], more);
+      begin[s / 8] = Isa::add(s % 8 == 0 ? first : begin[s / 8], more);
     }
   }
 };
@@ -120,10 +116,10 @@ class QuantTask {
   static constexpr size_t block() { return HasParts<T> ? kBlockK : 32; }
 
   // Up to so many rows a panel costs more than it saves (measured): with the 32 registers of AVX-512, more.
-  static constexpr size_t kFewRows = HasShifts<Isa>  ? (T::kLight ? 2 * Isa::kTile : 4)
-                                     : HasPairs<Isa> ? (T::kSigned ? 4 : 2)
-                                     : HasParts<T>   ? 0
-                                                     : 2;
+  static constexpr size_t kFewRows = Isa::kLanes == 16 ? (T::kLight ? 2 * Isa::kTile : 4)
+                                     : HasPairs<Isa>   ? (T::kSigned ? 4 : 2)
+                                     : HasParts<T>     ? 0
+                                                       : 2;
 
   template <class Rows>
   void few_or_many(Rows (&rows)[kGroups]) {
@@ -198,7 +194,8 @@ class QuantTask {
             T::template unpack<Isa>(rows[g], b, panel[g]);
           rows[g].advance();
         }
-        if constexpr (std::is_same_v<P, SplitPanel<Isa>>) panel[g].split(blocks * block() / 4);
+        if constexpr (std::is_same_v<P, SplitPanel<Isa>>)
+          panel[g].split(blocks * block() / 4, Isa::set1(HasParts<T> ? 0 : std::bit_cast<uint32_t>(kRounder)));
       }
       Ahead ahead;
       if constexpr (requires { rows[0].stride; })
@@ -291,21 +288,15 @@ class QuantTask {
     }
   }
 
-  // A sum in units of the row's scale, which is exact. Shifts do not wait for the pipes of the dot products.
-  inline F in_units(V sum, size_t block) const {
-    if constexpr (HasShifts<Isa>)
-      return Isa::to_float(Isa::shift_all(sum, x_.shift[block]));
-    else
-      return Isa::mul(Isa::to_float(sum), Isa::set1f(x_.scale[block]));
-  }
-
   // Block `at` of the panel and blocks `first` to first + MR of x.
   template <int MR, class P, size_t G>
   inline void small_block(const P (&panel)[G], size_t first, size_t at, F (&y)[MR][G]) const {
     V dot[MR][G];
     dots<8>(panel, x_.q + first * 32, x_.correction + first, at, dot);
     for (int i = 0; i < MR; ++i) {
-      for (size_t g = 0; g < G; ++g) y[i][g] = Isa::fma(panel[g].d[at], in_units(dot[i][g], first + i), y[i][g]);
+      const F xs = Isa::set1f(x_.scale[first + i]), less = Isa::set1f(x_.less[first + i]);
+      for (size_t g = 0; g < G; ++g)
+        y[i][g] = Isa::fma(panel[g].d[at], Isa::fma(Isa::as_float(dot[i][g]), xs, less), y[i][g]);
       if constexpr (T::kMin) {
         const F all = Isa::set1f(x_.scaled_sum[first + i]);
         for (size_t g = 0; g < G; ++g) y[i][g] = Isa::fma(panel[g].m[at], all, y[i][g]);
@@ -359,12 +350,12 @@ class QuantTask {
 
   float* sum(size_t r, int g) const { return part_.sums + r * kStrip + size_t(g) * Isa::kLanes; }
 
-  // Writes `rows` rows of the part to y, from row r on: finish_row, most often without changing the sums in memory.
+  // Writes `rows` rows of the part to y, from row r on: finish_sums, most often without changing the sums in memory.
   [[gnu::noinline]] void finish(size_t r, size_t rows) const {
     const float *bias = p_.bias ? p_.bias + first_ : nullptr, *acc = p_.acc;
     for (size_t row = part_.row + r; rows > 0; ++r, ++row, --rows) {
       if (from_ != first_) {
-        finish_row(part_, sum(r, 0) + (from_ - first_), row, from_, first_ + kStrip);
+        finish_sums(p_, sum(r, 0) + (from_ - first_), row, from_, first_ + kStrip);
         continue;
       }
       const size_t at = row * p_.outs + first_;
@@ -373,7 +364,6 @@ class QuantTask {
       for (int g = 0; g < kGroups; ++g) {
         const size_t o = size_t(g) * Isa::kLanes;
         y[g] = Isa::load_floats(sum(r, g));
-        if constexpr (!HasParts<T>) y[g] = Isa::mul(y[g], Isa::set1f(x_.row_scale[row]));
         if (bias) y[g] = Isa::add(y[g], Isa::load_floats(bias + o));
         if (acc) y[g] = Isa::add(y[g], Isa::load_floats(acc + at + o));
       }

@@ -1,4 +1,5 @@
 // Products on quantized weights in loops over lanes, which compilers turn into the vectors of any machine.
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -120,6 +121,9 @@ struct Plain {
   }
   static F negative(F v) {
     return each<F>([&](size_t l) { return -v.lane[l]; });
+  }
+  static F as_float(V v) {
+    return each<F>([&](size_t l) { return std::bit_cast<float>(v.lane[l]); });
   }
   static F to_float(V v) {
     return each<F>([&](size_t l) { return float(int32_t(v.lane[l])); });

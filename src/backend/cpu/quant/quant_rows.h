@@ -14,8 +14,9 @@ constexpr size_t kMostChunk = 384;  ///< k of a chunk, unless it is a complete r
 /// interleaved: all of them have 4 values, then the next 4. The other arrays are interleaved in the same way, item by
 /// item, and `sum` two by two.
 ///
-/// Blocks of 256 have a scale of their own. Blocks of 32 have their row's scale times a power of two, so that a product
-/// can shift its integers: a multiplication would take the place of a dot product.
+/// A sum of 32 products of bytes begins with the bits of kRounder, which it then is, as a float, plus the sum: no
+/// conversion is needed. Times a scale of 22 bits kRounder is exact, so scale * sum takes one fma, which rounds once.
+inline constexpr float kRounder = 0x1.8p23f;
 struct QuantRows {
   size_t rows = 0, k = 0;
   size_t scaled = 32;  ///< values that share a scale
@@ -23,28 +24,31 @@ struct QuantRows {
   size_t tile = 1;     ///< 1: complete rows follow each other
   size_t chunk = 256;  ///< k that follow each other before the next rows have theirs; the last chunk may have fewer
   int8_t* q = nullptr;
-  float* scale = nullptr;         ///< [k / scaled] for each row. Of blocks of 32: 2^shift
-  int32_t* shift = nullptr;       ///< [k / 32]: 0 to 12. Blocks of 32 only
-  float* row_scale = nullptr;     ///< one for each row, in their order. Blocks of 32 only
-  float* scaled_sum = nullptr;    ///< [k / scaled]: scale times the sum of the quantized values. Where part is scaled
-  int32_t* correction = nullptr;  ///< [k / part]: minus the weights' offset times the sum of the quantized values
-  int16_t* sum = nullptr;         ///< [k / part]. Where part is less than scaled
+  float* scale = nullptr;         ///< [k / scaled] for each row
+  float* less = nullptr;          ///< [k / 32]: -kRounder times scale. Blocks of 32 only
+  float* scaled_sum = nullptr;    ///< [k / 32]: scale times the sum of the quantized values. Blocks of 32 only
+  int32_t* correction = nullptr;  ///< [k / part]: minus the weights' offset times the sum of the quantized values; of
+                                  ///< blocks of 32 plus the bits of kRounder
+  int16_t* sum = nullptr;         ///< [k / part]: of the quantized values. Blocks of 256 only
 
   /// Bytes of memory for `rows` rows in any division.
-  static size_t bytes(size_t rows, size_t k) { return rows * (k + k / 32 * 8 + k / 16 * 6 + 4) + 7 * 64; }
+  static size_t bytes(size_t rows, size_t k) { return rows * (k + k / 2) + 5 * 64; }
   /// Lays the arrays out in memory that is 64-byte aligned.
   QuantRows(std::byte* memory, size_t rows, size_t k, size_t scaled, size_t part, size_t tile);
   /// Row `r` and those after it, where complete rows follow each other.
   QuantRows from(size_t r) const {
     QuantRows s = *this;
-    s.rows -= r, s.q += r * k, s.scale += r * (k / scaled), s.scaled_sum += r * (k / scaled), s.row_scale += r;
-    s.correction += r * (k / part), s.sum += r * (k / part);
+    s.rows -= r, s.q += r * k, s.scale += r * (k / scaled), s.correction += r * (k / part);
+    if (has_own_scales())
+      s.less += r * (k / 32), s.scaled_sum += r * (k / 32);
+    else
+      s.sum += r * (k / part);
     return s;
   }
   /// Where in q chunk `c` of the tile that begins with row `first` is. In the other arrays this is divided by the
   /// values that share an item.
   size_t at(size_t first, size_t c) const { return c * chunk * rows + first * std::min(chunk, k - c * chunk); }
-  bool has_shifts() const { return scaled == 32; }
+  bool has_own_scales() const { return scaled == 32; }  ///< blocks of 32
 };
 
 /// Quantizes rows [first, last) of x, which are complete tiles. `offset`: what was added to the weights to make them

@@ -39,7 +39,6 @@ struct Vnni {
   static V multiply(V a, V b) { return _mm512_mullo_epi32(a, b); }
   static V shift_words(V v, int n) { return _mm512_srl_epi32(v, _mm_cvtsi32_si128(n)); }
   static V shift_words_left(V v, int n) { return _mm512_sll_epi32(v, _mm_cvtsi32_si128(n)); }
-  static V shift_all(V v, int n) { return _mm512_sllv_epi32(v, set1(uint32_t(n))); }
   static V signed_byte(V v, int i) { return _mm512_srai_epi32(shift_words_left(v, 24 - 8 * i), 24); }
   static V from_signed(V v) { return _mm512_xor_si512(v, set1(0x80808080)); }
   static V look_up(const int8_t (&table)[16], V index) {
@@ -82,6 +81,7 @@ struct Vnni {
   static F mul(F a, F b) { return _mm512_mul_ps(a, b); }
   static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
   static F negative(F v) { return _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(v), set1(0x80000000))); }
+  static F as_float(V v) { return _mm512_castsi512_ps(v); }
   static F to_float(V v) { return _mm512_cvtepi32_ps(v); }
   static F half_low(V v) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)); }
   static F half_high(V v) { return half_low(_mm512_srli_epi32(v, 16)); }

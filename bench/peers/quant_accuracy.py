@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""What a quantized model loses, in toy and in llama.cpp: a row of a Markdown table for each type.
+
+  PY=$(scripts/peers.sh) && $PY bench/peers/quant_accuracy.py model.gguf text.txt --types Q8_0,Q6_K,Q4_0 --rounds 3
+
+`file` is a type, too: the model as it is. Mean KL divergence in nats per token, over windows of --ctx tokens:
+
+  weights      toy, both without rounding of activations: from the model in F32 to the file
+  activations  from the file with activations as they are to the file as it is run by default. llama.cpp has no such
+               mode and runs the file's weights in F32 instead. At most llama.cpp's is the bar
+  all          from the model in F32 to the file by default
+
+Speed: prefill of 512 tokens and decoding of 64 after them, the median of --rounds alternating runs, toy / llama.cpp.
+Without llama-cpp-python its columns are absent.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+try:
+    import ctypes
+
+    import llama_cpp as lc
+    import numpy as np
+except ImportError:
+    lc = None
+
+
+def toy(args, *words):
+    p = subprocess.run([args.toy, *map(str, words)], capture_output=True, text=True)
+    if p.returncode:
+        sys.exit(f"quant_accuracy: {' '.join([args.toy, *map(str, words)])}: {p.stderr.strip()[-500:]}")
+    return p.stdout
+
+
+def toy_kl(args, base, model, *words):
+    rows = toy(args, "eval", "kl", "--base", base, "--model", model, "--file", args.text, "--ctx", args.ctx, "--stride",
+               args.ctx, "--kv", "f16", "--threads", args.threads, "--json", *words)
+    j = json.loads(rows)
+    return j["kl"], j["kl_error"]
+
+
+class Llama:
+    """Logits of windows of a text."""
+
+    def __init__(self, path, args):
+        params = lc.llama_model_default_params()
+        params.n_gpu_layers = 0
+        self.model = lc.llama_model_load_from_file(path.encode(), params)
+        if not self.model:
+            sys.exit(f"quant_accuracy: llama.cpp cannot load {path}")
+        params = lc.llama_context_default_params()
+        params.n_ctx = params.n_batch = params.n_ubatch = args.ctx
+        params.n_threads = params.n_threads_batch = args.threads
+        self.context = lc.llama_init_from_model(self.model, params)
+        self.vocab = lc.llama_model_get_vocab(self.model)
+        self.size = lc.llama_vocab_n_tokens(self.vocab)
+
+    def windows(self, text, ctx):
+        """As `toy eval` cuts them: where texts begin with a token, it replaces the first of each later window."""
+        ids = (lc.llama_token * (len(text) + 8))()
+        ids = list(ids[:lc.llama_tokenize(self.vocab, text, len(text), ids, len(ids), True, True)])
+        has_bos = lc.llama_vocab_get_add_bos(self.vocab)
+        rows = [ids[i:min(i + ctx, len(ids) - 1)] for i in range(0, len(ids) - 1, ctx)]
+        return [[ids[0], *row[1:]] if has_bos else row for row in rows]
+
+    def log_probabilities(self, ids):
+        lc.llama_memory_clear(lc.llama_get_memory(self.context), True)
+        batch = lc.llama_batch_init(len(ids), 0, 1)
+        batch.n_tokens = len(ids)
+        for i, token in enumerate(ids):
+            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0], batch.logits[i] = token, i, 1, 0, 1
+        if lc.llama_decode(self.context, batch):
+            sys.exit("quant_accuracy: llama_decode failed")
+        lc.llama_batch_free(batch)
+        logits = np.ctypeslib.as_array(lc.llama_get_logits(self.context), shape=(len(ids), self.size)).copy()
+        for i in range(0, len(ids), 32):  # f64 for some rows at a time
+            x = logits[i:i + 32].astype(np.float64)
+            x -= x.max(axis=1, keepdims=True)
+            logits[i:i + 32] = x - np.log(np.exp(x).sum(axis=1, keepdims=True))
+        return logits
+
+
+def divergence(p, q):
+    return float(sum((np.exp(a.astype(np.float64)) * (a.astype(np.float64) - b)).sum() for a, b in zip(p, q)))
+
+
+def llama_kl(args, base, exact, path):
+    """Activations, all."""
+    models = [Llama(p, args) for p in (base, exact, path)]
+    with open(args.text, "rb") as f:
+        windows = models[2].windows(f.read(), args.ctx)
+    of_exact = of_base = 0
+    for ids in windows:
+        b, e, m = (model.log_probabilities(ids) for model in models)
+        of_base, of_exact = of_base + divergence(b, m), of_exact + divergence(e, m)
+    for model in models:
+        lc.llama_free(model.context), lc.llama_model_free(model.model)
+    tokens = sum(map(len, windows))
+    return of_exact / tokens, of_base / tokens
+
+
+def speeds(args, path):
+    """Prefill and decode: toy's tokens a second, and the ratio to llama.cpp's."""
+    own, peer = [], []
+    work = ["--prompt", "512", "--decode", "64", "--repeat", "1", "--threads", str(args.threads)]
+    for _ in range(args.rounds):
+        own.append(json.loads(toy(args, "bench", "infer", path, *work, "--json")))
+        if lc:
+            out = subprocess.run([sys.executable, os.path.join(HERE, "llama_cpp_speed.py"), path, *work],
+                                 capture_output=True, text=True, check=True).stdout
+            peer.append(json.loads(out))
+    cells = []
+    for key in ("prefill_tps", "decode_tps"):
+        cell = f"{statistics.median(o[key] for o in own):.0f}"
+        if peer:
+            cell += f" ({statistics.median(o[key] / p[key] for o, p in zip(own, peer)):.2f})"
+        cells.append(cell)
+    return cells
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("model", help="GGUF; its weights in F32 are the reference")
+    ap.add_argument("text")
+    ap.add_argument("--types", default="Q8_0,Q6_K,Q5_K,Q5_1,Q5_0,Q4_K,Q4_1,Q4_0", help="types or mixes; `file`: as it is")
+    ap.add_argument("--ctx", type=int, default=512)
+    ap.add_argument("--rounds", type=int, default=0, help="of speed; 0: none")
+    ap.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    ap.add_argument("--toy", default=os.path.join(HERE, "../../build/release/toy"))
+    args = ap.parse_args()
+    if lc:
+        silent = lc.llama_log_callback(lambda *_: None)
+        lc.llama_log_set(silent, ctypes.c_void_p(0))
+        lc.llama_backend_init()
+    heads = ["type", "weights", "activations"] + ["activations, llama.cpp"] * bool(lc) + ["all"]
+    heads += ["all, llama.cpp"] * bool(lc) + ["prefill, t/s (ratio)", "decode, t/s (ratio)"] * bool(args.rounds)
+    print("| " + " | ".join(heads) + " |\n|" + " --- |" * len(heads), flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        base, exact = os.path.join(folder, "base.gguf"), os.path.join(folder, "exact.gguf")
+        toy(args, "quantize", args.model, base, "--type", "F32")
+        for name in args.types.split(","):
+            path = args.model if name == "file" else os.path.join(folder, "model.gguf")
+            if name != "file":
+                toy(args, "quantize", base, path, "--type", name)
+            weights, _ = toy_kl(args, base, path, "--exact")
+            rounding, error = toy_kl(args, path, path, "--base-with", "exact")
+            total, _ = toy_kl(args, base, path)
+            cells = [name, f"{weights:.5f}", f"{rounding:.5f} +- {error:.5f}", f"{total:.5f}"]
+            if lc:
+                toy(args, "quantize", path, exact, "--type", "F32")
+                theirs, all_theirs = llama_kl(args, base, exact, path)
+                cells[3:] = [f"{theirs:.5f}", cells[3], f"{all_theirs:.5f}"]
+            print("| " + " | ".join(cells + (speeds(args, path) if args.rounds else [])) + " |", flush=True)
+            for p in {path, exact} - {args.model}:
+                if os.path.exists(p):
+                    os.remove(p)
+
+
+if __name__ == "__main__":
+    main()
