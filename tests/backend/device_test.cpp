@@ -97,6 +97,7 @@ void check_transfers(const Device& device) {
 TEST(Device, Transfers) {
   check_transfers(*make_cpu_device(2));
   check_transfers(*make_reference_device());
+  check_transfers(*make_emulated_device());
   check_transfers(*extend_device(make_cpu_device(1), {}));
   check_transfers(ProtectedDevice(make_cpu_device(1)));
 }
@@ -122,8 +123,9 @@ TEST(Device, TheListMakesThem) {
     EXPECT_GE(memory.total, memory.free);
     EXPECT_EQ(device->alignment() % 64, 0u);
   }
-  EXPECT_EQ(names, (std::set<std::string>{"cpu", "reference"}));
-  EXPECT_EQ(testing::error_of([] { make_device("tpu"); }), "device 'tpu' is unknown; this build has cpu, reference");
+  EXPECT_EQ(names, (std::set<std::string>{"cpu", "emulated", "reference"}));
+  EXPECT_EQ(testing::error_of([] { make_device("tpu"); }),
+            "device 'tpu' is unknown; this build has cpu, emulated, reference");
 }
 
 void elsewhere(int) noexcept {}
