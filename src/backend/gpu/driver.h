@@ -80,6 +80,8 @@ class Driver {
   virtual ~Driver() = default;
   /// Device::name().
   virtual std::string_view name() const = 0;
+  /// The hardware and its driver, as their makers name them; empty where there is no more to say than name().
+  virtual std::string title() const { return {}; }
   /// What decides the bits of its kernels besides that name, e.g. "sm_90"; may be empty.
   virtual std::string arithmetic() const { return {}; }
   virtual Device::Memory memory() const = 0;
@@ -101,6 +103,10 @@ class Driver {
   virtual void launch(const Launch& launch) = 0;
   /// Waits for all that is queued. Throws Error{failure} for what went wrong in it.
   virtual void synchronize() = 0;
+
+  /// Launches and waits; adds to seconds[i] what the launches up to ends[i] took, from ends[i - 1] on. A driver whose
+  /// clock is on the device need not wait for each.
+  virtual void run_timed(std::span<const Launch> launches, std::span<const size_t> ends, std::span<double> seconds);
 
   /// Launches that replay() queues at once.
   class Recording {

@@ -49,17 +49,7 @@ class GpuProgram final : public Program {
     if (recording_) return driver_.replay(*recording_);
     for (const Launch& l : launches_) driver_.launch(l);
   }
-  void run(std::span<double> seconds) {
-    driver_.synchronize();
-    double before = steady_seconds();
-    for (size_t c = 0, i = 0; c < ends_.size(); ++c) {
-      for (; i < ends_[c]; ++i) driver_.launch(launches_[i]);
-      driver_.synchronize();
-      const double after = steady_seconds();
-      seconds[c] += after - before;
-      before = after;
-    }
-  }
+  void run(std::span<double> seconds) { driver_.run_timed(launches_, ends_, seconds); }
   const std::shared_ptr<const Names>& ops() const { return ops_; }
 
  private:
@@ -142,6 +132,18 @@ std::span<const KernelInfo> kernel_list() {
 #undef TOY_GPU_KERNEL
   };
   return list;
+}
+
+void Driver::run_timed(std::span<const Launch> launches, std::span<const size_t> ends, std::span<double> seconds) {
+  synchronize();
+  double before = steady_seconds();
+  for (size_t c = 0, i = 0; c < ends.size(); ++c) {
+    for (; i < ends[c]; ++i) launch(launches[i]);
+    synchronize();
+    const double after = steady_seconds();
+    seconds[c] += after - before;
+    before = after;
+  }
 }
 
 std::unique_ptr<Device> make_gpu_device(std::unique_ptr<Driver> driver) {

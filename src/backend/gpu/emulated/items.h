@@ -25,9 +25,10 @@ uint32_t exchange(uint32_t value, int mask, int line);
 struct Text {
   const char* name;
   int items;
-  void (*call)(const Launch& launch);           ///< of one item
-  bool (*fits)(const Launch& launch) noexcept;  ///< are its arguments those of the parameters?
-  char *local, *local_end;                      ///< where its local memory lies, with that of others of its file
+  void (*call)(const Launch& launch);             ///< of one item
+  bool (*fits)(const Launch& launch) noexcept;    ///< are its arguments those of the parameters?
+  std::vector<Arg> (*take)(void* const* values);  ///< its arguments, from where each lies
+  char *local, *local_end;                        ///< where its local memory lies, with that of others of its file
 };
 
 /// In which order the items of a group run between barriers. The bits must not depend on it.

@@ -29,13 +29,19 @@ struct Caller<void(P...)> {
       if (launch.args[i].is_memory() != is_memory[i] || launch.args[i].bytes() != bytes[i]) return false;
     return true;
   }
+  static std::vector<Arg> take(void* const* values) {
+    return [&]<size_t... i>(std::index_sequence<i...>) {
+      return std::vector<Arg>{Arg(*static_cast<const std::remove_const_t<P>*>(values[i]))...};
+    }
+    (std::index_sequence_for<P...>());
+  }
 };
 
 /// The text of a function that kernels/dialect.h made.
 template <auto* f>
 Text text_of(const char* name, int items, char* local, char* local_end) {
   using F = std::remove_pointer_t<decltype(f)>;
-  return {name, items, Caller<F>::template call<f>, Caller<F>::fits, local, local_end};
+  return {name, items, Caller<F>::template call<f>, Caller<F>::fits, Caller<F>::take, local, local_end};
 }
 
 /// By Kernel.

@@ -1,6 +1,6 @@
 // The words in which kernels are written, so that one text is
 //   CUDA C++       for nvcc and NVRTC (__CUDACC__),
-//   OpenCL C 1.2   for the driver of any OpenCL device (__OPENCL_VERSION__), and
+//   OpenCL C 1.2   for the driver of any OpenCL device (__OPENCL_C_VERSION__), and
 //   C++            where work-items are fibers of the CPU (backend/gpu/emulated/words.h).
 // Besides them kernels use C with float4, uint4 and the functions fma, fabs, fmax, fmin, sqrt, floor: no templates, no
 // overloads, no references, no recursion.
@@ -54,7 +54,7 @@ DEVICE ushort float_to_half(float f) {
 }
 DEVICE float warp_xor(float v, int mask, float* scratch) { return __shfl_xor_sync(0xffffffffu, v, mask); }
 
-#elif defined(__OPENCL_VERSION__)  // ------------------------------------------------------------------ OpenCL C 1.2
+#elif defined(__OPENCL_C_VERSION__)  // ------------------------------------------------------------------ OpenCL C 1.2
 #pragma OPENCL FP_CONTRACT OFF
 typedef long int64;
 #define KERNEL(name, items) __kernel __attribute__((reqd_work_group_size(items, 1, 1))) void name
