@@ -168,10 +168,7 @@ void cpu_gradients(const OpSuite& s, const Case& c) {
 }
 
 void threads_give_equal_bits(const OpSuite& s, const Case& c) {
-  std::vector<Built> graphs;
-  graphs.push_back(build_op(def_of(s), operands_of(s, c), c.attrs));
-  if (differentiable(s)) graphs.push_back(build_gradients(s, c));
-  for (const Built& b : graphs) {
+  for (const Built& b : graphs_of(s, c)) {
     const Results one = Program(b, cpu_device(1)).run();
     for (const int threads : {2, 3}) {
       Program program(b, cpu_device(threads));
@@ -263,6 +260,13 @@ std::vector<OperandData> operands_of(const OpSuite& s, const Case& c) {
   std::vector<OperandData> operands = parse_operands(c.operands);
   if (s.prepare) s.prepare(operands, c.attrs);
   return operands;
+}
+
+std::vector<Built> graphs_of(const OpSuite& s, const Case& c) {
+  std::vector<Built> graphs;
+  graphs.push_back(build_op(def_of(s), operands_of(s, c), c.attrs));
+  if (differentiable(s)) graphs.push_back(build_gradients(s, c));
+  return graphs;
 }
 
 Run::Run(const OpSuite& s, const Case& c) : op_(def_of(s)), attrs_(c.attrs), operands_(operands_of(s, c)) {

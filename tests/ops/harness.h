@@ -98,6 +98,8 @@ struct OpSuite {
   void (*prepare)(std::vector<OperandData>&, const Attrs&) = nullptr;  ///< computes operands from others
 };
 
+/// The op on the operands of a case, and its gradients where it has some.
+std::vector<Built> graphs_of(const OpSuite& suite, const Case& c);
 std::vector<OperandData> operands_of(const OpSuite& suite, const Case& c);
 
 /// Registers the suite's tests with googletest. The suite must live as long as the program.

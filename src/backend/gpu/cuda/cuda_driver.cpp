@@ -23,7 +23,7 @@ std::string version_text(int v) { return fmt::format("{}.{}", v / 1000, v % 1000
 const Functions& usable_functions() {
   check(!images().empty(),
         "device 'cuda': this build has no kernels for CUDA, as nvcc was not found when it was built; install CUDA's "
-        "compiler and build again with -DTOY_CUDA=on (docs/gpu.md)");
+        "compiler and build again with -DTOY_CUDA=on (docs/gpu-drivers.md)");
   const Functions& f = functions();
   check(f.missing.empty(),
         "device 'cuda' needs NVIDIA's driver: {}; on Debian: apt-get install nvidia-driver (section non-free)",

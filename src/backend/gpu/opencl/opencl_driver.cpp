@@ -151,6 +151,8 @@ class OpenClDriver final : public Driver {
     const auto most = value_of<size_t>(choice_.device, kMostGroupItems);
     check(most >= size_t(items), "device 'opencl': '{}' runs {} items in a group, and kernels need {}", choice_.name,
           most, items);
+    check(value_of<Bits>(choice_.device, kDoubleFp) != 0, "device 'opencl': '{}' has no f64, and sums need it",
+          choice_.name);
     check(value_of<uint32_t>(choice_.device, kLittleEndian), "device 'opencl': '{}' is big-endian", choice_.name);
   }
 
