@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checks a GPU in at most nine minutes and prints one table: the bits of every op against the device emulated, errors
-that compute-sanitizer finds, a published text, rows alone and together, resuming, losses next to the cpu's, and speed.
+that compute-sanitizer finds, a published text, rows alone and together, resuming, losses next to the cpu's, and speed
+next to PyTorch's where there is one.
 
   scripts/gpu_check.sh                              # the first NVIDIA GPU, with build/release
   scripts/gpu_check.sh --device opencl              # another device of `toy devices`
@@ -8,7 +9,8 @@ that compute-sanitizer finds, a published text, rows alone and together, resumin
   scripts/gpu_check.sh --pack FOLDER                # copies what it needs; run FOLDER/gpu_check.sh where there is no
                                                     # compiler and no package
 
-Exit code: 0: no check failed; 1: one did; 2: bad usage.
+Environment: TOY_BUILD, the folder of the build (default: build/release). Exit code: 0: no check failed; 1: one did; 2: bad
+usage.
 """
 import argparse
 import json
@@ -23,7 +25,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 PACKED = (HERE / "toy").exists()
-BUILD = HERE if PACKED else HERE.parent / "build/release"
+BUILD = HERE if PACKED else pathlib.Path(os.environ.get("TOY_BUILD", HERE.parent / "build/release")).resolve()
 TOY = BUILD / "toy"
 TEST_OPS = BUILD / ("test_ops" if PACKED else "tests/test_ops")
 MODEL = HERE / "stories260K.gguf" if PACKED else HERE.parent.parent / "shared/data/stories260K.gguf"
@@ -177,6 +179,18 @@ class Checks:
                                   compute, "--steps", 2 if self.small else 10, "--json"))
         return f"{out['tokens_per_s']:.0f} tokens/s, {out['ms']:.1f} ms per step of {batch} x {tokens}, {compute}"
 
+    def pytorch(self, shape, batch, tokens):
+        if self.device != "cuda":
+            raise Skipped("for CUDA only")
+        script = HERE / "pytorch_step.py" if PACKED else HERE.parent / "bench/peers/pytorch_step.py"
+        try:
+            self.run("python3", "-c", "import torch; torch.zeros(1).cuda()")
+        except Failed:
+            raise Skipped("python3 has no PyTorch for CUDA") from None
+        out = json.loads(self.run("python3", script, "--device", "cuda", "--shape", shape, "--batch", batch, "--tokens",
+                                  tokens, "--compute", "bf16", "--steps", 10))
+        return f"{out['tokens_per_s']:.0f} tokens/s, {out['ms']:.1f} ms per step: eager, bf16 autocast, fused AdamW"
+
     def decoding(self, shape, parallel, prompt, decode):
         out = json.loads(self.toy("bench", "infer", "--shape", shape, "--parallel", parallel, "--prompt", prompt,
                                   "--decode", decode, "--repeat", 1, "--json"))
@@ -198,6 +212,7 @@ class Checks:
             return
         for shape in ("smollm2-135m", "tinyllama-1b"):
             self.check(f"training {shape}", 70, self.training, shape, 8, 2048, "bf16")
+            self.check(f"PyTorch {shape}", 50, self.pytorch, shape, 8, 2048)
         for shape, parallel in (("smollm2-135m", 1), ("smollm2-135m", 32), ("tinyllama-1b", 1)):
             self.check(f"decoding {shape} x {parallel}", 40, self.decoding, shape, parallel, 512, 64)
 
@@ -211,8 +226,8 @@ def pack(folder):
             # Of the C and C++ libraries a newer system has newer ones.
             if not re.search(r"/(libc|libm|libstdc\+\+|libgcc_s|libpthread|libdl|librt)\.so", library):
                 shutil.copy(library, folder / "lib")
-    for script in ("gpu_check.sh", "gpu_check.py"):
-        shutil.copy(HERE / script, folder)
+    for script in (HERE / "gpu_check.sh", HERE / "gpu_check.py", HERE.parent / "bench/peers/pytorch_step.py"):
+        shutil.copy(script, folder)
     if MODEL.exists():
         shutil.copyfile(MODEL, folder / MODEL.name)
     megabytes = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) / 1e6

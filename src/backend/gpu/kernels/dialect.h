@@ -27,7 +27,7 @@ typedef unsigned int uint;
 typedef unsigned short ushort;
 typedef unsigned char uchar;
 typedef long long int64;
-#define KERNEL(name, items) extern "C" __global__ void __launch_bounds__(items) name
+#define KERNEL(name, items) extern "C" __global__ void __launch_bounds__(items, 1) name
 #define GLOBAL
 #define LOCAL __shared__
 #define LOCAL_PTR

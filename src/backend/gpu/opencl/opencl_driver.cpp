@@ -122,6 +122,7 @@ class OpenClDriver final : public Driver {
     if (!kernel) kernel = create(launch.kernel);
     set_arguments(kernel, launch);
     queue(kernel, Items(launch), info_of(launch.kernel).name);
+    if (++launched_ % kFlushEvery == 0) check_status(f_.clFlush(queue_), "the queue");  // the device begins
   }
   void synchronize() override { check_status(f_.clFinish(queue_), "a kernel failed"); }
 
@@ -140,7 +141,7 @@ class OpenClDriver final : public Driver {
   }
 
  private:
-  static constexpr size_t kPattern = 16;
+  static constexpr size_t kPattern = 16, kFlushEvery = 64;
   // -cl-fp32-correctly-rounded-divide-sqrt only where the device can: else its compiler refuses the option.
   static constexpr const char *kOptions = "-cl-std=CL1.2 -cl-denorms-are-zero",
                               *kRounded = " -cl-fp32-correctly-rounded-divide-sqrt";
@@ -240,6 +241,7 @@ class OpenClDriver final : public Driver {
   Addresses addresses_;
   Context context_ = nullptr;
   Queue queue_ = nullptr;
+  size_t launched_ = 0;
   std::map<std::string_view, Compiled> programs_;
   std::vector<KernelHandle> kernels_ = std::vector<KernelHandle>(kernel_list().size());
 };
