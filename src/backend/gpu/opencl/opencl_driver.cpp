@@ -40,8 +40,9 @@ class Prepared final : public Driver::Recording {
 
 class OpenClDriver final : public Driver {
  public:
-  OpenClDriver()
+  explicit OpenClDriver(bool always_keep)
       : choice_(choose_device()),
+        keeps_(always_keep || choice_.platform_name != kPocl),
         alignment_(std::max<size_t>(64, value_of<uint32_t>(choice_.device, kAddressAlignBits) / 8)),
         addresses_(alignment_) {
     require_abilities();
@@ -56,7 +57,8 @@ class OpenClDriver final : public Driver {
     f_.clFinish(queue_);
     for (const auto kernel : kernels_)
       if (kernel) f_.clReleaseKernel(kernel);
-    for (const auto& [file, program] : programs_) f_.clReleaseProgram(program);
+    for (const auto& [file, program] : programs_)
+      if (program) f_.clReleaseProgram(program);
     f_.clReleaseCommandQueue(queue_);
     f_.clReleaseContext(context_);
   }
@@ -141,6 +143,7 @@ class OpenClDriver final : public Driver {
   }
 
  private:
+  static constexpr const char* kPocl = "Portable Computing Language";
   static constexpr size_t kPattern = 16, kFlushEvery = 64;
   // -cl-fp32-correctly-rounded-divide-sqrt only where the device can: else its compiler refuses the option.
   static constexpr const char *kOptions = "-cl-std=CL1.2 -cl-denorms-are-zero",
@@ -196,10 +199,11 @@ class OpenClDriver final : public Driver {
     const std::string key =
         fmt::format("{}\n{}\n{}\n{}\n{}\n{}", choice_.platform_name, choice_.name,
                     text_of(choice_.device, kDriverVersion), text_of(choice_.device, kDeviceVersion), options, text);
-    if (Compiled cached = from_binary(load_program(key), options)) return program = cached;
-    const Compiled compiled = from_text(file, text, options);
-    store_program(key, binary_of(compiled));
-    return program = compiled;
+    if (keeps_) program = from_binary(load_program(key), options);
+    if (program) return program;
+    program = from_text(file, text, options);
+    if (keeps_ && can_store_programs()) store_program(key, binary_of(program));
+    return program;
   }
   // nullptr where there is none, or the driver does not take it.
   Compiled from_binary(const std::vector<unsigned char>& binary, const std::string& options) {
@@ -236,6 +240,7 @@ class OpenClDriver final : public Driver {
   }
 
   const Choice choice_;  // loads the functions
+  const bool keeps_;     // programs on disk
   const Functions& f_ = functions();
   const size_t alignment_;
   Addresses addresses_;
@@ -249,7 +254,9 @@ class OpenClDriver final : public Driver {
 }  // namespace
 }  // namespace opencl
 
-std::unique_ptr<Driver> make_opencl_driver() { return std::make_unique<opencl::OpenClDriver>(); }
+std::unique_ptr<Driver> make_opencl_driver(bool always_keep) {
+  return std::make_unique<opencl::OpenClDriver>(always_keep);
+}
 
 }  // namespace toy::gpu
 

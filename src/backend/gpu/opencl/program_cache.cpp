@@ -42,8 +42,9 @@ std::vector<unsigned char> load_program(const std::string& key) {
   return all;
 }
 
+bool can_store_programs() { return !folder().empty() && make_writable(folder()); }
+
 void store_program(const std::string& key, const std::vector<unsigned char>& binary) {
-  if (folder().empty() || !make_writable(folder())) return;
   const uint64_t length = key.size();
   std::string rest(reinterpret_cast<const char*>(&length), sizeof length);
   rest += key;

@@ -9,7 +9,9 @@ namespace toy::gpu::opencl {
 
 /// What was stored for that key; empty where nothing was, or what is there is damaged.
 std::vector<unsigned char> load_program(const std::string& key);
-/// Stores it. Without a folder that can be written to: nothing.
+/// Is there a folder to store programs in?
+bool can_store_programs();
+/// Stores it.
 void store_program(const std::string& key, const std::vector<unsigned char>& binary);
 
 }  // namespace toy::gpu::opencl
