@@ -100,10 +100,15 @@ TEST(Items, ABarrierThatNotAllReach) {
 
 TEST(Items, ArgumentsAreThoseOfTheKernel) {
   Floats y{};
-  const std::string message = "device emulated: kernel functions does not take these arguments";
-  EXPECT_EQ(error_of([&] { launch<functions>("functions", {y.data(), y.data()}); }), message);
-  EXPECT_EQ(error_of([&] { launch<functions>("functions", {y.data(), y.data(), y.data()}); }), message);
-  EXPECT_EQ(error_of([&] { launch<functions>("functions", {y.data(), 1, y.data()}); }), message);
+  const auto message = [](int i) {
+    return "device emulated: kernel functions: argument " + std::to_string(i) + " does not fit the parameter";
+  };
+  const auto of = [](std::vector<Arg> args) { return error_of([&] { launch<functions>("functions", args); }); };
+  EXPECT_EQ(of({y.data(), y.data()}), message(2));
+  EXPECT_EQ(of({y.data(), y.data(), y.data()}), message(2));
+  EXPECT_EQ(of({y.data(), 1, 1}), message(1));
+  EXPECT_EQ(of({y.data(), y.data(), 1, 1}), message(3));
+  EXPECT_EQ(of({nullptr, y.data(), int64_t(1)}), message(2));
 }
 
 TEST(Items, AnAccessOutsideOfABufferNamesTheKernel) {

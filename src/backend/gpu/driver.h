@@ -43,8 +43,11 @@ struct Groups {
 class Arg {
  public:
   Arg(const void* memory) : memory_(true) { put(memory); }
-  template <class T>
-  requires(!std::is_pointer_v<T> && std::is_trivially_copyable_v<T>) Arg(const T& number) { put(number); }
+  Arg(std::nullptr_t) : Arg(static_cast<const void*>(nullptr)) {}
+  template <class T, class = std::enable_if_t<!std::is_pointer_v<T> && std::is_trivially_copyable_v<T>>>
+  Arg(const T& number) {
+    put(number);
+  }
   const void* value() const { return value_.data(); }
   size_t bytes() const { return bytes_; }
   bool is_memory() const { return memory_; }

@@ -9,6 +9,9 @@
 
 namespace toy::gpu {
 
+using int64 = int64_t;
+#include "backend/gpu/kernels/arguments.h"
+
 /// The launches of one call after another.
 class Launches {
  public:
@@ -43,6 +46,8 @@ inline int64_t rows_of(const View& v) {
   for (int i = 0; i + 1 < v.shape.rank(); ++i) n *= v.shape[i];
   return n;
 }
+/// The number that kernels know a type of weights by; -1: they do not know it.
+int weight_type(DType type);
 /// An operand's address; null where it is absent.
 inline Arg in(const KernelCall& c, size_t i) { return i < c.in.size() ? c.in[i].data : nullptr; }
 inline Arg out(const KernelCall& c, size_t i) { return i < c.out.size() ? c.out[i].data : nullptr; }

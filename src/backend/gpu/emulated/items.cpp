@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "backend/gpu/emulated/fiber.h"
@@ -121,8 +124,12 @@ void Group::body() {
   }
 }
 
-std::vector<int> turns(int items, ItemOrder order) {
-  std::vector<int> turn(static_cast<size_t>(items));
+// The items of a group in their order.
+const std::vector<int>& turns(int items, ItemOrder order) {
+  static std::map<std::pair<int, ItemOrder>, std::vector<int>> made;
+  std::vector<int>& turn = made[{items, order}];
+  if (!turn.empty()) return turn;
+  turn.resize(size_t(items));
   std::iota(turn.begin(), turn.end(), 0);
   if (order == ItemOrder::descending) std::reverse(turn.begin(), turn.end());
   if (order == ItemOrder::shuffled)
@@ -145,8 +152,11 @@ uint32_t exchange(uint32_t value, int mask, int line) {
 }
 
 void run_groups(const Text& text, const Launch& launch, ItemOrder order) {
-  if (!text.fits(launch)) fail_internal("device emulated: kernel {} does not take these arguments", text.name);
-  const std::vector<int> turn = turns(text.items, order);
+  if (const size_t i = text.misfit(launch); i != kAllFit)
+    fail_internal("device emulated: kernel {}: argument {} does not fit the parameter", text.name, i);
+  static std::mutex one_at_a_time;  // local memory and fibers are there once
+  const std::lock_guard lock(one_at_a_time);
+  const std::vector<int>& turn = turns(text.items, order);
   try {
     for (int z = 0; z < launch.groups.z; ++z)
       for (int y = 0; y < launch.groups.y; ++y)

@@ -21,14 +21,15 @@ void wait_for_warp(int line);
 /// Gives a value to the lanes of the warp, and returns that of the lane whose number differs in `mask`.
 uint32_t exchange(uint32_t value, int mask, int line);
 
+inline constexpr size_t kAllFit = ~size_t(0);
 /// A kernel as C++.
 struct Text {
   const char* name;
   int items;
-  void (*call)(const Launch& launch);             ///< of one item
-  bool (*fits)(const Launch& launch) noexcept;    ///< are its arguments those of the parameters?
+  void (*call)(const Launch& launch);               ///< of one item
+  size_t (*misfit)(const Launch& launch) noexcept;  ///< the first argument that is not one of its parameter; or kAllFit
   std::vector<Arg> (*take)(void* const* values);  ///< its arguments, from where each lies
-  char *local, *local_end;                        ///< where its local memory lies, with that of others of its file
+  char *local, *local_end;                          ///< where its local memory lies, with that of others of its file
 };
 
 /// In which order the items of a group run between barriers. The bits must not depend on it.

@@ -2,7 +2,8 @@
 
 #include <span>
 
-#include "backend/gpu/kernels/dialect.h"
+#include "backend/gpu/kernels/attention.h"
+#include "backend/gpu/kernels/weights.h"
 #include "toy/backend/kernel_fault.h"
 
 // For each file of kernels/: its local memory in a section `toy_local_FILE`, whose ends the linker names, and its text

@@ -1,7 +1,7 @@
 // The kernels as the C++ compiler sees them.
 #pragma once
 
-#include <tuple>
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 
@@ -21,13 +21,14 @@ struct Caller<void(P...)> {
     }
     (std::index_sequence_for<P...>());
   }
-  static bool fits(const Launch& launch) noexcept {
-    constexpr bool is_memory[] = {std::is_pointer_v<P>..., false};
-    constexpr size_t bytes[] = {sizeof(P)..., 0};
-    if (launch.args.size() != sizeof...(P)) return false;
-    for (size_t i = 0; i < sizeof...(P); ++i)
-      if (launch.args[i].is_memory() != is_memory[i] || launch.args[i].bytes() != bytes[i]) return false;
-    return true;
+  static size_t misfit(const Launch& launch) noexcept {
+    constexpr bool is_memory[] = {std::is_pointer_v<P>...};
+    constexpr size_t bytes[] = {sizeof(P)...};
+    for (size_t i = 0; i < std::max(sizeof...(P), launch.args.size()); ++i)
+      if (i >= sizeof...(P) || i >= launch.args.size() || launch.args[i].is_memory() != is_memory[i] ||
+          launch.args[i].bytes() != bytes[i])
+        return i;
+    return kAllFit;
   }
   static std::vector<Arg> take(void* const* values) {
     return [&]<size_t... i>(std::index_sequence<i...>) {
@@ -41,7 +42,7 @@ struct Caller<void(P...)> {
 template <auto* f>
 Text text_of(const char* name, int items, char* local, char* local_end) {
   using F = std::remove_pointer_t<decltype(f)>;
-  return {name, items, Caller<F>::template call<f>, Caller<F>::fits, Caller<F>::take, local, local_end};
+  return {name, items, Caller<F>::template call<f>, Caller<F>::misfit, Caller<F>::take, local, local_end};
 }
 
 /// By Kernel.

@@ -14,6 +14,7 @@
 #include "toy/tensor/dtype.h"
 
 using int64 = int64_t;
+using uint64 = uint64_t;
 struct alignas(16) float4 {
   float x, y, z, w;
 };

@@ -27,6 +27,7 @@ typedef unsigned int uint;
 typedef unsigned short ushort;
 typedef unsigned char uchar;
 typedef long long int64;
+typedef unsigned long long uint64;
 #define KERNEL(name, items) extern "C" __global__ void __launch_bounds__(items, 1) name
 #define GLOBAL
 #define LOCAL __shared__
@@ -54,9 +55,11 @@ DEVICE ushort float_to_half(float f) {
 }
 DEVICE float warp_xor(float v, int mask, float* scratch) { return __shfl_xor_sync(0xffffffffu, v, mask); }
 
-#elif defined(__OPENCL_C_VERSION__)  // ------------------------------------------------------------------ OpenCL C 1.2
+#elif defined(__OPENCL_C_VERSION__)  // ---------------------------------------------------------------- OpenCL C 1.2
 #pragma OPENCL FP_CONTRACT OFF
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef long int64;
+typedef ulong uint64;
 #define KERNEL(name, items) __kernel __attribute__((reqd_work_group_size(items, 1, 1))) void name
 #define GLOBAL __global
 #define LOCAL __local
@@ -91,6 +94,8 @@ DEVICE float warp_xor(float v, int mask, __local float* scratch) {
 #endif
 
 // ------------------------------------------------------------------------------------------- the same for all of them
+#include "arguments.h"
+
 #define WARP (LID / 32)
 #define LANE (LID % 32)
 #define INF AS_FLOAT(0x7f800000u)
