@@ -28,7 +28,7 @@ struct Text {
   int items;
   void (*call)(const Launch& launch);               ///< of one item
   size_t (*misfit)(const Launch& launch) noexcept;  ///< the first argument that is not one of its parameter; or kAllFit
-  std::vector<Arg> (*take)(void* const* values);  ///< its arguments, from where each lies
+  std::vector<Arg> (*take)(void* const* values);    ///< its arguments, from where each lies
   char *local, *local_end;                          ///< where its local memory lies, with that of others of its file
 };
 
