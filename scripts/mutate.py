@@ -6,8 +6,8 @@
     scripts/mutate.py --list              # only lists the changes
     scripts/mutate.py --only src/ops/     # only files whose path begins with this
 
-A mutant is one change in a gradient or decomposition (src/ops/*.cpp) or a kernel (src/backend/{reference,cpu}):
-a sign flipped, a term or factor dropped, two operands or an index swapped, a constant changed. It is made in a copy of
+A mutant is one change in a gradient or decomposition (src/ops/*.cpp) or a kernel (src/backend/{reference,cpu,gpu}):
+a sign flipped, a term or factor dropped, two operands or an index swapped, a constant changed, a GPU's barrier left out. It is made in a copy of
 the tree (build/mutate/tree); test_ops and test_backend are rebuilt and run there. Mutants that do not compile do not
 count. Kernels are compiled only for this machine's instruction set. The seed and the sources determine the mutants. An
 interrupted run resumes. Exit: 0 done, 1 fewer caught than --at-least percent, 2 bad arguments or a tree that fails
@@ -29,7 +29,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ("test_ops", "test_backend")
 # No kernel or gradient is in them, or every kernel would have to be built again for one change (vec-inl.h).
-LEFT_OUT = {"op_list.cpp", "gradients.cpp", "device.cpp", "kernel_list.cpp", "peak.cpp", "peak_amx.cpp", "vec-inl.h"}
+LEFT_OUT = {"op_list.cpp", "gradients.cpp", "device.cpp", "kernel_list.cpp", "peak.cpp", "peak_amx.cpp", "vec-inl.h",
+            "gpu_device.cpp", "records.cpp", "emulated"}
 
 
 # ---- where something may be changed
@@ -154,7 +155,12 @@ def constants(text, code):
             yield m.start(), m.end(), f"{float(t.rstrip('f')) * 1.25 or 1.0!r}" + ("f" if t.endswith("f") else "")
 
 
-KINDS = {"sign": signs, "term": terms, "operand": operands, "constant": constants}
+def barriers(text, code):
+    for m in re.finditer(r"\bBARRIER\(\);", code):
+        yield m.start(), m.end(), ";"
+
+
+KINDS = {"sign": signs, "term": terms, "operand": operands, "constant": constants, "barrier": barriers}
 
 
 def sites(path):
@@ -171,8 +177,9 @@ def mutants(root, seed, only):
     """All mutants, one group of files after the other, then file, kind and place by chance."""
     chance = random.Random(seed)
     groups = []
-    for folder in ("src/ops", "src/backend/reference", "src/backend/cpu"):
-        files = sorted(p for e in ("*.cpp", "*-inl.h") for p in (root / folder).rglob(e) if p.name not in LEFT_OUT)
+    for folder in ("src/ops", "src/backend/reference", "src/backend/cpu", "src/backend/gpu"):
+        files = sorted(p for e in ("*.cpp", "*-inl.h", "*.k") for p in (root / folder).rglob(e)
+                       if p.name not in LEFT_OUT and p.parent.name not in LEFT_OUT)
         files = [p for p in files if str(p.relative_to(root)).startswith(only)]
         groups.append([(p, s) for p in files if (s := sites(p))])
     while groups := [g for g in groups if g]:
@@ -255,7 +262,7 @@ class Tree:
         text = path.read_text()
         path.write_text(text[:mutant["begin"]] + mutant["new"] + text[mutant["end"]:])
         try:
-            return self.outcome(set(re.findall(r"\b(\w+)_(?:kernel|def)\(\) \{", text)), timeout)
+            return self.outcome({a or b for a, b in re.findall(r"\b(\w+)_(?:kernel|def)\(\) \{|KERNEL\((\w+),", text)}, timeout)
         finally:
             path.write_text(text)
 

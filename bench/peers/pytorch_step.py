@@ -20,14 +20,16 @@ SHAPES = {  # D, F, L, H, K, P, V
     "tiny": (64, 176, 4, 4, 2, 16, 256),
     "stories15m": (288, 768, 6, 6, 6, 48, 32000),
     "smollm2-135m": (576, 1536, 30, 9, 3, 64, 49152),
+    "tinyllama-1b": (2048, 5632, 22, 32, 4, 64, 32000),
     "smollm2-360m": (960, 2560, 32, 15, 5, 64, 49152),
     "gpt2-124m": (768, 3072, 12, 12, 12, 64, 50257),
     "hybrid-tiny": (64, 176, 4, 4, 2, 16, 256),
     "hybrid-60m": (512, 1536, 12, 8, 2, 64, 32000),
 }
+UNTIED = ("tinyllama-1b",)  # the head is a matrix of its own
 
 
-def llama(torch, shape, recompute):
+def llama(torch, shape, recompute, tied):
     from torch import nn
     from torch.nn import functional as F
     from torch.utils.checkpoint import checkpoint
@@ -67,15 +69,16 @@ def llama(torch, shape, recompute):
             nn.init.normal_(self.embedding.weight, std=0.02)
             self.blocks = nn.ModuleList(Block() for _ in range(n_layers))
             self.norm = nn.Parameter(torch.ones(d_model))
+            self.head = self.embedding if tied else dense(d_model, vocab)
 
         def forward(self, ids, targets):
-            frequencies = 1e4 ** -(torch.arange(0, d_head, 2) / d_head)
-            angles = torch.outer(torch.arange(ids.shape[1]), frequencies).repeat(1, 2)
+            frequencies = 1e4 ** -(torch.arange(0, d_head, 2, device=ids.device) / d_head)
+            angles = torch.outer(torch.arange(ids.shape[1], device=ids.device), frequencies).repeat(1, 2)
             x = self.embedding(ids)
             for block in self.blocks:
                 arguments = (x, angles.cos(), angles.sin())
                 x = checkpoint(block, *arguments, use_reentrant=False) if recompute else block(*arguments)
-            logits = F.linear(F.rms_norm(x, (d_model,), self.norm, 1e-5), self.embedding.weight)
+            logits = F.linear(F.rms_norm(x, (d_model,), self.norm, 1e-5), self.head.weight)
             return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
     return Llama()
@@ -120,6 +123,7 @@ def main():
     ap.add_argument("--tokens", type=int, default=256)
     ap.add_argument("--steps", type=int, default=5)
     ap.add_argument("--warmup", type=int, default=2)
+    ap.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     ap.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     ap.add_argument("--compile", action="store_true")
     ap.add_argument("--checkpoint", action="store_true")
@@ -132,17 +136,19 @@ def main():
     if a.shape.startswith(("gpt2", "hybrid")):
         model = of_transformers(torch, shape, a.checkpoint, gpt2 if a.shape.startswith("gpt2") else hybrid).train()
     else:
-        model = llama(torch, shape, a.checkpoint).train()
+        model = llama(torch, shape, a.checkpoint, a.shape not in UNTIED).train()
+    model.to(a.device)
     params = sum(p.numel() for p in model.parameters())
+    read = d_model * vocab if a.shape in UNTIED else 0  # rows of a table, no product
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     run = torch.compile(model) if a.compile else model
-    window = torch.randint(0, vocab, (a.batch, a.tokens + 1))
+    window = torch.randint(0, vocab, (a.batch, a.tokens + 1), device=a.device)
     ids, targets = window[:, :-1].contiguous(), window[:, 1:].contiguous()
 
     times = []
     for _ in range(a.warmup + a.steps):
         begin = time.perf_counter()
-        with torch.autocast("cpu", torch.bfloat16, enabled=a.compute == "bf16"):
+        with torch.autocast(a.device, torch.bfloat16, enabled=a.compute == "bf16"):
             loss = run(ids, targets)
         loss.backward()
         optimizer.step()
@@ -150,7 +156,7 @@ def main():
         loss = loss.item()
         times.append(time.perf_counter() - begin)
     seconds, rows = statistics.median(times[a.warmup:]), a.batch * a.tokens
-    flops = 6 * params * rows + 12 * n_layers * heads * d_head * a.tokens * rows / 2
+    flops = 6 * (params - read) * rows + 12 * n_layers * heads * d_head * a.tokens * rows / 2
     print(json.dumps(dict(
         peer="torch " + torch.__version__, shape=a.shape, compute=a.compute, compile=a.compile, checkpoint=a.checkpoint,
         threads=a.threads, batch=a.batch, tokens=a.tokens, params=params, ms=1e3 * seconds,

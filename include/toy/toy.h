@@ -29,6 +29,7 @@
 #include "toy/base/run_files.h"
 #include "toy/base/svg.h"
 #include "toy/base/threads.h"
+#include "toy/base/user_cache.h"
 #include "toy/base/utf8.h"
 #include "toy/chat/builtin.h"
 #include "toy/chat/chat_input.h"

@@ -5,10 +5,7 @@
 #include <functional>
 #include <vector>
 
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#endif
-
+#include "backend/flush_denormals.h"
 #include "toy/backend/host_kernel.h"
 #include "toy/base/clock.h"
 #include "toy/base/error.h"
@@ -16,27 +13,6 @@
 
 namespace toy {
 namespace {
-
-// Denormals cost a hundred cycles each and carry nothing here: they are flushed while kernels run, on every thread.
-class FlushDenormals {
- public:
-#if defined(__SSE__)
-  FlushDenormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040); }
-  ~FlushDenormals() { _mm_setcsr(before_); }
-
- private:
-  unsigned before_;
-#elif defined(__aarch64__)
-  FlushDenormals() {
-    __asm__ volatile("mrs %0, fpcr" : "=r"(before_));
-    __asm__ volatile("msr fpcr, %0" : : "r"(before_ | (uint64_t(1) << 24)));
-  }
-  ~FlushDenormals() { __asm__ volatile("msr fpcr, %0" : : "r"(before_)); }
-
- private:
-  uint64_t before_;
-#endif
-};
 
 // The calls, with views of its own.
 class HostProgram final : public Program {

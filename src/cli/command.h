@@ -49,6 +49,7 @@ void add_corpus(CLI::App& app);
 void add_data(CLI::App& app);
 void add_runs(CLI::App& app);
 void add_bench(CLI::App& app);
+void add_devices(CLI::App& app);
 void add_completion(CLI::App& app);
 
 /// What `toy completion` writes asks for the words that complete a command line; the last of `words` is being written.

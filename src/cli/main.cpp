@@ -71,6 +71,7 @@ void add_commands(CLI::App& app, std::string_view first) {
                                  {"data", add_data},
                                  {"runs", add_runs},
                                  {"bench", add_bench},
+                                 {"devices", add_devices},
                                  {"completion", add_completion}};
   const bool one = std::ranges::any_of(kCommands, [&](const Entry& e) { return e.name == first; });
   for (const Entry& e : kCommands)

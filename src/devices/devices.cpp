@@ -12,6 +12,9 @@ namespace toy {
 std::span<const DeviceKind> devices() {
   static const DeviceKind all[] = {
       {"cpu", "f32 with SIMD", [](const DeviceChoice& choice) { return make_cpu_device(choice.threads); }},
+      {"cuda", "NVIDIA's GPUs", [](const DeviceChoice&) { return make_cuda_device(); }},
+      {"opencl", "any GPU with an OpenCL driver", [](const DeviceChoice&) { return make_opencl_device(); }},
+      {"emulated", "the GPU's kernels, slowly on the CPU", [](const DeviceChoice&) { return make_emulated_device(); }},
       {"reference", "slow f64 loops to compare with", [](const DeviceChoice&) { return make_reference_device(); }},
   };
   return all;

@@ -63,6 +63,7 @@ class Pass {
           device_.name());
     const auto scope = to_->in(n.layer, n.phase);
     result = n.op->decompose(*to_, inputs, n.attrs);
+    check(!result.empty(), "{}: device '{}' has no kernel for these operands", where(n), device_.name());
     result.resize(n.outputs.size());
     for (size_t o = 0; o < result.size(); ++o)
       check(!used_[size_t(n.id)][o] || result[o], "{}: the decomposition does not give output {}", where(n),

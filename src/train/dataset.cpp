@@ -1,16 +1,15 @@
 #include "train/dataset.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 
 #include "toy/base/checksum.h"
 #include "toy/base/memory.h"
 #include "toy/base/philox.h"
+#include "toy/base/user_cache.h"
 #include "toy/chat/builtin.h"
 
 namespace toy {
@@ -23,23 +22,6 @@ constexpr uint64_t kCacheFrom = uint64_t(64) << 20;  // bytes of text
 constexpr uint64_t kReleaseAfter = uint64_t(64) << 20;
 constexpr uint64_t kAround = uint64_t(128) << 10;  // what a place that is touched may bring along (fault-around)
 constexpr const char* kNoCache = "none";
-
-// Where programs keep what they can make again (XDG Base Directory Specification); "" without a home.
-std::string users_cache() {
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value ? value : "");
-  };
-  if (const std::string xdg = variable("XDG_CACHE_HOME"); !xdg.empty()) return xdg + "/toy";
-  if (const std::string home = variable("HOME"); !home.empty()) return home + "/.cache/toy";
-  return {};
-}
-
-bool can_write(const std::string& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  return !error && access(folder.c_str(), W_OK | X_OK) == 0;
-}
 
 // Length and checksum: of one file the file's own, of several that of their lengths and checksums.
 ordered_json files_config(const std::string& name, const std::vector<HashedFile>& files) {
@@ -135,7 +117,7 @@ void Dataset::list(const std::string& out) {
                       std::count(o_.validation.begin(), o_.validation.end(), kStandardInput);
   check(inputs <= 1, "corpus: '-' is given {} times, and standard input can be read once; name files", inputs);
   std::vector<std::string> except;
-  const std::string cache = o_.cache.empty() ? users_cache() : o_.cache == kNoCache ? "" : o_.cache;
+  const std::string cache = o_.cache.empty() ? user_cache() : o_.cache == kNoCache ? "" : o_.cache;
   for (const std::string& folder : {out, cache})
     if (!folder.empty()) except.push_back(fs::weakly_canonical(folder).string());
   const BinaryFiles binary = !o_.examples.empty() ? BinaryFiles::refused
@@ -188,8 +170,8 @@ std::string Dataset::cache_folder() const {
   uint64_t bytes = given_validation_ ? given_validation_->files.bytes() : 0;
   for (const DataSource& s : sources_) bytes += s.files.bytes();
   if (bytes <= kCacheFrom) return {};
-  const std::string folder = users_cache();
-  if (!folder.empty() && can_write(folder)) return folder;
+  const std::string folder = user_cache();
+  if (!folder.empty() && make_writable(folder)) return folder;
   tell_.warn(fmt::format("data-cache: {}, so the tokens stay in memory; --data-cache DIR keeps them on disk",
                          folder.empty() ? "there is no home folder" : fmt::format("'{}' is not writable", folder)));
   return {};

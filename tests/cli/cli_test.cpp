@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <set>
 
 namespace {
 
@@ -236,7 +237,7 @@ TEST_F(Cli, ManifestAndHelp) {
   for (const auto& c : j.at("commands")) names.push_back(c.at("name"));
   EXPECT_EQ(names, (std::vector<std::string>{"new", "train", "infer", "chat", "serve", "eval", "list", "fetch",
                                              "quantize", "merge", "convert", "describe", "tokenizer", "corpus", "data",
-                                             "runs", "bench", "completion"}));
+                                             "runs", "bench", "devices", "completion"}));
   const auto& leaf = j.at("commands")[1].at("commands")[0];  // train from-scratch
   std::map<std::string, nlohmann::json> options;
   for (const auto& o : leaf.at("options")) {
@@ -382,6 +383,29 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
   each("--seed", "18446744073709551616", {"--seed is 18446744073709551616"});
   each("--seed", "1.5", {"seed is '1.5'"});
   each("--seed", "18446744073709551615", {});
+}
+
+TEST_F(Cli, DevicesOfThisMachine) {
+  const auto list = nlohmann::json::parse(toy("devices --json").out);
+  std::set<std::string> available;
+  for (const auto& device : list) {
+    EXPECT_EQ(device.at("why").get<std::string>().empty(), device.at("available").get<bool>()) << device;
+    if (device.at("available")) available.insert(device.at("name"));
+  }
+  EXPECT_EQ(list.at(0).at("name"), "cpu");
+  for (const char* everywhere : {"cpu", "emulated", "reference"}) EXPECT_TRUE(available.contains(everywhere));
+  EXPECT_NE(toy("devices").out.find("f32 with SIMD"), std::string::npos);
+}
+
+// The kernels of GPUs on the CPU: the same text, the loss of the cpu to the last printed digits.
+TEST_F(Cli, TheEmulatedDeviceTrainsAndWrites) {
+  const std::string train = "train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 3 --out ";
+  ASSERT_EQ(toy(train + path("cpu")).code, 0);
+  ASSERT_EQ(toy(train + path("emulated") + " --device emulated").code, 0);
+  const std::string infer = "infer " + path("cpu/model.gguf") + " --prompt 'the cat' --n 12";
+  const Result expected = toy(infer), emulated = toy(infer + " --device emulated");
+  EXPECT_EQ(emulated.out, expected.out) << emulated.err;
+  EXPECT_EQ(toy("infer " + path("emulated/model.gguf") + " --prompt 'the cat' --n 12").out, expected.out);
 }
 
 TEST_F(Cli, EveryCoreIsZeroThreads) {

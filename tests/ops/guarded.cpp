@@ -44,18 +44,24 @@ class Call {
 
   bool accepted() const { return !record_.accepts || record_.accepts(query()); }
 
-  void run(ThreadPool& pool, const std::string& what) {
+  void run(Device& device, ThreadPool& pool, const std::string& what) {
     const size_t bytes = record_.workspace ? record_.workspace(query()) : 0;
     const Guarded workspace(bytes);
     std::memset(workspace.data(), 0xFF, bytes);
     std::vector<std::vector<std::byte>> before;
     for (const auto& m : memory_) before.push_back(m ? content(*m) : std::vector<std::byte>{});
-    KernelError error;
-    pool.run([&](int thread) {
-      record_.code.as<HostKernel>()({thread, pool.size(), &pool, &error, {}},
-                                    {in_, out_, attrs_, bytes ? workspace.data() : nullptr});
-    });
-    EXPECT_EQ(error.fault.load(), KernelFault::none) << what;
+    void* const at = bytes ? workspace.data() : nullptr;
+    if (HostKernel* const kernel = record_.code.as<HostKernel>()) {
+      KernelError error;
+      pool.run([&](int thread) {
+        kernel({thread, pool.size(), &pool, &error, {}}, {in_, out_, attrs_, static_cast<std::byte*>(at)});
+      });
+      EXPECT_EQ(error.fault.load(), KernelFault::none) << what;
+    } else {  // the emulated device, whose memory is the host's
+      const KernelCall call{&record_, &attrs_, in_, out_, at};
+      device.run(*device.prepare({&call, 1}));
+      device.synchronize();
+    }
     EXPECT_TRUE(workspace.intact()) << what << ": written outside of the workspace of " << bytes << " bytes";
     for (size_t m = 0; m < memory_.size(); ++m) {
       if (!memory_[m]) continue;
@@ -146,11 +152,16 @@ void check_guards(const OpSuite& suite, const Case& c) {
   const OpDef& op = *find_op(suite.op);
   const auto operands = operands_of(suite, c);
   const Built b = build_op(op, operands, c.attrs);
-  for (Device* device : {&cpu_device(1), &cpu_device(2), &cpu_device(3), &reference_device()}) {
+  std::vector<Device*> devices{&cpu_device(1), &cpu_device(2), &cpu_device(3), &reference_device()};
+  devices.push_back(emulated_devices()[2]);
+  for (Device* device : devices) {
+    const auto of_op = [&](const KernelRecord& k) { return k.op == suite.op; };
+    const auto kernels = device->kernels();
+    if (std::none_of(kernels.begin(), kernels.end(), of_op) || !runs_on(*device, b)) continue;
     const int threads = device->threads();
     ThreadPool pool(threads);
     const Results expected = Program(b, *device).run();
-    for (const KernelRecord& record : device->kernels()) {
+    for (const KernelRecord& record : kernels) {
       if (record.op != suite.op) continue;
       for (const auto& in_place : in_place_uses(record, op, b))
         for (const auto& left_out : unused_outputs(op)) {
@@ -160,7 +171,7 @@ void check_guards(const OpSuite& suite, const Case& c) {
           Call call(record, *device, b, operands, c.attrs, {threads, alignment, shift, in_place, left_out});
           if (!call.accepted()) continue;
           const std::string what = c.operands + " on " + std::string(device->name());
-          call.run(pool, what);
+          call.run(*device, pool, what);
           for (size_t o = 0; o < expected.size(); ++o)
             if (!left_out[o]) expect_same(call.output(o), expected[o], what + ": output " + std::to_string(o));
         }

@@ -20,11 +20,12 @@ const OpDef& def_of(const OpSuite& s) {
   return *op;
 }
 
-// Where the reference has no kernel, it runs the decomposition.
-bool has_reference_kernel(const OpSuite& s) {
-  const auto kernels = reference_device().kernels();
+// Where a device has no kernel, it runs the decomposition.
+bool has_kernel(const Device& device, const OpSuite& s) {
+  const auto kernels = device.kernels();
   return std::any_of(kernels.begin(), kernels.end(), [&](const KernelRecord& k) { return k.op == s.op; });
 }
+bool has_reference_kernel(const OpSuite& s) { return has_kernel(reference_device(), s); }
 
 bool differentiable(const OpSuite& s) { return def_of(s).vjp && !s.loss_outputs.empty(); }
 
@@ -65,12 +66,23 @@ std::string label(const Case& c, const std::string& what, size_t o) {
   return c.operands + ": " + what + " " + std::to_string(o);
 }
 
-void cpu_matches_reference(const OpSuite& s, const Case& c) {
+// Every device within the bound; the emulated one with equal bits in every order of the work-items.
+void matches_reference(const OpSuite& s, const Case& c) {
   const Run run(s, c);
   const Built b = build_op(def_of(s), operands_of(s, c), c.attrs);
-  const Results actual = Program(b, cpu_device(2)).run();
-  for (int o = 0; o < run.outputs(); ++o)
-    expect_close(actual[size_t(o)], run.out(o), times(kU, s.bound(run, o)), label(c, "output", size_t(o)));
+  const auto expect_within_bound = [&](const Results& actual, const std::string& what) {
+    for (int o = 0; o < run.outputs(); ++o)
+      expect_close(actual[size_t(o)], run.out(o), times(kU, s.bound(run, o)), label(c, what, size_t(o)));
+  };
+  expect_within_bound(Program(b, cpu_device(2)).run(), "output");
+  if (!runs_on(*emulated_devices()[0], b)) return;
+  const Results emulated = Program(b, *emulated_devices()[0]).run();
+  expect_within_bound(emulated, "output of device emulated,");
+  for (const size_t order : {1, 2}) {
+    const Results same = Program(b, *emulated_devices()[order]).run();
+    for (size_t o = 0; o < same.size(); ++o)
+      expect_same(same[o], emulated[o], label(c, "another order of the items, output", o));
+  }
 }
 
 // Five-point differences: the error is h^4/30 |f^(5)| and what rounding makes of it, (3/2h) times the error
@@ -168,10 +180,7 @@ void cpu_gradients(const OpSuite& s, const Case& c) {
 }
 
 void threads_give_equal_bits(const OpSuite& s, const Case& c) {
-  std::vector<Built> graphs;
-  graphs.push_back(build_op(def_of(s), operands_of(s, c), c.attrs));
-  if (differentiable(s)) graphs.push_back(build_gradients(s, c));
-  for (const Built& b : graphs) {
+  for (const Built& b : graphs_of(s, c)) {
     const Results one = Program(b, cpu_device(1)).run();
     for (const int threads : {2, 3}) {
       Program program(b, cpu_device(threads));
@@ -219,8 +228,10 @@ void run_time_rows(const OpSuite& s, const Case& c) {
       most = o.stored[0];
     }
   const Built b = build_op(def_of(s), operands, c.attrs, s.rows);
-  for (Device* device : {&cpu_device(2), &reference_device()}) {
+  for (Device* device : {&cpu_device(2), &reference_device(), emulated_devices()[0]}) {
     if (s.fixed_rows && device == &reference_device()) continue;
+    if (device == emulated_devices()[0] && !has_kernel(*device, s))
+      continue;  // its decomposition may take no run-time rows
     Program program(b, *device);
     const Results all = program.run();
     for (const int64_t n : {most / 2, most - 1, int64_t(0), int64_t(1)}) {
@@ -259,10 +270,27 @@ std::vector<const OpSuite*>& suites() {
 
 }  // namespace
 
+bool runs_on(Device& device, const Built& b) {
+  try {
+    compile(*b.graph, b.outputs, {}, device);
+    return true;
+  } catch (const Error& e) {
+    if (std::string_view(e.what()).find("has no kernel for these operands") == std::string_view::npos) throw;
+    return false;
+  }
+}
+
 std::vector<OperandData> operands_of(const OpSuite& s, const Case& c) {
   std::vector<OperandData> operands = parse_operands(c.operands);
   if (s.prepare) s.prepare(operands, c.attrs);
   return operands;
+}
+
+std::vector<Built> graphs_of(const OpSuite& s, const Case& c) {
+  std::vector<Built> graphs;
+  graphs.push_back(build_op(def_of(s), operands_of(s, c), c.attrs));
+  if (differentiable(s)) graphs.push_back(build_gradients(s, c));
+  return graphs;
 }
 
 Run::Run(const OpSuite& s, const Case& c) : op_(def_of(s)), attrs_(c.attrs), operands_(operands_of(s, c)) {
@@ -346,7 +374,7 @@ bool register_suite(const OpSuite& suite) {
       }
     });
   };
-  add_for_cases("CpuMatchesReference", cpu_matches_reference);
+  add_for_cases("MatchesReference", matches_reference);
   add_for_cases("Threads", threads_give_equal_bits);
   add_for_cases("Guards", check_guards);
   if (!suite.rows.empty()) add_for_cases("RuntimeRows", run_time_rows);

@@ -7,7 +7,8 @@
 //   const bool kDone = register_suite(kRmsNorm);
 //
 // What follows from it, each as a test of its own:
-//   CpuMatchesReference      every output of the cpu within the bound of the reference's f64
+//   MatchesReference         every output of the cpu within the bound of the reference's f64; and of the kernels of
+//                            GPUs, where they are there (coverage_test.cpp), in every order of the work-items
 //   FiniteDifferences        gradients() against central differences of the reference
 //   Decomposition            the op's decomposition against its reference kernel, if it has one: values and gradients
 //   CpuGradients             gradients() on the cpu against the same graph on the reference
@@ -98,6 +99,8 @@ struct OpSuite {
   void (*prepare)(std::vector<OperandData>&, const Attrs&) = nullptr;  ///< computes operands from others
 };
 
+/// The op on the operands of a case, and its gradients where it has some.
+std::vector<Built> graphs_of(const OpSuite& suite, const Case& c);
 std::vector<OperandData> operands_of(const OpSuite& suite, const Case& c);
 
 /// Registers the suite's tests with googletest. The suite must live as long as the program.
@@ -110,6 +113,9 @@ void expect_close(const std::vector<double>& actual, const std::vector<double>& 
                   const std::vector<double>& bound, const std::string& what);
 /// The same bits (NaN equals NaN).
 void expect_same(const std::vector<double>& actual, const std::vector<double>& expected, const std::string& what);
+
+/// Not where the device has neither a kernel nor one for each part of the decomposition.
+bool runs_on(Device& device, const Built& b);
 
 /// The check behind "Guards" (guarded.cpp).
 void check_guards(const OpSuite& suite, const Case& c);

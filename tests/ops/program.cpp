@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/gpu/emulated/emulated_driver.h"
+#include "backend/gpu/gpu_device.h"
 #include "testing/test_device.h"
 #include "toy/base/philox.h"
 #include "toy/ops/ops.h"
@@ -20,6 +22,18 @@ Device& cpu_device(int threads) {
   auto& d = devices[threads];
   if (!d) d = make_test_device(threads);
   return *d;
+}
+
+const std::vector<Device*>& emulated_devices() {
+  using gpu::ItemOrder;
+  static const std::vector<std::unique_ptr<Device>> devices = [] {
+    std::vector<std::unique_ptr<Device>> made;
+    for (const ItemOrder order : {ItemOrder::ascending, ItemOrder::descending, ItemOrder::shuffled})
+      made.push_back(gpu::make_gpu_device(gpu::make_emulated_driver(order)));
+    return made;
+  }();
+  static const std::vector<Device*> list{devices[0].get(), devices[1].get(), devices[2].get()};
+  return list;
 }
 
 Built build_operands(const std::vector<OperandData>& operands, const std::vector<std::string>& rows) {

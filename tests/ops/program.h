@@ -17,6 +17,9 @@ Device& reference_device();
 /// One device for each number of threads, made when it is first asked for.
 Device& cpu_device(int threads = 1);
 
+/// The kernels of GPUs, one device for each order of the work-items.
+const std::vector<Device*>& emulated_devices();
+
 /// Row-major values of each output.
 using Results = std::vector<std::vector<double>>;
 

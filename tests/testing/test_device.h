@@ -118,10 +118,13 @@ class ProtectedDevice final : public ForwardingDevice {
   mutable std::map<std::byte*, Pages> memory_;
 };
 
-/// The cpu device; with TOY_TEST_DEVICE=protected its kernels on protected memory.
+/// The cpu device; with TOY_TEST_DEVICE=protected its kernels on protected memory, with TOY_TEST_DEVICE=emulated the
+/// kernels of GPUs.
 inline std::unique_ptr<Device> make_test_device(int threads = 0) {
-  const char* wanted = std::getenv("TOY_TEST_DEVICE");
-  if (!wanted || std::string_view(wanted) != "protected") return make_cpu_device(threads);
+  const char* const set = std::getenv("TOY_TEST_DEVICE");
+  const std::string_view wanted = set ? set : "";
+  if (wanted == "emulated") return make_emulated_device();
+  if (wanted != "protected") return make_cpu_device(threads);
   return std::make_unique<ProtectedDevice>(make_cpu_device(threads));
 }
 

@@ -14,6 +14,13 @@ namespace toy {
 std::unique_ptr<Device> make_reference_device();
 /// f32 with SIMD. threads 0: every core. Throws Error{bad_input} where the processor lacks the baseline (SSSE3, NEON).
 std::unique_ptr<Device> make_cpu_device(int threads = 0);
+/// The kernels of GPUs on one thread of the CPU, slowly: their mistakes are found here (docs/gpu.md).
+std::unique_ptr<Device> make_emulated_device();
+/// An NVIDIA GPU: the first that its driver shows. Throws Error{bad_input} naming what is missing.
+std::unique_ptr<Device> make_cuda_device();
+/// A device of any OpenCL driver: a GPU where there is one, or what the environment variable TOY_OPENCL_DEVICE names a
+/// part of. Throws Error{bad_input} naming what is missing.
+std::unique_ptr<Device> make_opencl_device();
 
 /// What a device is made with.
 struct DeviceChoice {

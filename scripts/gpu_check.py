@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+"""Checks a GPU in at most nine minutes and prints one table: the bits of every op against the device emulated, errors
+that compute-sanitizer finds, a published text, rows alone and together, resuming, losses next to the cpu's, and speed
+next to PyTorch's where there is one.
+
+  scripts/gpu_check.sh                              # the first NVIDIA GPU, with build/release
+  scripts/gpu_check.sh --device opencl              # another device of `toy devices`
+  scripts/gpu_check.sh --device emulated --small    # small sizes: runs anywhere
+  scripts/gpu_check.sh --pack FOLDER                # copies what it needs; run FOLDER/gpu_check.sh where there is no
+                                                    # compiler and no package
+
+Environment: TOY_BUILD, the folder of the build (default: build/release). Exit code: 0: no check failed; 1: one did; 2: bad
+usage.
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+PACKED = (HERE / "toy").exists()
+BUILD = HERE if PACKED else pathlib.Path(os.environ.get("TOY_BUILD", HERE.parent / "build/release")).resolve()
+TOY = BUILD / "toy"
+TEST_OPS = BUILD / ("test_ops" if PACKED else "tests/test_ops")
+MODEL = HERE / "stories260K.gguf" if PACKED else HERE.parent.parent / "shared/data/stories260K.gguf"
+# What its author's program writes (github.com/karpathy/llama2.c).
+PUBLISHED = ("Once upon a time, there was a little girl named Lily. She loved to play outside in the park. One day, "
+             "she saw a big, red ball.")
+
+
+class Failed(Exception):
+    pass
+
+
+class Skipped(Exception):
+    pass
+
+
+class Checks:
+    """Runs checks one after another, each within its time, and collects the rows of the table."""
+
+    def __init__(self, options, folder):
+        self.device, self.small, self.folder = options.device, options.small, folder
+        self.end = time.monotonic() + options.seconds
+        self.rows = []
+
+    def check(self, name, limit, what, *arguments):
+        begin = time.monotonic()
+        self.until = min(begin + limit, self.end)
+        self.log = self.folder / (re.sub(r"\W+", "-", name) + ".log")
+        try:
+            if self.until - begin < 5:
+                raise Skipped("no time is left")
+            state, text = "ok", what(*arguments)
+        except Skipped as e:
+            state, text = "skipped", str(e)
+        except Failed as e:
+            state, text = "FAILED", f"{e}; {self.log}"
+        except subprocess.TimeoutExpired:
+            state, text = "FAILED", f"not done after {limit} s; {self.log}"
+        row = f"{name:24} {state:8} {time.monotonic() - begin:6.1f} s  {text}"
+        self.rows.append(row)
+        print(row, flush=True)
+
+    def run(self, *command, may_fail=False):
+        """The standard output of a program, which goes to the log, too."""
+        command = [str(c) for c in command]
+        with open(self.log, "a", encoding="utf-8") as log:
+            log.write("$ " + " ".join(command) + "\n")
+            log.flush()
+            done = subprocess.run(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=log, text=True,
+                                  timeout=max(1, self.until - time.monotonic()))
+            log.write(done.stdout)
+        if done.returncode != 0 and not may_fail:
+            lines = [line for line in self.log.read_text(encoding="utf-8").splitlines() if line.strip()]
+            raise Failed(f"exit code {done.returncode}: {lines[-1][:100]}")
+        return done.stdout
+
+    def toy(self, *arguments, device=None):
+        return self.run(TOY, *arguments, "--device", device or self.device)
+
+    # ---- what is checked
+
+    def hardware(self):
+        for line in self.run(TOY, "devices").splitlines():
+            if line.split()[:1] == [self.device]:
+                return " ".join(line.split()[1:])
+        raise Failed(f"`toy devices` has no {self.device}")
+
+    def bits(self):
+        if self.device == "emulated":
+            raise Skipped("emulated is what others are compared with")
+        out = self.run(TEST_OPS, f"--gtest_filter=All/OpsOnGpu.*/{self.device}*", may_fail=True)
+        if "[       OK ]" not in out and "[  FAILED  ]" not in out:
+            raise Failed("the tests did not run")
+        wrong = re.findall(r"^(\S+ of .*), element", out, re.M)
+        if "FAILED" in out:
+            raise Failed(f"differs: {', '.join(wrong[:3])}")
+        return "every op as on emulated"
+
+    def sanitizer(self, tool):
+        if self.device != "cuda":
+            raise Skipped("for CUDA only")
+        program = shutil.which("compute-sanitizer", path=os.environ["PATH"] + ":/usr/local/cuda/bin")
+        if not program:
+            raise Skipped("compute-sanitizer is not installed")
+        step = ("bench", "train", "--shape", "tiny", "--batch", 2, "--tokens", 64, "--steps", 1, "--warmup", 0)
+        for what in (step, ("infer", MODEL, "--prompt", "Once", "--n", 8)):
+            self.run(program, "--tool", tool, "--error-exitcode", 1, TOY, *what, "--device", "cuda")
+        return "a step of training and 8 tokens: clean"
+
+    def need_model(self):
+        if not MODEL.exists():
+            raise Skipped(f"{MODEL} is missing")
+
+    def text(self):
+        self.need_model()
+        n = 50 if self.small else 200
+        text = self.toy("infer", MODEL, "--prompt", "", "--n", n)
+        if not text.startswith(PUBLISHED):
+            raise Failed(f"another text: {text[:60]!r}")
+        return f"{n} tokens of stories260K.gguf"
+
+    def together(self):
+        self.need_model()
+        (self.folder / "prompts").write_text("Once upon a time\nTom and\nThe big red\nOne day a cat\nLily\n")
+
+        def answers(parallel):
+            out = self.toy("infer", MODEL, "--prompts", "prompts", "--n", 12, "--json", "--parallel", parallel)
+            return [[json.loads(line)[key] for key in ("ids", "logprobs")] for line in out.splitlines()]
+
+        if answers(1) != answers(5):
+            raise Failed("texts or their log probabilities differ alone and among others")
+        return "5 prompts, 12 tokens each: the same log probabilities"
+
+    def train(self, out, *arguments, device=None):
+        book = self.folder / "book.txt"
+        if not book.exists():
+            self.run(TOY, "corpus", "stories", "--bytes", 60000, "--seed", 5, "--out", book)
+        return self.toy("train", "from-scratch", "--corpus", book, "--size", "tiny", "--seed", 7, "--batch", 2,
+                        "--tokens", 32, "--data-cache", "none", "--out", out, *arguments, device=device)
+
+    def resume(self):
+        steps = ("--steps", 12, "--checkpoint-every", 5)
+        for out in ("whole", "cut"):
+            self.train(out, *steps)
+        cut = self.folder / "cut"
+        for what in ("checkpoints/step_000012", "checkpoints/best", "weights"):
+            shutil.rmtree(cut / what, ignore_errors=True)
+        for what in ("finished.json", "model.gguf"):
+            (cut / what).unlink()
+        self.train("cut", *steps, "--resume")
+        if (cut / "model.gguf").read_bytes() != (self.folder / "whole/model.gguf").read_bytes():
+            raise Failed("another model after the resume")
+        return "12 steps, resumed after 10: the same model"
+
+    def losses(self):
+        def of(run, device):
+            self.train(run, "--steps", 20, device=device)
+            events = [json.loads(line) for line in (self.folder / run / "events.jsonl").read_text().splitlines()]
+            return [e["loss"] for e in events if e["kind"] == "step"]
+
+        mine, cpus = of("mine", self.device), of("cpus", "cpu")
+        if len(mine) != 20 or len(cpus) != 20:
+            raise Failed(f"{len(mine)} and {len(cpus)} steps in the logs")
+        worst = max(abs(a - b) for a, b in zip(mine, cpus))
+        if worst > 1e-3:
+            raise Failed(f"losses are up to {worst:.1e} from the cpu's")
+        return f"20 steps: at most {worst:.1e} from the cpu's"
+
+    def training(self, shape, batch, tokens, compute):
+        out = json.loads(self.toy("bench", "train", "--shape", shape, "--batch", batch, "--tokens", tokens, "--compute",
+                                  compute, "--steps", 2 if self.small else 10, "--json"))
+        return f"{out['tokens_per_s']:.0f} tokens/s, {out['ms']:.1f} ms per step of {batch} x {tokens}, {compute}"
+
+    def pytorch(self, shape, batch, tokens):
+        if self.device != "cuda":
+            raise Skipped("for CUDA only")
+        script = HERE / "pytorch_step.py" if PACKED else HERE.parent / "bench/peers/pytorch_step.py"
+        try:
+            self.run("python3", "-c", "import torch; torch.zeros(1).cuda()")
+        except Failed:
+            raise Skipped("python3 has no PyTorch for CUDA") from None
+        out = json.loads(self.run("python3", script, "--device", "cuda", "--shape", shape, "--batch", batch, "--tokens",
+                                  tokens, "--compute", "bf16", "--steps", 10))
+        return f"{out['tokens_per_s']:.0f} tokens/s, {out['ms']:.1f} ms per step: eager, bf16 autocast, fused AdamW"
+
+    def decoding(self, shape, parallel, prompt, decode):
+        out = json.loads(self.toy("bench", "infer", "--shape", shape, "--parallel", parallel, "--prompt", prompt,
+                                  "--decode", decode, "--repeat", 1, "--json"))
+        return (f"{out['decode_tps']:.0f} tokens/s, {out['decode_GBps']:.0f} GB/s, "
+                f"prefill {out['prefill_tps']:.0f} tokens/s, first token {out['first_token_s']:.2f} s")
+
+    def all(self):
+        self.check("device", 20, self.hardware)
+        self.check("bits of the ops", 150, self.bits)
+        self.check("published text", 40, self.text)
+        self.check("alone and together", 40, self.together)
+        self.check("resume", 60, self.resume)
+        self.check("losses", 60, self.losses)
+        self.check("memcheck", 50, self.sanitizer, "memcheck")
+        self.check("racecheck", 50, self.sanitizer, "racecheck")
+        if self.small:
+            self.check("training tiny", 60, self.training, "tiny", 1, 32, "f32")
+            self.check("decoding tiny", 60, self.decoding, "tiny", 1, 16, 8)
+            return
+        for shape in ("smollm2-135m", "tinyllama-1b"):
+            self.check(f"training {shape}", 70, self.training, shape, 8, 2048, "bf16")
+            self.check(f"PyTorch {shape}", 50, self.pytorch, shape, 8, 2048)
+        for shape, parallel in (("smollm2-135m", 1), ("smollm2-135m", 32), ("tinyllama-1b", 1)):
+            self.check(f"decoding {shape} x {parallel}", 40, self.decoding, shape, parallel, 512, 64)
+
+
+def pack(folder):
+    (folder / "lib").mkdir(parents=True, exist_ok=True)
+    for program in (TOY, TEST_OPS):
+        subprocess.run(["strip", "-o", folder / program.name, program], check=True)
+        libraries = subprocess.run(["ldd", program], check=True, stdout=subprocess.PIPE, text=True).stdout
+        for library in re.findall(r"=> (/\S+)", libraries):
+            # Of the C and C++ libraries a newer system has newer ones.
+            if not re.search(r"/(libc|libm|libstdc\+\+|libgcc_s|libpthread|libdl|librt)\.so", library):
+                shutil.copy(library, folder / "lib")
+    for script in (HERE / "gpu_check.sh", HERE / "gpu_check.py", HERE.parent / "bench/peers/pytorch_step.py"):
+        shutil.copy(script, folder)
+    if MODEL.exists():
+        shutil.copyfile(MODEL, folder / MODEL.name)
+    megabytes = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) / 1e6
+    print(f"gpu_check: {folder} is ready ({megabytes:.0f} MB); run {folder}/gpu_check.sh on the machine with the GPU")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="gpu_check.sh", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda", help="a device of `toy devices` (default: cuda)")
+    parser.add_argument("--small", action="store_true", help="small sizes, for a device without a GPU")
+    parser.add_argument("--seconds", type=int, default=540, help="for all checks together (default: 540)")
+    parser.add_argument("--out", type=pathlib.Path, help="folder for logs and the table (default: a temporary one)")
+    parser.add_argument("--pack", type=pathlib.Path, metavar="FOLDER", help="copy what the checks need, and stop")
+    options = parser.parse_args()
+    for program in (TOY, TEST_OPS):
+        if not program.exists():
+            parser.error(f"{program} is missing; build it: cmake --preset release && cmake --build --preset release")
+    if options.pack:
+        return pack(options.pack)
+    if PACKED:
+        os.environ["LD_LIBRARY_PATH"] = f"{HERE}/lib:{os.environ.get('LD_LIBRARY_PATH', '')}".rstrip(":")
+    folder = options.out or pathlib.Path(tempfile.mkdtemp(prefix="gpu_check."))
+    folder.mkdir(parents=True, exist_ok=True)
+    checks = Checks(options, folder.resolve())
+    checks.all()
+    table = "\n".join(checks.rows) + "\n"
+    (folder / "table.txt").write_text(table)
+    print(f"\n{table}\nlogs: {folder}")
+    return 1 if any(" FAILED " in row for row in checks.rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

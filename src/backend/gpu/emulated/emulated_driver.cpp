@@ -1,0 +1,120 @@
+#include "backend/gpu/emulated/emulated_driver.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+#include "backend/flush_denormals.h"
+#include "backend/gpu/emulated/texts.h"
+#include "backend/gpu/gpu_device.h"
+#include "toy/backend/devices.h"
+#include "toy/base/error.h"
+#include "toy/base/memory.h"
+
+namespace toy::gpu {
+namespace {
+
+// Memory that ends at a page without access, up to the alignment: an access behind it is a fault, and a write to the
+// bytes in between is seen when it is released.
+class Guarded {
+ public:
+  Guarded(size_t bytes, size_t alignment) : page_(size_t(sysconf(_SC_PAGESIZE))) {
+    const size_t padded = round_up(bytes, alignment);
+    bytes_ = bytes, whole_ = round_up(padded, page_) + 2 * page_;
+    void* const all = mmap(nullptr, whole_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (all == MAP_FAILED) fail_internal("out of memory: {} bytes are asked of device emulated", bytes);
+    begin_ = static_cast<char*>(all);
+    mprotect(begin_ + page_, whole_ - 2 * page_, PROT_READ | PROT_WRITE);
+    data_ = begin_ + whole_ - page_ - padded;
+    std::memset(data_ + bytes, kFill, padded - bytes);
+  }
+  ~Guarded() {
+    if (begin_) munmap(begin_, whole_);
+  }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+  char* data() const { return data_; }
+  bool intact() const {
+    return std::all_of(data_ + bytes_, begin_ + whole_ - page_, [](char c) { return c == kFill; });
+  }
+
+ private:
+  static constexpr char kFill = char(0xA5);
+  static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+  size_t page_, bytes_ = 0, whole_ = 0;
+  char *begin_ = nullptr, *data_ = nullptr;
+};
+
+// A kernel's access outside of its buffers: says which item it was, and lets the program end as it would have.
+void on_fault(int signal) {
+  char what[256];
+  if (describe_running(what, sizeof what)[0]) {
+    char line[320];
+    const int n = std::snprintf(line, sizeof line, "device emulated: %s: an access outside of a buffer\n", what);
+    if (write(STDERR_FILENO, line, size_t(n)) < 0) _exit(3);
+  }
+  raise(signal);
+}
+void name_faults() {
+  for (const int signal : {SIGSEGV, SIGBUS}) {
+    struct sigaction before = {}, action = {};
+    sigaction(signal, nullptr, &before);
+    if (before.sa_handler != SIG_DFL) continue;  // someone else's, such as a sanitizer's
+    action.sa_handler = on_fault;
+    action.sa_flags = int(SA_RESETHAND);
+    sigaction(signal, &action, nullptr);
+  }
+}
+
+class EmulatedDriver final : public Driver {
+ public:
+  explicit EmulatedDriver(ItemOrder order) : order_(order) { name_faults(); }
+  std::string_view name() const override { return "emulated"; }
+  Device::Memory memory() const override { return {total_memory(), available_memory()}; }
+  size_t alignment() const override { return 64; }
+  void* allocate(size_t bytes) override {
+    auto memory = std::make_unique<Guarded>(bytes, alignment());
+    void* const data = memory->data();
+    memory_.emplace(data, std::move(memory));
+    return data;
+  }
+  void release(void* memory) noexcept override {
+    const auto at = memory_.find(memory);
+    if (!at->second->intact()) {
+      std::fputs("device emulated: a kernel wrote behind the end of a buffer\n", stderr);
+      std::abort();
+    }
+    memory_.erase(at);
+  }
+  void upload(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
+  void download(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
+  void copy(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
+  void fill(void* to, std::byte value, size_t bytes) override { std::memset(to, int(value), bytes); }
+  void launch(const Launch& launch) override {
+    const FlushDenormals flush;
+    run_groups(texts()[size_t(launch.kernel)], launch, order_);
+  }
+  void synchronize() override {}
+
+ private:
+  ItemOrder order_;
+  std::map<void*, std::unique_ptr<Guarded>> memory_;
+};
+
+}  // namespace
+
+std::unique_ptr<Driver> make_emulated_driver(ItemOrder order) { return std::make_unique<EmulatedDriver>(order); }
+
+}  // namespace toy::gpu
+
+namespace toy {
+
+std::unique_ptr<Device> make_emulated_device() { return gpu::make_gpu_device(gpu::make_emulated_driver()); }
+
+}  // namespace toy

@@ -1,0 +1,153 @@
+#include "backend/gpu/gpu_device.h"
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "backend/gpu/launches.h"
+#include "toy/base/clock.h"
+#include "toy/base/error.h"
+
+namespace toy::gpu {
+namespace {
+
+// What a kernel found in its data, as REPORT() of dialect.h writes it.
+struct Fault {
+  int32_t code = 0, call = 0, index = 0, value = 0;
+};
+
+// The op of each call of a program, by which a fault is named. It may outlive the program.
+using Names = std::vector<std::string_view>;
+
+class GpuProgram final : public Program {
+ public:
+  GpuProgram(Driver& driver, void* fault, std::span<const KernelCall> calls) : driver_(driver) {
+    Launches launches(fault);
+    Names ops;
+    for (const KernelCall& c : calls) {
+      Code* const code = c.kernel->code.as<Code>();
+      check(code, "device '{}': the kernel for '{}' is of another device; compile for the device that runs the plan",
+            driver.name(), c.kernel->op);
+      launches.begin(int32_t(ops.size()));
+      code(launches, c);
+      ops.push_back(c.kernel->op);
+      ends_.push_back(launches.list().size());
+    }
+    launches_ = launches.list();
+    ops_ = std::make_shared<const Names>(std::move(ops));
+  }
+  ~GpuProgram() override {
+    try {
+      driver_.synchronize();
+    } catch (const Error&) {  // who waits for the run hears of it
+    }
+  }
+
+  void run() {
+    // Most programs of a decoder run once or twice: a recording pays for those that stay.
+    if (++runs_ == 3) recording_ = driver_.record(launches_);
+    if (recording_) return driver_.replay(*recording_);
+    for (const Launch& l : launches_) driver_.launch(l);
+  }
+  void run(std::span<double> seconds) { driver_.run_timed(launches_, ends_, seconds); }
+  const std::shared_ptr<const Names>& ops() const { return ops_; }
+
+ private:
+  Driver& driver_;
+  std::vector<Launch> launches_;
+  std::vector<size_t> ends_;  // of each call's launches
+  std::shared_ptr<const Names> ops_;
+  std::unique_ptr<Driver::Recording> recording_;
+  int runs_ = 0;
+};
+
+class GpuDevice final : public Device {
+ public:
+  explicit GpuDevice(std::unique_ptr<Driver> driver) : driver_(std::move(driver)) {
+    fault_ = driver_->allocate(sizeof(Fault));
+  }
+  ~GpuDevice() override {
+    close();
+    driver_->release(fault_);
+  }
+
+  std::string_view name() const override { return driver_->name(); }
+  DType storage(DType logical) const override { return logical; }
+  DType compute() const override { return DType::f32; }
+  std::string arithmetic(DType) const override { return driver_->arithmetic(); }
+  std::span<const KernelRecord> kernels() const override { return records(); }
+
+  Memory memory() const override { return driver_->memory(); }
+  size_t alignment() const override { return driver_->alignment(); }
+  void* allocate(size_t bytes) const override { return driver_->allocate(bytes); }
+  void release(void* memory) const noexcept override { driver_->release(memory); }
+  void upload(Place to, const void* from, size_t bytes) const override {
+    if (bytes > 0) driver_->upload(address(to), from, bytes);
+  }
+  void download(void* to, Place from, size_t bytes) const override {
+    if (bytes > 0) driver_->download(to, address(from), bytes);
+  }
+  void copy(Place to, Place from, size_t bytes) const override {
+    if (bytes > 0) driver_->copy(address(to), address(from), bytes);
+  }
+  void fill(Place to, std::byte value, size_t bytes) const override {
+    if (bytes > 0) driver_->fill(address(to), value, bytes);
+  }
+  // As numbers: where there are no rows, there may be no memory to count from.
+  void* address(Place at) const override {
+    return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(at.memory) + at.offset);
+  }
+
+  std::unique_ptr<Program> prepare(std::span<const KernelCall> calls) override {
+    return std::make_unique<GpuProgram>(*driver_, fault_, calls);
+  }
+  void run(Program& program, std::span<double> seconds) override {
+    GpuProgram& ready = dynamic_cast<GpuProgram&>(program);
+    if (running_ != ready.ops()) synchronize();  // for the names of its calls
+    running_ = ready.ops();
+    seconds.empty() ? ready.run() : ready.run(seconds);
+  }
+  void synchronize() const override {
+    const std::shared_ptr<const Names> ran = std::exchange(running_, nullptr);
+    if (!ran) return driver_->synchronize();
+    Fault fault;
+    driver_->download(&fault, fault_, sizeof fault);
+    if (fault.code == 0) return;
+    driver_->fill(fault_, std::byte(0), sizeof fault);
+    throw KernelFailure(KernelFault(fault.code), (*ran)[size_t(fault.call)], fault.index, fault.value);
+  }
+
+ private:
+  std::unique_ptr<Driver> driver_;
+  void* fault_ = nullptr;
+  mutable std::shared_ptr<const Names> running_;  // of the program that ran since the last synchronize()
+};
+
+}  // namespace
+
+std::span<const KernelInfo> kernel_list() {
+  static const KernelInfo list[] = {
+#define TOY_GPU_KERNEL(file, name, items) {#file, #name, items},
+#include "backend/gpu/kernels/kernels.def"
+#undef TOY_GPU_KERNEL
+  };
+  return list;
+}
+
+void Driver::run_timed(std::span<const Launch> launches, std::span<const size_t> ends, std::span<double> seconds) {
+  synchronize();
+  double before = steady_seconds();
+  for (size_t c = 0, i = 0; c < ends.size(); ++c) {
+    for (; i < ends[c]; ++i) launch(launches[i]);
+    synchronize();
+    const double after = steady_seconds();
+    seconds[c] += after - before;
+    before = after;
+  }
+}
+
+std::unique_ptr<Device> make_gpu_device(std::unique_ptr<Driver> driver) {
+  return std::make_unique<GpuDevice>(std::move(driver));
+}
+
+}  // namespace toy::gpu

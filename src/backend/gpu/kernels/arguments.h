@@ -1,0 +1,54 @@
+// What kernels and their records share: structs that are arguments of kernels, and numbers that choose a variant. C,
+// with `int64` defined before.
+#ifndef TOY_GPU_ARGUMENTS_H
+#define TOY_GPU_ARGUMENTS_H
+
+// Where the elements of up to three operands lie that are walked together, in elements. The last dimension is [4].
+typedef struct {
+  int64 shape[5], a[5], b[5], c[5];
+} Strided;
+
+// Products that are computed side by side: how many along each dimension, and how far apart their operands begin. Those
+// of the result follow each other.
+typedef struct {
+  int64 shape[3], a[3], b[3];
+} Batch;
+
+// The types of weights (weights.h).
+enum { WEIGHT_F32, WEIGHT_F16, WEIGHT_BF16, WEIGHT_Q4_0, WEIGHT_Q8_0, WEIGHT_Q4_K, WEIGHT_Q5_K, WEIGHT_Q6_K };
+
+// Functions of single elements (elementwise.k). The first are of several operands.
+enum {
+  ELEMENT_ADD,
+  ELEMENT_SUB,
+  ELEMENT_MUL,
+  ELEMENT_DIV,
+  ELEMENT_MAXIMUM,
+  ELEMENT_MINIMUM,
+  ELEMENT_GREATER,
+  ELEMENT_EQUAL,
+  ELEMENT_WHERE,
+  ELEMENT_NEG,
+  ELEMENT_ABS,
+  ELEMENT_SIGN,
+  ELEMENT_SQR,
+  ELEMENT_EXP,
+  ELEMENT_LOG,
+  ELEMENT_SQRT,
+  ELEMENT_RSQRT,
+  ELEMENT_TANH,
+  ELEMENT_SIGMOID,
+  ELEMENT_RELU,
+  ELEMENT_SILU,
+  ELEMENT_GELU_TANH,
+  ELEMENT_SCALE,
+  ELEMENT_CLAMP
+};
+
+// Work of one group of the kernels that go over single elements: 256 items, each several.
+#define ELEMENTS_OF_A_GROUP 1024
+// Of sum_squares().
+#define ELEMENTS_OF_A_NORM 8192
+// Heads of attention are at most this wide.
+#define WIDEST_HEAD 256
+#endif

@@ -1,0 +1,203 @@
+// The words in which kernels are written, so that one text is
+//   CUDA C++       for nvcc and NVRTC (__CUDACC__),
+//   OpenCL C 1.2   for the driver of any OpenCL device (__OPENCL_C_VERSION__), and
+//   C++            where work-items are fibers of the CPU (backend/gpu/emulated/words.h).
+// Besides them kernels use C with float4, uint4 and the functions fma, fabs, fmax, fmin, sqrt, floor: no templates, no
+// overloads, no references, no recursion.
+//
+//   KERNEL(name, ITEMS)(GLOBAL const float* x, int n)   a kernel with groups of ITEMS work-items, a multiple of 32
+//   LID, WARP, LANE                     this item in its group; its 32 neighbours, and its place among them
+//   GROUP_X, GROUP_Y, GROUP_Z           this group
+//   LOCAL float t[64];                  memory of the group, declared at the beginning of a kernel
+//   GLOBAL, LOCAL_PTR                   what a pointer points to
+//   DEVICE float f(float x)             a function that kernels call
+//   BARRIER()                           every item of the group comes here, and sees what the others wrote before
+//   warp_xor(v, mask, scratch)          v of the lane whose number differs in `mask`; every item of the group comes
+//   here LOCAL float scratch[SCRATCH(ITEMS)] what warp_xor() uses on devices whose lanes cannot see each other
+//   REPORT(code, index, value)          what is wrong with the data; in kernels that begin with FAULT_PARAMETERS
+//   EXP, LOG, TANH, ...                 the same text, and so the same bits, for every compiler
+//
+// Rounding: no compiler may fuse a product and a sum; where fma() is written, there is one. Division and sqrt are
+// correctly rounded. Subnormal results are zero. No atomics on floats: each sum has one order, which depends on shapes.
+#ifndef TOY_GPU_DIALECT_H
+#define TOY_GPU_DIALECT_H
+
+#if defined(__CUDACC__)  // -------------------------------------------------------------------------------- CUDA C++
+typedef unsigned int uint;
+typedef unsigned short ushort;
+typedef unsigned char uchar;
+typedef long long int64;
+typedef unsigned long long uint64;
+#define KERNEL(name, items) extern "C" __global__ void __launch_bounds__(items, 1) name
+#define GLOBAL
+#define LOCAL __shared__
+#define LOCAL_PTR
+#define DEVICE static __device__ __forceinline__
+#define LID ((int)threadIdx.x)
+#define GROUP_X ((int)blockIdx.x)
+#define GROUP_Y ((int)blockIdx.y)
+#define GROUP_Z ((int)blockIdx.z)
+#define BARRIER() __syncthreads()
+#define UNROLL _Pragma("unroll")
+#define SCRATCH(items) 1
+#define AS_FLOAT(u) __uint_as_float(u)
+#define AS_UINT(f) __float_as_uint(f)
+#define ATOMIC_CAS(p, expected, v) atomicCAS(p, expected, v)
+DEVICE float half_to_float(ushort h) {
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+  return f;
+}
+DEVICE ushort float_to_half(float f) {
+  ushort h;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
+  return h;
+}
+DEVICE float warp_xor(float v, int mask, float* scratch) { return __shfl_xor_sync(0xffffffffu, v, mask); }
+
+#elif defined(__OPENCL_C_VERSION__)  // ---------------------------------------------------------------- OpenCL C 1.2
+#pragma OPENCL FP_CONTRACT OFF
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+typedef long int64;
+typedef ulong uint64;
+#define KERNEL(name, items) __kernel __attribute__((reqd_work_group_size(items, 1, 1))) void name
+#define GLOBAL __global
+#define LOCAL __local
+#define LOCAL_PTR __local
+#define DEVICE static inline
+#define LID ((int)get_local_id(0))
+#define GROUP_X ((int)get_group_id(0))
+#define GROUP_Y ((int)get_group_id(1))
+#define GROUP_Z ((int)get_group_id(2))
+#define BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#define UNROLL
+#define SCRATCH(items) (items)
+#define AS_FLOAT(u) as_float(u)
+#define AS_UINT(f) as_uint(f)
+#define ATOMIC_CAS(p, expected, v) atomic_cmpxchg((volatile __global int*)(p), expected, v)
+DEVICE float half_to_float(ushort h) { return vload_half(0, (const half*)&h); }
+DEVICE ushort float_to_half(float f) {
+  ushort h;
+  vstore_half_rte(f, 0, (half*)&h);
+  return h;
+}
+DEVICE float warp_xor(float v, int mask, __local float* scratch) {
+  scratch[LID] = v;
+  BARRIER();
+  v = scratch[LID ^ mask];
+  BARRIER();
+  return v;
+}
+
+#else  // ------------------------------------------------------------------------------------------------------ C++
+#include "backend/gpu/emulated/words.h"
+#endif
+
+// ------------------------------------------------------------------------------------------- the same for all of them
+#include "arguments.h"
+
+#define WARP (LID / 32)
+#define LANE (LID % 32)
+#define INF AS_FLOAT(0x7f800000u)
+#define NOT_A_NUMBER AS_FLOAT(0x7fc00000u)
+
+// The codes of KernelFault.
+#define FAULT_SEQUENCE 1
+#define FAULT_POSITION 2
+#define FAULT_PAGE 3
+#define FAULT_ID 4
+#define FAULT_TARGET 5
+#define FAULT_EXPERT 6
+#define FAULT_GAP 7
+#define FAULT_NOT_FINITE 8
+// Where the first fault of all programs goes, and the number of this call in its program.
+#define FAULT_PARAMETERS GLOBAL int *fault, int call
+#define REPORT(code, index, at) \
+  if (ATOMIC_CAS(fault, 0, code) == 0) fault[1] = call, fault[2] = (index), fault[3] = (at)
+
+DEVICE float bf16_to_float(ushort h) { return AS_FLOAT((uint)h << 16); }
+// To nearest, ties to even; NaN stays NaN.
+DEVICE ushort float_to_bf16(float f) {
+  const uint u = AS_UINT(f);
+  if ((u & 0x7fffffffu) > 0x7f800000u) return (ushort)(u >> 16 | 0x40u);
+  return (ushort)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
+}
+DEVICE int is_finite(float x) { return (AS_UINT(x) & 0x7f800000u) != 0x7f800000u; }
+
+// e^x = 2^n e^r with |r| <= ln 2 / 2, and the series of e^r up to r^7, whose rest is below 2^-27: within 2 ulp. Where
+// e^x is subnormal it is 0.
+DEVICE float EXP(float x) {
+  if (x != x) return x;
+  if (x < -87.3f) return 0.0f;
+  if (x > 88.73f) return INF;
+  const float n = (x * 1.44269504f + 12582912.0f) - 12582912.0f;  // to the nearest integer
+  const float r = fma(n, -1.42860677e-6f, fma(n, -0.693145752f, x));
+  float p = fma(r, 1.98412698e-4f, 1.38888889e-3f);
+  p = fma(p, r, 8.33333333e-3f);
+  p = fma(p, r, 4.16666667e-2f);
+  p = fma(p, r, 1.66666667e-1f);
+  p = fma(p, r, 0.5f);
+  p = fma(p, r, 1.0f);
+  p = fma(p, r, 1.0f);
+  const int half_n = (int)n / 2, rest = (int)n - half_n;  // 2^128 is no float
+  return p * AS_FLOAT((uint)(half_n + 127) << 23) * AS_FLOAT((uint)(rest + 127) << 23);
+}
+
+// x = 2^n m with m in [0.707, 1.414); log m = 2 (s + s^3/3 + s^5/5 + ...) with s = (m - 1) / (m + 1), |s| < 0.172, up
+// to s^9: within 3 ulp.
+DEVICE float LOG(float x) {
+  if (x == 0.0f) return -INF;
+  if (!(x > 0.0f)) return NOT_A_NUMBER;
+  if (x == INF) return x;
+  const int from_root = (int)AS_UINT(x) - 0x3f3504f3;  // of one half
+  const float n = (float)(from_root >> 23), m = AS_FLOAT((uint)((from_root & 0x7fffff) + 0x3f3504f3));
+  const float s = (m - 1.0f) / (m + 1.0f), t = s * s;
+  float p = fma(t, 0.222222222f, 0.285714286f);
+  p = fma(p, t, 0.4f);
+  p = fma(p, t, 0.666666667f);
+  p = fma(p, t, 2.0f);
+  return fma(n, 0.693145752f, fma(s, p, n * 1.42860677e-6f));
+}
+
+// tanh x = 1 - 2 / (e^2x + 1); where |x| is small, where that loses digits, by its series.
+DEVICE float TANH(float x) {
+  const float a = fabs(x), t = x * x;
+  if (a < 0.25f) {
+    float p = fma(t, -8.86323553e-3f, 2.18694885e-2f);
+    p = fma(p, t, -5.39682540e-2f);
+    p = fma(p, t, 1.33333333e-1f);
+    p = fma(p, t, -3.33333333e-1f);
+    return fma(x * t, p, x);
+  }
+  const float y = 1.0f - 2.0f / (EXP(2.0f * a) + 1.0f);
+  return x < 0.0f ? -y : y;
+}
+
+DEVICE float SIGMOID(float x) { return 1.0f / (1.0f + EXP(-x)); }
+
+// The sum over 32 lanes as one tree; every lane gets it.
+DEVICE float warp_sum(float v, LOCAL_PTR float* scratch) {
+  for (int mask = 16; mask > 0; mask /= 2) v += warp_xor(v, mask, scratch);
+  return v;
+}
+// The sum over a group: a tree in each warp, then the warps in order. Every item gets it. `parts`: ITEMS / 32 floats.
+DEVICE float group_sum(float v, int items, LOCAL_PTR float* parts, LOCAL_PTR float* scratch) {
+  v = warp_sum(v, scratch);
+  if (LANE == 0) parts[WARP] = v;
+  BARRIER();
+  float sum = 0.0f;
+  for (int i = 0; i < items / 32; ++i) sum += parts[i];
+  BARRIER();
+  return sum;
+}
+// The largest, likewise; no NaN among them is seen.
+DEVICE float group_max(float v, int items, LOCAL_PTR float* parts, LOCAL_PTR float* scratch) {
+  for (int mask = 16; mask > 0; mask /= 2) v = fmax(v, warp_xor(v, mask, scratch));
+  if (LANE == 0) parts[WARP] = v;
+  BARRIER();
+  float most = parts[0];
+  for (int i = 1; i < items / 32; ++i) most = fmax(most, parts[i]);
+  BARRIER();
+  return most;
+}
+#endif

@@ -1,0 +1,55 @@
+// What the records of GPUs fill: the launches of a program.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "backend/gpu/driver.h"
+#include "toy/backend/kernel_fault.h"
+
+namespace toy::gpu {
+
+using int64 = int64_t;
+#include "backend/gpu/kernels/arguments.h"
+
+/// The launches of one call after another.
+class Launches {
+ public:
+  /// `fault`: Faults::address().
+  explicit Launches(void* fault) : fault_(fault) {}
+  /// Groups without an item are left out.
+  void add(Kernel kernel, Groups groups, std::vector<Arg> args) {
+    if (groups.x > 0 && groups.y > 0 && groups.z > 0) list_.push_back({kernel, groups, std::move(args)});
+  }
+  /// The first two parameters of a kernel that may REPORT(): where, and which call.
+  Arg fault() const { return fault_; }
+  Arg call() const { return call_; }
+  /// What follows belongs to the call with that number.
+  void begin(int32_t call) { call_ = call; }
+  const std::vector<Launch>& list() const { return list_; }
+
+ private:
+  std::vector<Launch> list_;
+  void* fault_;
+  int32_t call_ = 0;
+};
+
+/// What KernelRecord::code is on a GPU: from shapes, attributes and addresses to launches. It never looks at a value,
+/// so it runs once for a program, not once for a run.
+using Code = void(Launches& to, const KernelCall& call) noexcept;
+
+/// Blocks of `size` that n have.
+inline int blocks(int64_t n, int64_t size) { return int((n + size - 1) / size); }
+/// Rows of a tensor: all dimensions but the last.
+inline int64_t rows_of(const View& v) {
+  int64_t n = 1;
+  for (int i = 0; i + 1 < v.shape.rank(); ++i) n *= v.shape[i];
+  return n;
+}
+/// The number that kernels know a type of weights by; -1: they do not know it.
+int weight_type(DType type);
+/// An operand's address; null where it is absent.
+inline Arg in(const KernelCall& c, size_t i) { return i < c.in.size() ? c.in[i].data : nullptr; }
+inline Arg out(const KernelCall& c, size_t i) { return i < c.out.size() ? c.out[i].data : nullptr; }
+
+}  // namespace toy::gpu

@@ -1,0 +1,29 @@
+// Which device of which platform.
+#pragma once
+
+#include <string>
+
+#include "backend/gpu/opencl/functions.h"
+
+namespace toy::gpu::opencl {
+
+struct Choice {
+  Platform platform = nullptr;
+  DeviceId device = nullptr;
+  bool gpu = false;
+  std::string platform_name, name;
+};
+/// As make_opencl_driver() says.
+Choice choose_device();
+
+/// A property that is text.
+std::string text_of(DeviceId device, uint32_t what);
+/// A property of type T.
+template <class T>
+T value_of(DeviceId device, uint32_t what) {
+  T value{};
+  check_status(functions().clGetDeviceInfo(device, what, sizeof value, &value, nullptr), "a property of the device");
+  return value;
+}
+
+}  // namespace toy::gpu::opencl

@@ -1,0 +1,39 @@
+#include "backend/gpu/records.h"
+
+#include "backend/gpu/gpu_device.h"
+
+namespace toy::gpu {
+
+std::span<const KernelRecord> records() {
+  static const std::vector<KernelRecord> list = {
+#define TOY_KERNEL(name) name##_kernel(),
+#include "backend/gpu/records.def"
+#undef TOY_KERNEL
+  };
+  return list;
+}
+
+int weight_type(DType type) {
+  switch (type) {
+    case DType::f32:
+      return WEIGHT_F32;
+    case DType::f16:
+      return WEIGHT_F16;
+    case DType::bf16:
+      return WEIGHT_BF16;
+    case DType::q4_0:
+      return WEIGHT_Q4_0;
+    case DType::q8_0:
+      return WEIGHT_Q8_0;
+    case DType::q4_k:
+      return WEIGHT_Q4_K;
+    case DType::q5_k:
+      return WEIGHT_Q5_K;
+    case DType::q6_k:
+      return WEIGHT_Q6_K;
+    default:
+      return -1;
+  }
+}
+
+}  // namespace toy::gpu

@@ -1,0 +1,13 @@
+// The kernel records of GPUs. A new one is a line here, a function in the file of its family, and a kernel
+// (kernels/kernels.def).
+#pragma once
+
+#include "backend/gpu/launches.h"
+
+namespace toy::gpu {
+
+#define TOY_KERNEL(name) KernelRecord name##_kernel();
+#include "backend/gpu/records.def"
+#undef TOY_KERNEL
+
+}  // namespace toy::gpu

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# The kernels of GPUs through the compilers that make code for real ones: no registers are spilled and no local memory is
+# used on sm_80 and sm_90 (what nvcc said when the program was built), and clang takes each kernel for an AMD GPU.
+#
+#   tests/gpu/kernels_compile_test.sh build/release/kernels      # exit code 77: neither nvcc nor clang was there
+set -euo pipefail
+built=$1
+source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../src" && pwd)
+kernels=$source/backend/gpu/kernels
+failed=0 skipped=()
+
+logs=("$built"/*.log)
+if [[ -e ${logs[0]} ]]; then
+  awk '
+    /Compiling entry function/ { split($0, part, "\047"); kernel = part[2]; architecture = part[4] }
+    /bytes stack frame/ {
+      if (architecture == "sm_80" || architecture == "sm_90") {
+        checked++
+        if ($1 + $5 + $9 > 0) { print kernel " on " architecture ":" $0; bad = 1 }
+      }
+    }
+    /Used [0-9]+ registers/ { if (architecture == "sm_90") print kernel ": " $5 " registers on sm_90" }
+    END { print checked + 0 " compilations for sm_80 and sm_90"; exit bad || !checked }
+  ' "${logs[@]}" || { echo "FAILED: a kernel uses memory of its threads (a stack frame or spilled registers)"; failed=1; }
+else
+  skipped+=("the build has no kernels for CUDA (nvcc)")
+fi
+
+clang=$(command -v clang || command -v clang-15 || true)
+amd=''
+for target in gfx1030 gfx1100; do  # clang knows the latter since 15
+  if [[ -n $clang ]] && "$clang" -x cl -target amdgcn-amd-amdhsa -mcpu=$target -nogpulib -c -o /dev/null /dev/null 2> /dev/null; then amd=$target; fi
+done
+if [[ -n $amd ]]; then
+  for file in "$kernels"/*.k; do
+    "$clang" -x cl -cl-std=CL1.2 -target amdgcn-amd-amdhsa -mcpu=$amd -nogpulib -Xclang -finclude-default-header \
+      -I "$kernels" -I "$source" -O1 -c -o /dev/null "$file" || { echo "FAILED: $file for AMD"; failed=1; }
+  done
+  echo "clang: $(printf '%s\n' "$kernels"/*.k | wc -l) files for $amd"
+else
+  skipped+=("there is no clang for AMD's GPUs")
+fi
+
+for what in "${skipped[@]}"; do echo "skipped: $what"; done
+((failed)) && exit 1
+((${#skipped[@]} == 2)) && exit 77
+exit 0

@@ -1,0 +1,109 @@
+// What the kernels of GPUs promise beyond the suites of the ops.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "ops/harness.h"
+#include "toy/base/philox.h"
+#include "toy/ops/ops.h"
+#include "toy/tensor/convert.h"
+#include "toy/tensor/quantize.h"
+
+namespace toy::test {
+namespace {
+
+constexpr int64_t kRows = 70, kColumns = 11, kWidth = 2304;  // more than 32 blocks of 64 k
+
+std::vector<float> numbers(const std::string& name, int64_t n) {
+  const Philox random(3, name);
+  std::vector<float> x(static_cast<size_t>(n));
+  for (size_t i = 0; i < x.size(); ++i) x[i] = float(2 * random.uniform(i) - 1);
+  return x;
+}
+
+class GpuWeights : public ::testing::TestWithParam<DType> {};
+
+// A row alone has the bits that it has among others, though another kernel computes it; and the values are those of the
+// type's blocks.
+TEST_P(GpuWeights, FewRowsAndManyHaveEqualBits) {
+  const DType type = GetParam();
+  const std::vector<float> x = numbers("x", kRows * kWidth), w = numbers("w", kColumns * kWidth);
+  const Shape shape{kColumns, kWidth};
+  Buffer blocks(bytes_of(type, shape));
+  std::vector<float> exact = w;
+  if (is_quantized(type)) {
+    quantize(type, w, {}, blocks.data());
+    dequantize(type, blocks.data(), exact);
+  } else {
+    convert(View(const_cast<float*>(w.data()), DType::f32, shape), View(blocks.data(), type, shape));
+    convert(View(blocks.data(), type, shape), View(exact.data(), DType::f32, shape));
+  }
+  Graph g;
+  const int rows = g.declare_rows("N", kRows);
+  const Value of_w = g.param("w", {type, shape, 0}), of_x = g.param("x", {DType::f32, {kRows, kWidth}, rows});
+  const std::vector<Value> wanted{linear(of_x, of_w), embedding(of_w, g.input("ids", {DType::i32, {2}, 0}))};
+  Device& device = *emulated_devices()[2];
+  ParamStore store(device);
+  const auto plan = std::make_shared<const Plan>(compile(g, wanted, {}, device));
+  for (const PlanLeaf& p : plan->params) store.add(p.name, p.type);
+  store.write("w", View(blocks.data(), type, shape)), store.write("x", x);
+  Session session(device, plan, {&store});
+  session.set("ids", std::vector<int32_t>{7, 3});
+  session.run();
+  const std::vector<float> y = session.values(0), looked_up = session.values(1);
+  for (int64_t k = 0; k < kWidth; ++k) ASSERT_EQ(looked_up[size_t(k)], exact[size_t(7 * kWidth + k)]) << k;
+  for (int64_t n = 0; n < kRows; ++n)
+    for (int64_t o = 0; o < kColumns; ++o) {
+      double sum = 0, magnitudes = 0;
+      for (int64_t k = 0; k < kWidth; ++k) {
+        const double term = double(x[size_t(n * kWidth + k)]) * exact[size_t(o * kWidth + k)];
+        sum += term, magnitudes += std::fabs(term);
+      }
+      ASSERT_NEAR(y[size_t(n * kColumns + o)], sum, (64 + kWidth / 64 + 3) * 0x1p-24 * magnitudes) << n << " " << o;
+    }
+  for (const int64_t few : {1, 8, 9}) {
+    session.set_rows("N", few);
+    session.run();
+    const std::vector<float> some = session.values(0);
+    ASSERT_EQ(some, std::vector<float>(y.begin(), y.begin() + few * kColumns)) << few << " rows";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, GpuWeights,
+                         ::testing::Values(DType::f32, DType::f16, DType::bf16, DType::q4_0, DType::q8_0, DType::q4_k,
+                                           DType::q5_k, DType::q6_k),
+                         [](const auto& of) { return std::string(name_of(of.param)); });
+
+// The ops that no GPU can run yet: they have no kernel there, and neither has a part of their decomposition.
+TEST(Gpu, OpsThatAreMissing) {
+  std::set<std::string> missing;
+  for (const OpSuite* s : all_suites()) {
+    const Case& c = s->cases.front();
+    const Built b = build_op(*find_op(s->op), operands_of(*s, c), c.attrs);
+    try {
+      compile(*b.graph, b.outputs, {}, *emulated_devices()[0]);
+    } catch (const Error&) {
+      missing.insert(s->op);
+    }
+  }
+  EXPECT_EQ(missing, (std::set<std::string>{"adafactor", "adafactor_vector", "adamw8", "causal_conv",
+                                            "causal_conv_grad", "conv_append", "cos", "erf", "gated_delta_rule_update",
+                                            "gelu_erf", "sin", "softplus"}));
+}
+
+// Operands that a GPU's kernels do not take are named when the plan is compiled.
+TEST(Gpu, WeightsThatNoKernelReads) {
+  Graph g;
+  const Value y = linear(g.param("x", f32({2, 32})), g.param("w", {DType::mxfp4, {3, 32}, 0}));
+  const std::vector<Value> wanted{y};
+  try {
+    compile(g, wanted, {}, *emulated_devices()[0]);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "linear: device 'emulated' has no kernel for these operands");
+  }
+}
+
+}  // namespace
+}  // namespace toy::test
