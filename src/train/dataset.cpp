@@ -86,7 +86,7 @@ Dataset::Dataset(const DataOptions& options, const std::string& out, size_t memo
       documents_(parse_documents(options.documents)),
       packs_(o_.pack || !o_.examples.empty()) {
   check(o_.preferences == Preferences::none || !o_.examples.empty(),
-        "--data is missing: give a JSON Lines file of preferences (docs/preferences.md)");
+        "--data is missing: give a JSON Lines file of preferences (toy help preferences.md)");
   check(!paths().empty(), "--corpus is missing: give a file or a folder of text, or examples with --data");
   check(o_.corpus.empty() || o_.examples.empty(), "data: it is given with --corpus; train on one of them");
   check(o_.weights.empty() || o_.weights.size() == paths().size(),
