@@ -9,8 +9,8 @@ next to PyTorch's where there is one.
   scripts/gpu_check.sh --pack FOLDER                # copies what it needs; run FOLDER/gpu_check.sh where there is no
                                                     # compiler and no package
 
-Environment: TOY_BUILD, the folder of the build (default: build/release). Exit code: 0: no check failed; 1: one did; 2: bad
-usage.
+Environment: TOY_BUILD, the folder of the build (default: build/release). Exit code: 0: no check failed; 1: one did;
+2: bad usage.
 """
 import argparse
 import json
@@ -143,11 +143,12 @@ class Checks:
         book = self.folder / "book.txt"
         if not book.exists():
             self.run(TOY, "corpus", "stories", "--bytes", 60000, "--seed", 5, "--out", book)
-        return self.toy("train", "from-scratch", "--corpus", book, "--size", "tiny", "--seed", 7, "--batch", 1,
-                        "--tokens", 16 if self.small else 32, "--data-cache", "none", "--out", out, *arguments, device=device)
+        return self.toy("train", "from-scratch", "--corpus", book, "--size", "tiny", "--seed", 7, "--batch", 1, "--tokens",
+                        16 if self.small else 32, "--eval-tokens", 128, "--data-cache", "none", "--out", out, *arguments,
+                        device=device)
 
     def resume(self):
-        last, every = (3, 2) if self.small else (12, 5)
+        last, every = (6, 4) if self.small else (12, 5)
         steps = ("--steps", last, "--checkpoint-every", every)
         for out in ("whole", "cut"):
             self.train(out, *steps)
@@ -162,7 +163,7 @@ class Checks:
         return f"{last} steps, resumed after {last // every * every}: the same model"
 
     def losses(self):
-        steps = 5 if self.small else 20
+        steps = 10 if self.small else 20
 
         def of(run, device):
             self.train(run, "--steps", steps, device=device)
