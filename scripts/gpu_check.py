@@ -9,8 +9,8 @@ next to PyTorch's where there is one.
   scripts/gpu_check.sh --pack FOLDER                # copies what it needs; run FOLDER/gpu_check.sh where there is no
                                                     # compiler and no package
 
-Environment: TOY_BUILD, the folder of the build (default: build/release). Exit code: 0: no check failed; 1: one did; 2: bad
-usage.
+Environment: TOY_BUILD, the folder of the build (default: build/release). Exit code: 0: no check failed; 1: one did;
+2: bad usage.
 """
 import argparse
 import json
@@ -143,40 +143,45 @@ class Checks:
         book = self.folder / "book.txt"
         if not book.exists():
             self.run(TOY, "corpus", "stories", "--bytes", 60000, "--seed", 5, "--out", book)
-        return self.toy("train", "from-scratch", "--corpus", book, "--size", "tiny", "--seed", 7, "--batch", 2,
-                        "--tokens", 32, "--data-cache", "none", "--out", out, *arguments, device=device)
+        return self.toy("train", "from-scratch", "--corpus", book, "--size", "tiny", "--seed", 7, "--batch", 1, "--tokens",
+                        16 if self.small else 32, "--eval-tokens", 128, "--data-cache", "none", "--out", out, *arguments,
+                        device=device)
 
     def resume(self):
-        steps = ("--steps", 12, "--checkpoint-every", 5)
+        last, every = (6, 4) if self.small else (12, 5)
+        steps = ("--steps", last, "--checkpoint-every", every)
         for out in ("whole", "cut"):
             self.train(out, *steps)
         cut = self.folder / "cut"
-        for what in ("checkpoints/step_000012", "checkpoints/best", "weights"):
+        for what in (f"checkpoints/step_{last:06}", "checkpoints/best", "weights"):
             shutil.rmtree(cut / what, ignore_errors=True)
         for what in ("finished.json", "model.gguf"):
             (cut / what).unlink()
         self.train("cut", *steps, "--resume")
         if (cut / "model.gguf").read_bytes() != (self.folder / "whole/model.gguf").read_bytes():
             raise Failed("another model after the resume")
-        return "12 steps, resumed after 10: the same model"
+        return f"{last} steps, resumed after {last // every * every}: the same model"
 
     def losses(self):
+        steps = 10 if self.small else 20
+
         def of(run, device):
-            self.train(run, "--steps", 20, device=device)
+            self.train(run, "--steps", steps, device=device)
             events = [json.loads(line) for line in (self.folder / run / "events.jsonl").read_text().splitlines()]
             return [e["loss"] for e in events if e["kind"] == "step"]
 
         mine, cpus = of("mine", self.device), of("cpus", "cpu")
-        if len(mine) != 20 or len(cpus) != 20:
+        if len(mine) != steps or len(cpus) != steps:
             raise Failed(f"{len(mine)} and {len(cpus)} steps in the logs")
         worst = max(abs(a - b) for a, b in zip(mine, cpus))
         if worst > 1e-3:
             raise Failed(f"losses are up to {worst:.1e} from the cpu's")
-        return f"20 steps: at most {worst:.1e} from the cpu's"
+        return f"{steps} steps: at most {worst:.1e} from the cpu's"
 
     def training(self, shape, batch, tokens, compute):
         out = json.loads(self.toy("bench", "train", "--shape", shape, "--batch", batch, "--tokens", tokens, "--compute",
-                                  compute, "--steps", 2 if self.small else 10, "--json"))
+                                  compute, "--steps", 2 if self.small else 10,
+                                  "--warmup", 1 if self.small else 2, "--json"))
         return f"{out['tokens_per_s']:.0f} tokens/s, {out['ms']:.1f} ms per step of {batch} x {tokens}, {compute}"
 
     def pytorch(self, shape, batch, tokens):

@@ -31,10 +31,15 @@ double median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 
-ThreadPool& team_of(Device& device) {
+ThreadPool* host_team(Device& device) {
   HostDevice* const host = dynamic_cast<HostDevice*>(&device);
-  check(host, "device {}: only devices whose kernels run on the host can be measured here", device.name());
-  return host->team();
+  return host ? &host->team() : nullptr;
+}
+
+ThreadPool& team_of(Device& device) {
+  ThreadPool* const team = host_team(device);
+  check(team, "device {}: only devices whose kernels run on the host can be measured here", device.name());
+  return *team;
 }
 
 static double best_of_ten(ThreadPool& pool, double (*rate)(ThreadPool&)) {
@@ -205,10 +210,11 @@ void print_profile(const Session& session, double fma, const Plan& costs) {
             [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
   to_stderr(fmt::format("{:<30} {:>6} {:>10} {:>6} {:>10} {:>7} {:>8}\n", "op", "calls", "ms", "share", "GFLOP/s",
                         "of FMA", "GB/s"));
-  for (const auto& [name, r] : sorted)
-    to_stderr(fmt::format("{:<30} {:>6} {:>10.3f} {:>5.1f}% {:>10.1f} {:>6.1f}% {:>8.1f}\n", name, r.calls,
-                          1e3 * r.seconds, 100 * r.seconds / total, r.flops / r.seconds * 1e-9,
-                          100e-9 * r.flops / r.seconds / fma, r.bytes / r.seconds * 1e-9));
+  for (const auto& [name, r] : sorted) {
+    const std::string of_fma = fma > 0 ? fmt::format("{:.1f}%", 100e-9 * r.flops / r.seconds / fma) : "-";
+    to_stderr(fmt::format("{:<30} {:>6} {:>10.3f} {:>5.1f}% {:>10.1f} {:>7} {:>8.1f}\n", name, r.calls, 1e3 * r.seconds,
+                          100 * r.seconds / total, r.flops / r.seconds * 1e-9, of_fma, r.bytes / r.seconds * 1e-9));
+  }
 }
 
 void add_bench(CLI::App& root) {

@@ -17,7 +17,9 @@ namespace toy::cli {
 
 double median(std::vector<double> values);
 
-/// The threads of a device of this program.
+/// The threads that run a device's kernels; nullptr where they run elsewhere, and the machine's ceilings are not its.
+ThreadPool* host_team(Device& device);
+/// The same; throws Error{bad_input} for none.
 ThreadPool& team_of(Device& device);
 /// f32 multiply-add GFLOP/s, int8 GOP/s and GB/s read from memory: the best of several short measurements, which is
 /// what the undisturbed machine can do.

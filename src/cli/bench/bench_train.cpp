@@ -135,12 +135,12 @@ struct BenchTrain : Command {
     Trainer engine(*dev, model, options);
     const int64_t n = trainer.batch * trainer.tokens, params = parameter_count(model.spec);
     const Windows w = random_windows(n, model.spec.vocab);
-    ThreadPool& team = team_of(*dev);
+    ThreadPool* const team = host_team(*dev);
     std::vector<double> times, ceilings;
     double loss = 0;
     for (int64_t i = 0; i < warmup + steps; ++i) {
       if (i == warmup) engine.session().enable_profile(profile);
-      ceilings.push_back(fma_ceiling(team));
+      ceilings.push_back(team ? fma_ceiling(*team) : 0);
       const double begin = steady_seconds();
       loss = engine.step(w, 1e-4).loss;
       if (i >= warmup) times.push_back(steady_seconds() - begin);
@@ -152,35 +152,37 @@ struct BenchTrain : Command {
     const double products =
         mode == "lora" ? 4.0 * double(params) + 6.0 * double(trained_count(model.spec)) : 6.0 * double(params);
     const double gflop = (products * double(n) + 3 * mixers) * 1e-9, seconds = median(times), fma = median(ceilings);
-    const ordered_json j{{"shape", name},
-                         {"mode", mode},
-                         {"base", base},
-                         {"device", dev->name()},
-                         {"threads", dev->threads()},
-                         {"compute", name_of(options.compute)},
-                         {"optimizer", optimizer()},
-                         {"update", name_in_list(trainer.updates)},
-                         {"batch", trainer.batch},
-                         {"tokens", trainer.tokens},
-                         {"params", params},
-                         {"trained", trained_count(model.spec)},
-                         {"ms", 1e3 * seconds},
-                         {"ms_min", 1e3 * *std::min_element(times.begin(), times.end())},
-                         {"tokens_per_s", double(n) / seconds},
-                         {"gflops", gflop / seconds},
-                         {"fma_gflops", fma},
-                         {"fraction_of_fma", gflop / seconds / fma},
-                         {"loss", loss},
-                         {"planned_mib", fit.memory.total() >> 20},
-                         {"recomputed_blocks", fit.recompute.whole},
-                         {"lightly_recomputed_blocks", fit.recompute.light},
-                         {"anonymous_mib", anonymous_memory() >> 20},
-                         {"peak_rss_mib", peak_resident_memory() >> 20}};
+    ordered_json j{{"shape", name},
+                   {"mode", mode},
+                   {"base", base},
+                   {"device", dev->name()},
+                   {"threads", dev->threads()},
+                   {"compute", name_of(options.compute)},
+                   {"optimizer", optimizer()},
+                   {"update", name_in_list(trainer.updates)},
+                   {"batch", trainer.batch},
+                   {"tokens", trainer.tokens},
+                   {"params", params},
+                   {"trained", trained_count(model.spec)},
+                   {"ms", 1e3 * seconds},
+                   {"ms_min", 1e3 * *std::min_element(times.begin(), times.end())},
+                   {"tokens_per_s", double(n) / seconds},
+                   {"gflops", gflop / seconds},
+                   {"fma_gflops", fma},
+                   {"fraction_of_fma", gflop / seconds / fma},
+                   {"loss", loss},
+                   {"planned_mib", fit.memory.total() >> 20},
+                   {"recomputed_blocks", fit.recompute.whole},
+                   {"lightly_recomputed_blocks", fit.recompute.light},
+                   {"anonymous_mib", anonymous_memory() >> 20},
+                   {"peak_rss_mib", peak_resident_memory() >> 20}};
+    if (!team) j.erase("fma_gflops"), j.erase("fraction_of_fma");
     if (profile) print_profile(engine.session(), fma, engine.session().plan());
     if (json) return print_json(j);
-    fmt::print("{} B={} T={}: {:.2f} ms per step, {:.0f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}; peak {} MiB\n",
-               name, trainer.batch, trainer.tokens, 1e3 * seconds, double(n) / seconds, gflop / seconds,
-               100 * gflop / seconds / fma, fma, peak_resident_memory() >> 20);
+    const std::string of_fma = team ? fmt::format(" = {:.0f}% of {:.0f}", 100 * gflop / seconds / fma, fma) : "";
+    fmt::print("{} B={} T={}: {:.2f} ms per step, {:.0f} tokens/s, {:.1f} GFLOP/s{}; peak {} MiB\n", name,
+               trainer.batch, trainer.tokens, 1e3 * seconds, double(n) / seconds, gflop / seconds, of_fma,
+               peak_resident_memory() >> 20);
   }
 };
 
