@@ -20,7 +20,7 @@ if(TOY_SANITIZE)
   if(TOY_SANITIZE STREQUAL "address,undefined")
     set(toy_kernel_sanitizer -fsanitize=shift,signed-integer-overflow,integer-divide-by-zero -fno-sanitize-recover=all)
   endif()
-  set(toy_is_kernels $<STREQUAL:$<TARGET_PROPERTY:NAME>,toy_cpu>)
+  set(toy_is_kernels $<OR:$<STREQUAL:$<TARGET_PROPERTY:NAME>,toy_cpu>,$<STREQUAL:$<TARGET_PROPERTY:NAME>,toy_gpu>>)
   target_compile_options(toy_flags INTERFACE $<${toy_is_kernels}:${toy_kernel_sanitizer}>
                                              $<$<NOT:${toy_is_kernels}>:${toy_sanitizer}>)
   target_link_options(toy_flags INTERFACE -fsanitize=${TOY_SANITIZE})

@@ -212,7 +212,7 @@ std::string message_of(const std::string& seq, const std::string& pos, const std
 }
 
 TEST(KvCache, PlacesThatDoNotExistAreNamed) {
-  for (Device* device : {&cpu_device(2), &reference_device()}) {
+  for (Device* device : {&cpu_device(2), &reference_device(), emulated_devices()[0]}) {
     EXPECT_EQ(message_of("1", "0", "0,1", *device), "kv_append: row 0 has sequence 1");
     EXPECT_EQ(message_of("-1", "0", "0,1", *device), "kv_append: row 0 has sequence -1");
     EXPECT_EQ(message_of("0", "128", "0,1", *device), "kv_append: row 0 has position 128");
