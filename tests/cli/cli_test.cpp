@@ -286,7 +286,7 @@ TEST_F(Cli, UnknownWordsAreNamedWithTheNearest) {
           {"size 'tinny'", "did you mean 'tiny'"});
   refuses("train from-scratch --corpus " + tiny_corpus() + " --tokenizer spn:3 --out " + path("run"),
           {"spn:3", "spm:V"});
-  refuses("infer " + std::string(TOY_GOLDEN) + " --prompt-ids 1 --device cuda", {"--device is 'cuda'", "cpu"});
+  refuses("infer " + std::string(TOY_GOLDEN) + " --prompt-ids 1 --device tpu", {"--device is 'tpu'", "cpu"});
   refuses("", {"no command given", "--help"});
 }
 
@@ -378,7 +378,7 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
   each("--threads", "10000", {"--threads", "10000", "0 to 1024"});
   each("--threads", "-1", {"--threads", "-1", "0 to 1024"});
   each("--threads", "two", {"threads", "two"});
-  each("--device", "cuda", {"--device is 'cuda'", "cpu", "reference"});
+  each("--device", "abacus", {"--device is 'abacus'", "cpu", "reference"});
   each("--seed", "-1", {"--seed is -1", "0 to 18446744073709551615"});
   each("--seed", "18446744073709551616", {"--seed is 18446744073709551616"});
   each("--seed", "1.5", {"seed is '1.5'"});
@@ -390,7 +390,13 @@ TEST_F(Cli, DevicesOfThisMachine) {
   std::set<std::string> available;
   for (const auto& device : list) {
     EXPECT_EQ(device.at("why").get<std::string>().empty(), device.at("available").get<bool>()) << device;
-    if (device.at("available")) available.insert(device.at("name"));
+    if (device.at("available")) {
+      available.insert(device.at("name"));
+      continue;
+    }
+    const Result refused = toy("describe tiny --device " + device.at("name").get<std::string>());
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_NE(refused.err.find(device.at("why").get<std::string>()), std::string::npos) << refused.err;
   }
   EXPECT_EQ(list.at(0).at("name"), "cpu");
   for (const char* everywhere : {"cpu", "emulated", "reference"}) EXPECT_TRUE(available.contains(everywhere));

@@ -39,7 +39,7 @@ TEST_F(Completion, Bash) {
   EXPECT_EQ(complete("train warm-start --tokenizer"), Words{});  // an option of the other recipe
   EXPECT_EQ(complete("train from-scratch --optimizer ad"), (Words{"adafactor", "adamw", "adamw8"}));
   EXPECT_EQ(complete("train from-scratch --dtype = b"), Words{"bf16"});  // bash cuts words at =
-  EXPECT_EQ(complete("infer model.gguf --device \"\""), (Words{"cpu", "emulated", "reference"}));
+  EXPECT_EQ(complete("infer model.gguf --device \"\""), (Words{"cpu", "cuda", "emulated", "opencl", "reference"}));
   EXPECT_EQ(complete("infer mo"), Words{"model.gguf"});
   EXPECT_EQ(complete("infer x --prompt-file mo"), Words{"model.gguf"});
   EXPECT_EQ(complete("infer x --n \"\""), Words{});
