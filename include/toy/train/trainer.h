@@ -44,7 +44,8 @@ struct TrainerOptions {
     f({"batch", "Sequences per step", at_least(1), "Batch"}, o.batch);
     f({"tokens", "Tokens per sequence", at_least(1), "Batch"}, o.tokens);
     f({"accumulate", "Batches per step whose gradients are summed", at_least(1), "Batch"}, o.accumulate);
-    f({"optimizer", "{}, with settings as in 'sgd(momentum=0.8)' (toy help training.md)", {}, "Optimizer"}, o.optimizer);
+    f({"optimizer", "{}, with settings as in 'sgd(momentum=0.8)' (toy help training.md)", {}, "Optimizer"},
+      o.optimizer);
     f({"updates", "When to update; streaming takes less memory, no clipping", {}, "Optimizer", "", "", "--update"},
       o.updates);
     f(text_option("compute", "Type of products: f32, bf16 or auto, the faster of them", "Machine", "f32|bf16|auto"),
