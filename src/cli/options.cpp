@@ -21,12 +21,9 @@ namespace toy::cli {
 void DeviceOptions::add(CLI::App& app) {
   begin_group(app, "Machine");
   std::vector<std::string> names;
-  std::string titles;
-  for (const DeviceKind& kind : devices()) {
-    names.emplace_back(kind.name);
-    titles += fmt::format("{}{}: {}", titles.empty() ? "" : "; ", kind.name, kind.title);
-  }
-  add_option(app, "--device", device, titles, one_of(names));
+  for (const DeviceKind& kind : devices()) names.emplace_back(kind.name);
+  add_option(app, "--device", device, fmt::format("{}; toy devices describes them", alternatives(names)),
+             one_of(names));
   add_option(app, "--threads", threads, "Number of threads; 0 uses every core", from_to(0, 1024));
 }
 

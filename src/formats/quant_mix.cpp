@@ -205,9 +205,9 @@ const Mix& find_mix(std::string_view name) {
     if (letters(m.name) == wanted) return m;
   std::vector<std::string> names;
   for (const Mix& m : kMixes) names.emplace_back(m.name);
-  if (const std::string near = nearest(upper(name), names); !near.empty())
-    fail("quantize: there is no mix '{}'; did you mean '{}'?", name, near);
-  fail("quantize: there is no mix '{}'; known: {}", name, fmt::join(names, ", "));
+  const std::string near = nearest(upper(name), names);
+  fail("quantize: there is no mix '{}'; {}known: {}", name, near.empty() ? "" : fmt::format("did you mean '{}'? ", near),
+       fmt::join(names, ", "));
 }
 
 bool is_quantizable(const TensorInfo& t) {
