@@ -84,7 +84,7 @@ function(toy_kernels target folder)
       # The log says how many registers each kernel takes, and whether it spills (tests/gpu/kernels_compile_test.sh).
       add_custom_command(
         OUTPUT ${image} ${built}/${stem}.log DEPFILE ${built}/${stem}.d DEPENDS ${text}
-        COMMAND sh -c "\"$0\" \"$@\" > ${built}/${stem}.log 2>&1 || { cat ${built}/${stem}.log; exit 1; }"
+        COMMAND sh -c "\"$0\" \"$@\" > '${built}/${stem}.log' 2>&1 || { cat '${built}/${stem}.log'; exit 1; }"
                 ${TOY_NVCC} -x cu -fatbin ${targets} -fmad=false -ftz=true -prec-div=true -prec-sqrt=true -Xptxas -v
                 -I ${folder} -I ${PROJECT_SOURCE_DIR}/src -MD -MF ${built}/${stem}.d -MT ${image} -o ${image} ${text}
         COMMENT "nvcc ${name}" VERBATIM)

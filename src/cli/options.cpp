@@ -46,6 +46,7 @@ DecodingOptions DecodingOptions::with(std::string_view what, std::string_view li
   DecodingOptions o = *this;
   if (list.empty()) return o;
   CLI::App app;
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   o.add(app);
   std::vector<std::string> names, words;
   for (const CLI::Option* option : app.get_options())

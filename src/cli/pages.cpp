@@ -1,6 +1,7 @@
 #include "cli/pages.h"
 
 #include <fmt/format.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -44,7 +45,8 @@ bool paged(const std::string& text) {
   FILE* out = popen(pager && *pager ? pager : "less -FRX 2> /dev/null", "w");
   if (!out) return false;
   std::fwrite(text.data(), 1, text.size(), out);
-  return pclose(out) == 0;
+  const int status = pclose(out);
+  return WIFEXITED(status) && WEXITSTATUS(status) < 126;  // 126, 127: there is no such command
 }
 
 }  // namespace

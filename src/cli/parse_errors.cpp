@@ -83,7 +83,8 @@ std::string explain_unknown_option(const CLI::App& root, const std::vector<std::
     const bool letter_with_value = name[1] != '-' && app->get_option_no_throw(name.substr(0, 2));  // "-n3"
     if (!app->get_option_no_throw(name) && !letter_with_value)
       return fmt::format("unknown option '{}'; {}", name, instead_of(*app, name));
-    if (takes_any_text(words[i])) ++i;
+    const CLI::Option* option = app->get_option_no_throw(name);
+    if (option && name == words[i] && option->get_items_expected_min() > 0) ++i;  // its value
   }
   return {};
 }
@@ -169,7 +170,7 @@ std::string explain(const CLI::App& root, const CLI::ParseError& error, const st
       if (own.empty()) own = fmt::format("too many arguments; see `{} --help`", full_name(app));
       break;
     case CLI::ExitCodes::ExcludesError:
-      own = explain_unknown_option(root, words);  // its value may have been taken for an argument
+      if (app.get_option_no_throw("text")) own = explain_unknown_option(root, words);  // its value may have become it
       if (own.empty()) own = explain_exclusion(app);
       break;
     case CLI::ExitCodes::ArgumentMismatch:

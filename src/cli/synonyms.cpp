@@ -24,7 +24,6 @@ struct Synonym {
 constexpr Synonym kCommands[] = {
     {"run", "chat"},
     {"generate", "infer"},
-    {"complete", "infer"},
     {"cli", "infer"},
     {"server", "serve"},
     {"pull", "fetch"},
@@ -247,9 +246,11 @@ Words in_our_words(const CLI::App& root, const Words& given) {
     }
     if (word == "--") return ours.insert(ours.end(), words.begin() + std::ptrdiff_t(i), words.end()), ours;
     std::string name = word.substr(0, word.find('='));
-    const bool known = name.size() < 2 || name[0] != '-' || app->get_option_no_throw(name) ||
-                       (name[1] != '-' && app->get_option_no_throw(name.substr(0, 2)));  // "-n3"
-    if (const std::string found = known ? "" : our_option(*app, name_of(word)); !found.empty()) {
+    const bool known = name.size() < 2 || name[0] != '-' || app->get_option_no_throw(name);
+    std::string found = known ? "" : our_option(*app, name_of(word));
+    if (!known && found.empty() && app->get_name() == "train")  // of a run that is resumed, whose recipe comes later
+      found = our_option(*app->get_subcommands({})[0], name_of(word));
+    if (!found.empty()) {
       tell(name, found.starts_with("-") ? found : "the argument MODEL");
       if (!found.starts_with("-")) {
         const bool joined = word.size() > name.size();
@@ -262,7 +263,8 @@ Words in_our_words(const CLI::App& root, const Words& given) {
     }
     ours.push_back(word);
     const CLI::Option* option = name.size() > 1 && name[0] == '-' ? app->get_option_no_throw(name) : nullptr;
-    const bool takes_next = option && word == name && !is_flag(*option);  // as it is, also where it begins with a dash
+    const bool takes_next =
+        option && word == name && option->get_items_expected_min() > 0;  // as it is, also where it begins with a dash
     if (takes_next && i + 1 < words.size()) ours.push_back(words[++i]);
   }
   return ours;

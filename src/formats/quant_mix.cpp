@@ -206,8 +206,8 @@ const Mix& find_mix(std::string_view name) {
   std::vector<std::string> names;
   for (const Mix& m : kMixes) names.emplace_back(m.name);
   const std::string near = nearest(upper(name), names);
-  fail("quantize: there is no mix '{}'; {}known: {}", name, near.empty() ? "" : fmt::format("did you mean '{}'? ", near),
-       fmt::join(names, ", "));
+  fail("quantize: there is no mix '{}'; {}known: {}", name,
+       near.empty() ? "" : fmt::format("did you mean '{}'? ", near), fmt::join(names, ", "));
 }
 
 bool is_quantizable(const TensorInfo& t) {

@@ -80,13 +80,14 @@ void require_memory_for(const gguf::File& f, const ModelSpec& spec, const std::v
       const bool by_row = t.shape.rank() > 2 || (t.name == "token_embd.weight" && !spec.tied) ||
                           t.name == "per_layer_token_embd.weight";  // experts, embeddings
       mapped += by_row ? 0 : info.bytes;
+      if (!device.host_visible()) bytes += info.bytes;  // uploaded
       continue;
     }
     bytes += size_t(t.shape.count()) * size_of(device.storage(DType::f32));
     quantized = quantized || (is_quantized(*info.dtype) && trained);
   }
   const Device::Memory memory = device.memory();
-  check(memory.total == 0 || mapped <= memory.total,
+  check(!device.host_visible() || memory.total == 0 || mapped <= memory.total,
         "memory: every token reads {} of weights from {}, and this machine has {}; use a smaller model or fewer bits",
         format_bytes(mapped), f.path(), format_bytes(memory.total));
   require_memory(

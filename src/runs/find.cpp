@@ -107,7 +107,7 @@ std::vector<std::string> find_runs(const std::string& root) {
     if (fs::is_regular_file(log_in(folder), error)) found.push_back(folder);
   };
   look(root);
-  constexpr int kDepth = 3;
+  constexpr int kDepth = 4;
   constexpr auto kReadable = fs::directory_options::skip_permission_denied;
   for (fs::recursive_directory_iterator it(root, kReadable, error), end; it != end; it.increment(error)) {
     const bool hidden = it->path().filename().string().starts_with(".");
@@ -120,11 +120,11 @@ std::vector<std::string> find_runs(const std::string& root) {
   return {found.begin(), found.end()};
 }
 
-std::optional<std::string> find_run(const std::string& id, std::span<const std::string> roots) {
+std::optional<std::string> find_run(const std::string& id, std::span<const std::string> roots, bool whole) {
   std::vector<std::string> exact, begins;
   for (const std::string& folder : runs_below(roots)) {
     if (id_of(folder) == id) exact.push_back(folder);
-    if (!id.empty() && id_of(folder).starts_with(id)) begins.push_back(folder);
+    if (!whole && !id.empty() && id_of(folder).starts_with(id)) begins.push_back(folder);
   }
   const std::vector<std::string>& chosen = exact.empty() ? begins : exact;
   check(chosen.size() < 2, "'{}' may be {}; give the folder", id, fmt::join(chosen, " or "));

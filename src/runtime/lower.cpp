@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "toy/graph/verify.h"
 
@@ -48,6 +51,17 @@ class Pass {
   Value mapped(Value v) const { return v ? map_[size_t(v.node)][size_t(v.out)] : Value{}; }
 
  private:
+  // With the types of the operands, which are what most devices lack a kernel for.
+  std::string lacks(const Node& n) const {
+    const std::vector<OperandSpec>& names = n.op->signature.inputs();
+    std::vector<std::string> types;
+    for (size_t i = 0; i < n.inputs.size(); ++i)
+      if (n.inputs[i])
+        types.push_back(
+            fmt::format("{} {}", names[std::min(i, names.size() - 1)].name, name_of(n.inputs[i].type().dtype)));
+    return fmt::format("{}: device '{}' has no kernel for these operands: {}", where(n), device_.name(),
+                       fmt::join(types, ", "));
+  }
   void copy(const Node& n) {
     std::vector<Value> inputs;
     for (const Value& v : n.inputs) inputs.push_back(mapped(v));
@@ -57,13 +71,12 @@ class Pass {
       for (size_t o = 0; o < n.outputs.size(); ++o) result.push_back({to_.get(), id, int(o)});
       return;
     }
-    check(n.op->decompose && !n.op->updates_in_place(), "{}: device '{}' has no kernel for these operands", where(n),
-          device_.name());
+    check(n.op->decompose && !n.op->updates_in_place(), "{}", lacks(n));
     check(!options_.strict, "{}: device '{}' has no kernel for it, and --strict forbids its decomposition", where(n),
           device_.name());
     const auto scope = to_->in(n.layer, n.phase);
     result = n.op->decompose(*to_, inputs, n.attrs);
-    check(!result.empty(), "{}: device '{}' has no kernel for these operands", where(n), device_.name());
+    check(!result.empty(), "{}", lacks(n));
     result.resize(n.outputs.size());
     for (size_t o = 0; o < result.size(); ++o)
       check(!used_[size_t(n.id)][o] || result[o], "{}: the decomposition does not give output {}", where(n),

@@ -25,10 +25,11 @@ void ParamStore::add(const std::vector<std::pair<std::string, TensorType>>& tens
 }
 
 // Tensors lie together in few large buffers, which huge pages can hold: of each tensor alone, only what happens to fill
-// a page of 2 MiB would. Buffers grow with the store; of large ones, what is not touched yet costs nothing.
+// a page of 2 MiB would. Buffers grow with the store; of large ones, what is not touched yet costs the host nothing,
+// but other devices hold all of it.
 Place ParamStore::allocate(size_t bytes) {
-  constexpr size_t kSmallest = size_t(1) << 16, kLargest = size_t(1) << 28;
-  const size_t size = std::clamp(this->bytes(), kSmallest, kLargest);
+  const size_t largest = size_t(1) << (device_->host_visible() ? 28 : 22);
+  const size_t size = std::clamp(this->bytes(), size_t(1) << 16, largest);
   if (bytes > size / 2) return full_.emplace_back(*device_, bytes).at();
   if (used_ + bytes > shared_.bytes()) {
     full_.push_back(std::exchange(shared_, DeviceBuffer(*device_, size)));

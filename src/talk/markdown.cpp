@@ -10,9 +10,8 @@ namespace toy::talk {
 namespace {
 
 constexpr std::string_view kReset = "\x1b[0m", kDim = "\x1b[2m", kBold = "\x1b[1m", kItalic = "\x1b[3m",
-                           kCode = "\x1b[36m", kUnderline = "\x1b[4m",
-                           kBlock = "\x1b[0;36m";  // a line of a code block: as kCode
-constexpr size_t kLongestSpan = 400;               // what is longer is no span, but a lone mark
+                           kCode = "\x1b[36m", kUnderline = "\x1b[4m";
+constexpr size_t kLongestSpan = 400;  // what is longer is no span, but a lone mark
 
 bool is_word(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || static_cast<signed char>(c) < 0;
@@ -144,7 +143,7 @@ bool Markdown::begin_line(std::string& out, bool whole) {
     return true;
   }
   if (!fence_.empty()) {
-    out += kBlock;
+    out += kCode;
     return true;
   }
   const auto replace = [&](size_t bytes, const std::string& text) {
@@ -203,7 +202,9 @@ std::string Markdown::finish() {
 void WordWrap::begin_line() {
   at_ = blanks_ = indent_ = 0;
   first_ = true;
-  code_ = false;
+  if (start_ == "```" || start_ == "~~~") fence_ = !fence_;
+  start_.clear();
+  as_it_is_ = fence_;
 }
 
 void WordWrap::end_word(std::string& out) {
@@ -233,21 +234,20 @@ void WordWrap::end_word(std::string& out) {
 }
 
 void WordWrap::take(std::string_view c, std::string& out) {
-  if (c == "\n" || code_) {
+  const bool is_shown = c[0] != '\x1b' && c != "\n";
+  if (is_shown && start_.size() < 3 && (c != " " || !start_.empty())) start_ += c;
+  if (start_ == "|") as_it_is_ = true;  // of a table
+  if (c == "\n" || as_it_is_) {
     end_word(out);
     out += std::string(blanks_, ' ');
     out += c;
     blanks_ = 0;
     if (c == "\n") begin_line();
-  } else if (c == kBlock && first_ && word_.empty()) {
-    code_ = true;
-    out += std::string(std::exchange(blanks_, 0), ' ');
-    out += c;
   } else if (c == " ") {
     end_word(out);
     ++blanks_;
   } else {
-    const bool is_wide = c[0] != '\x1b' && terminal_columns(c) > 1;  // texts of these have no blanks
+    const bool is_wide = is_shown && terminal_columns(c) > 1;  // texts of these have no blanks
     if (is_wide) end_word(out);
     word_ += c;
     if (is_wide || word_.size() > 4 * columns_) end_word(out);  // no word

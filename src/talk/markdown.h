@@ -53,8 +53,8 @@ class AnswerView {
 
 /// Breaks lines between words for a terminal of so many columns, as a text comes. A word is held back until it ends
 /// or fills lines by itself,
-/// and what continues an item of a list is indented like it. Escape sequences take no columns. Lines of code blocks, as
-/// Markdown shows them, are left to the terminal. The result does not depend on how the text is split.
+/// and what continues an item of a list is indented like it. Escape sequences take no columns. Lines of code blocks and
+/// tables are left to the terminal. The result does not depend on how the text is split.
 class WordWrap {
  public:
   explicit WordWrap(size_t columns) : columns_(columns) {}
@@ -67,9 +67,11 @@ class WordWrap {
   void begin_line();
 
   size_t columns_;
-  std::string word_, sequence_;              // what was not shown: a word, and a character or escape sequence of it
+  std::string word_, sequence_;              // what was not shown: a word, and a character of it
+  std::string start_;                        // the first three characters of the line
   size_t at_ = 0, blanks_ = 0, indent_ = 0;  // columns shown; blanks before the word; of lines that continue
-  bool first_ = true, code_ = false;         // the word begins its line; a line of a code block
+  bool first_ = true;                        // the word begins its line
+  bool fence_ = false, as_it_is_ = false;    // in a code block; a line of one, or of a table
 };
 
 /// The text dimmed, for a terminal with colors.

@@ -131,7 +131,7 @@ void Session::say(const std::string& text) {
   } catch (const DoesNotFit&) {
     if (!screen_.interactive()) throw;
     conversation_.undo();
-    unsent_ = text;
+    unsent_ = (text.starts_with('/') ? "/" : "") + text;  // as it was written
     throw;
   }
 }

@@ -128,7 +128,7 @@ class Reader {
     texts.clear();
     for (size_t begin = 0, end = 0; begin <= all.size(); begin = end + 1) {
       end = std::min(all.find(',', begin), all.size());
-      texts.push_back(all.substr(begin, end - begin));
+      if (end > begin) texts.push_back(all.substr(begin, end - begin));
     }
   }
 

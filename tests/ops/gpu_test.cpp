@@ -101,7 +101,7 @@ TEST(Gpu, WeightsThatNoKernelReads) {
     compile(g, wanted, {}, *emulated_devices()[0]);
     FAIL();
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "linear: device 'emulated' has no kernel for these operands");
+    EXPECT_STREQ(e.what(), "linear: device 'emulated' has no kernel for these operands: x f32, w mxfp4");
   }
 }
 

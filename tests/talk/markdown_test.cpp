@@ -63,9 +63,9 @@ TEST(Markdown, Lines) {
 
 TEST(Markdown, CodeBlocks) {
   EXPECT_EQ(shown("```c\nint *a, *b;\n# no title\n```\n*it*"),
-            "<2>```c<>\n<0;36>int *a, *b;<>\n<0;36># no title<>\n<2>```<>\n<3>it<>");
-  EXPECT_EQ(shown("````\n```\n````\n"), "<2>````<>\n<0;36>```<>\n<2>````<>\n");
-  EXPECT_EQ(shown("~~~\nx\n"), "<2>~~~<>\n<0;36>x<>\n<0;36><>");  // the end of the text ends the block
+            "<2>```c<>\n<36>int *a, *b;<>\n<36># no title<>\n<2>```<>\n<3>it<>");
+  EXPECT_EQ(shown("````\n```\n````\n"), "<2>````<>\n<36>```<>\n<2>````<>\n");
+  EXPECT_EQ(shown("~~~\nx\n"), "<2>~~~<>\n<36>x<>\n<36><>");  // the end of the text ends the block
 }
 
 TEST(Markdown, ShowsAllThatIsCertain) {
@@ -108,7 +108,9 @@ TEST(WordWrap, LinesOfCodeStay) {
   std::string text = m.push("```\nfor (int i = 0; i < n; ++i)\n```\n`code` and more words\n");
   text += m.finish();
   EXPECT_EQ(readable(wrapped(text, 12)),
-            "<2>```<>\n<0;36>for (int i = 0; i < n; ++i)<>\n<2>```<>\n<36>code<> and\nmore words\n");
+            "<2>```<>\n<36>for (int i = 0; i < n; ++i)<>\n<2>```<>\n<36>code<> and\nmore words\n");
+  EXPECT_EQ(wrapped("```\nfor (int i = 0;;)\n```\n| a | b | c | d |\nfor (int i = 0;;)\n", 12),
+            "```\nfor (int i = 0;;)\n```\n| a | b | c | d |\nfor (int i =\n0;;)\n");
 }
 
 TEST(AnswerView, ThoughtsAreDimAndControlCharactersHarmless) {

@@ -62,12 +62,13 @@ std::vector<OptionDifference> option_differences(std::span<const Summary> runs);
 /// One event for each column in which less or more is better, in their order.
 std::vector<Compare> compare(std::span<const Summary> runs);
 
-/// Folders of runs: `root` itself if it has a log, and those below it, at most three deep, in the order of their names.
+/// Folders of runs: `root` itself if it has a log, and those below it, at most four deep, in the order of their names.
 /// Hidden folders and links to folders are not entered.
 std::vector<std::string> find_runs(const std::string& root);
 /// The folder of the run with this id below `roots`, or of the only one whose id begins so; nullopt if there is none.
+/// `whole`: the beginning of an id is not enough.
 /// Throws Error{bad_input} that names them where there are several.
-std::optional<std::string> find_run(const std::string& id, std::span<const std::string> roots);
+std::optional<std::string> find_run(const std::string& id, std::span<const std::string> roots, bool whole = false);
 /// A model or an adapter in the folder of a run or of a checkpoint: its file, "" if there is none, and why it is that
 /// of a checkpoint ("" where the run has ended).
 struct Made {

@@ -39,7 +39,7 @@ struct DataOptions {
     f(text_option("corpus", "Text file or folder to train on; - reads standard input", k, "FILE"), o.corpus);
     f(text_option("data", "JSON Lines file of examples to train on", k, "FILE", "corpus"), o.examples);
     f({"corpus_weight", "Share of each --corpus or --data, such as 3 and 1 for 75/25", at_least(0), k}, o.weights);
-    f({"train_on", "Targets of --data that count: assistant's, or all", {}, k}, o.train_on);
+    f({"train_on", "Targets of --data that count: assistant, or all", {}, k}, o.train_on);
     f({"bad_rows", "What to do with rows of --data that cannot be used", {}, k}, o.bad_rows);
     f({"map", "Fields of --data with other names, such as prompt=question,completion=reply", {}, k}, o.map);
     f(text_option("chat_template", "Chat template: {} or FILE (default: the model's)", k, "FILE"), o.chat_template);

@@ -31,6 +31,9 @@ std::string run_folder(const std::string& what) {
   if (fs::path(what).filename() != what) return {};  // a path that leads nowhere is no id
   for (const char* root : {"runs", "out"})           // where --out puts them
     if (const fs::path run = fs::path(root) / what; fs::is_directory(run, error)) return run.string();
+  if (const auto run = runs::find_run(what, kRunRoots, true)) return *run;
+  // A model of `toy list` goes before a run whose id only begins so.
+  if (!catalog::find(what, catalog::list(catalog::default_places())).empty()) return {};
   return runs::find_run(what, kRunRoots).value_or("");
 }
 

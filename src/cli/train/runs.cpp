@@ -77,7 +77,7 @@ struct List : Command {
   ScreenOptions screen;
 
   void add(CLI::App& app) {
-    add_option(app, "folder", folders, "Folders to search, three levels deep (default: this one)", folder_name());
+    add_option(app, "folder", folders, "Folders to search, four levels deep (default: this one)", folder_name());
     std::vector<std::string> names;
     for (const runs::Column& c : runs::columns()) names.push_back(c.name);
     add_option(app, "--sort", sort, fmt::format("Column to sort by: {}", fmt::join(names, ", ")), one_of(names));
@@ -93,7 +93,7 @@ struct List : Command {
       for (const std::string& folder : runs::find_runs(root)) add_run(folder, list);
     }
     if (list.empty())
-      to_stderr(fmt::format("no runs in {}, three levels deep; `toy train` writes one to its --out\n",
+      to_stderr(fmt::format("no runs in {}, four levels deep; `toy train` writes one to its --out\n",
                             folders.empty() ? "this folder" : fmt::format("{}", fmt::join(folders, ", "))));
     runs::sort_by(list, by, reverse);
     if (!json && !list.empty()) print(list);
