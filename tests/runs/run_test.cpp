@@ -158,7 +158,7 @@ TEST(Summary, CompareFindsTheBest) {
 class Folders : public ::testing::Test, protected Folder {};
 
 TEST_F(Folders, FindsRuns) {
-  for (const char* name : {"b/events.jsonl", "a/deep/er/events.jsonl", "a/too/deep/for/events.jsonl",
+  for (const char* name : {"b/events.jsonl", "a/deep/er/events.jsonl", "a/so/too/deep/for/events.jsonl",
                            ".hidden/events.jsonl", "c/other.txt"})
     write(name, "x");
   fs::create_directory_symlink(path(), path("loop"));
