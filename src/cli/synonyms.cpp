@@ -24,7 +24,6 @@ struct Synonym {
 constexpr Synonym kCommands[] = {
     {"run", "chat"},
     {"generate", "infer"},
-    {"cli", "infer"},
     {"server", "serve"},
     {"pull", "fetch"},
     {"download", "fetch"},

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "toy/base/json_text.h"
 #include "toy/base/nearest.h"
@@ -140,7 +141,10 @@ class Reader {
 }  // namespace
 
 std::vector<GivenOption> given_options(std::string_view json, const std::string& what) {
-  const auto all = read_json<ordered_json>(what, std::string(json));
+  std::set<std::string> keys;
+  const auto all = read_json<ordered_json>(what, std::string(json), [&](const std::string& key) {
+    check(keys.insert(key_of(key)).second, "{}: '{}' is given twice; keep one of them", what, key);
+  });
   check(all.is_object(), "{}: not a JSON object of options; use e.g. {{\"steps\": 500}}", what);
   std::vector<GivenOption> given;
   for (const auto& [key, value] : all.items()) {
@@ -205,7 +209,10 @@ Recipe parse_recipe(std::string_view name, std::string_view json) {
   const std::string wrong = read_value(name, {}, kind);
   check(wrong.empty(), "recipe {}", wrong);
   Recipe r = parse_recipe(kind, given_options(json));
-  r.common().record.config = {std::string(json)};
+  ordered_json config;  // with the command line's names, so that it can resume the run
+  const auto all = parse_json<ordered_json>(std::string(json));
+  for (const auto& [key, value] : all.items()) config[key_of(key)] = value;
+  r.common().record.config = {json_text(config)};
   return r;
 }
 

@@ -401,6 +401,7 @@ TEST_F(Cli, DevicesOfThisMachine) {
   EXPECT_EQ(list.at(0).at("name"), "cpu");
   for (const char* everywhere : {"cpu", "emulated", "reference"}) EXPECT_TRUE(available.contains(everywhere));
   EXPECT_NE(toy("devices").out.find("f32 with SIMD"), std::string::npos);
+  for (const auto& device : list) EXPECT_EQ(device.contains("memory"), device["available"].get<bool>()) << device;
 }
 
 // The kernels of GPUs on the CPU: the same text, the loss of the cpu to the last printed digits.

@@ -49,7 +49,11 @@ TEST(Recipes, DefaultsFollowFromWhatIsGiven) {
   const LoraOptions& adapter = *std::get<FineTuneOptions>(lora.options).lora;
   EXPECT_EQ(adapter.targets, (std::vector<std::string>{"attn_q=4", "ffn_up"}));
   EXPECT_EQ(adapter.lr_ratio, 4);
-  EXPECT_EQ(o.record.config.text.substr(0, 18), R"({"model": "m.gguf")");
+  EXPECT_EQ(o.record.config.text.substr(0, 17), R"({"model":"m.gguf")");
+  EXPECT_NE(parse_recipe("from-scratch", R"({"corpus": "a", "eval_every": 7})")
+                .common()
+                .record.config.text.find(R"("eval-every":7)"),
+            std::string::npos);
   Recipe full = parse_recipe("full-finetune", R"({"model": "m.gguf", "data": "a.jsonl", "steps": 5, "tokens": 64})");
   EXPECT_FALSE(full.common().epochs.has_value());
   EXPECT_FALSE(full.common().fit_tokens);

@@ -45,7 +45,7 @@ class GpuProgram final : public Program {
 
   void run() {
     // Most programs of a decoder run once or twice: a recording pays for those that stay.
-    if (++runs_ == 3) recording_ = driver_.record(launches_);
+    if (++runs_ == 3) record();
     if (recording_) return driver_.replay(*recording_);
     for (const Launch& l : launches_) driver_.launch(l);
   }
@@ -53,6 +53,13 @@ class GpuProgram final : public Program {
   const std::shared_ptr<const Names>& ops() const { return ops_; }
 
  private:
+  void record() {
+    try {
+      recording_ = driver_.record(launches_);
+    } catch (const Error&) {  // no memory for it: the launches by themselves do the same
+    }
+  }
+
   Driver& driver_;
   std::vector<Launch> launches_;
   std::vector<size_t> ends_;  // of each call's launches
@@ -77,6 +84,7 @@ class GpuDevice final : public Device {
   std::string arithmetic(DType) const override { return driver_->arithmetic(); }
   std::span<const KernelRecord> kernels() const override { return records(); }
 
+  std::string title() const { return driver_->title(); }
   Memory memory() const override { return driver_->memory(); }
   size_t alignment() const override { return driver_->alignment(); }
   void* allocate(size_t bytes) const override { return driver_->allocate(bytes); }
@@ -144,6 +152,11 @@ void Driver::run_timed(std::span<const Launch> launches, std::span<const size_t>
     seconds[c] += after - before;
     before = after;
   }
+}
+
+std::string title_of(const Device& device) {
+  const auto* gpu = dynamic_cast<const GpuDevice*>(&device);
+  return gpu ? gpu->title() : "";
 }
 
 std::unique_ptr<Device> make_gpu_device(std::unique_ptr<Driver> driver) {

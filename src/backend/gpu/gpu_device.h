@@ -2,12 +2,16 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "backend/gpu/driver.h"
 
 namespace toy::gpu {
 
 std::unique_ptr<Device> make_gpu_device(std::unique_ptr<Driver> driver);
+
+/// The hardware and its driver, as their makers name them; "" for other devices, and where there is no more to say.
+std::string title_of(const Device& device);
 
 /// The records of all GPUs (records.cpp).
 std::span<const KernelRecord> records();

@@ -4,24 +4,33 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backend/gpu/gpu_device.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/help.h"
 #include "cli/tables.h"
 #include "toy/backend/devices.h"
 #include "toy/base/error.h"
+#include "toy/base/memory.h"
 
 namespace toy::cli {
 namespace {
 
-// Why this machine cannot use it; empty if it can.
-std::string what_lacks(const DeviceKind& kind) {
+// A kind of devices on this machine.
+struct Found {
+  std::string title, why;  // what it is; why this machine cannot use it, "" if it can
+  Device::Memory memory;
+};
+Found look_for(const DeviceKind& kind) {
+  Found f{std::string(kind.title), {}, {}};
   try {
-    kind.make({.threads = 1});
-    return "";
+    const auto device = kind.make({.threads = 1});
+    f.memory = device->memory();
+    if (const std::string title = gpu::title_of(*device); !title.empty()) f.title = title;
   } catch (const Error& e) {
-    return e.what();
+    f.why = e.what();
   }
+  return f;
 }
 
 struct Devices : Command {
@@ -34,15 +43,18 @@ struct Devices : Command {
 
   void run() const {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
-    std::vector<std::vector<std::string>> rows{{"name", "available", "title"}};
+    std::vector<std::vector<std::string>> rows{{"name", "available", "memory", "title"}};
     for (const DeviceKind& kind : devices()) {
-      const std::string why = what_lacks(kind);
-      list.push_back({{"name", kind.name}, {"available", why.empty()}, {"title", kind.title}, {"why", why}});
-      rows.push_back({std::string(kind.name), why.empty() ? "yes" : "no", why.empty() ? std::string(kind.title) : why});
+      const Found f = look_for(kind);
+      const bool available = f.why.empty();
+      list.push_back({{"name", kind.name}, {"available", available}, {"title", f.title}, {"why", f.why}});
+      if (available) list.back()["memory"] = {{"total", f.memory.total}, {"free", f.memory.free}};
+      rows.push_back({std::string(kind.name), available ? "yes" : "no", available ? format_bytes(f.memory.total) : "",
+                      available ? f.title : f.why});
     }
     if (json) return print_json(list);
     const int columns = is_terminal(STDOUT_FILENO) ? terminal_width(STDOUT_FILENO) : 1 << 16;
-    fmt::print("{}", table(rows, {false, false, false}, columns));
+    fmt::print("{}", table(rows, {false, false, true, false}, columns));
   }
 };
 

@@ -1,5 +1,7 @@
 #include "backend/gpu/cuda/cuda_driver.h"
 
+#include <algorithm>
+#include <cstdio>
 #include <map>
 #include <optional>
 
@@ -15,7 +17,7 @@ namespace toy::gpu {
 namespace cuda {
 namespace {
 
-constexpr int kOldestMajor = 8;  // cp.async and bf16 in tensor cores: Ampere
+constexpr int kOldestMajor = 8;  // Ampere: the oldest that cmake/ToyKernels.cmake builds code for
 
 std::string version_text(int v) { return fmt::format("{}.{}", v / 1000, v % 1000 / 10); }
 
@@ -23,7 +25,7 @@ std::string version_text(int v) { return fmt::format("{}.{}", v / 1000, v % 1000
 const Functions& usable_functions() {
   check(!images().empty(),
         "device 'cuda': this build has no kernels for CUDA, as nvcc was not found when it was built; install CUDA's "
-        "compiler and build again with -DTOY_CUDA=on (docs/gpu-drivers.md)");
+        "compiler and build again with -DTOY_CUDA=on (toy help gpu-drivers.md)");
   const Functions& f = functions();
   check(f.missing.empty(),
         "device 'cuda' needs NVIDIA's driver: {}; on Debian: apt-get install nvidia-driver (section non-free)",
@@ -230,13 +232,14 @@ class CudaDriver final : public Driver {
   }
 
   void leave() noexcept {
-    f_.cuCtxSetCurrent(context_);
-    if (stream_) f_.cuStreamSynchronize(stream_);
+    Result worst = f_.cuCtxSetCurrent(context_);
+    if (stream_) worst = std::max(worst, f_.cuStreamSynchronize(stream_));
     staging_.reset();
     for (const auto& [file, module] : modules_)
-      if (module) f_.cuModuleUnload(module);
-    if (stream_) f_.cuStreamDestroy_v2(stream_);
-    f_.cuDevicePrimaryCtxRelease_v2(device_);
+      if (module) worst = std::max(worst, f_.cuModuleUnload(module));
+    if (stream_) worst = std::max(worst, f_.cuStreamDestroy_v2(stream_));
+    worst = std::max(worst, f_.cuDevicePrimaryCtxRelease_v2(device_));
+    if (worst != kOk) std::fprintf(stderr, "toy: device 'cuda' was not released as it should be (error %d)\n", worst);
   }
 
   const Functions& f_;

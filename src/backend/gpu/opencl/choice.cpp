@@ -17,11 +17,13 @@ constexpr const char* kInstall =
     "install one for this machine's GPU (on Debian: mesa-opencl-icd for AMD, intel-opencl-icd, nvidia-opencl-icd; "
     "pocl-opencl-icd for the CPU)";
 
-std::string text_of(Platform platform, uint32_t what) {
+// A text of clGetPlatformInfo() or clGetDeviceInfo().
+template <class Info, class Of>
+std::string text_by(Info info, Of of, uint32_t what) {
   size_t bytes = 0;
-  check_status(functions().clGetPlatformInfo(platform, what, 0, nullptr, &bytes), "a property of a platform");
+  check_status(info(of, what, 0, nullptr, &bytes), "a property of the device");
   std::string text(bytes, '\0');
-  check_status(functions().clGetPlatformInfo(platform, what, bytes, text.data(), nullptr), "a property of a platform");
+  check_status(info(of, what, bytes, text.data(), nullptr), "a property of the device");
   return text.substr(0, text.find('\0'));
 }
 
@@ -43,8 +45,8 @@ std::vector<Choice> all_devices() {
     if (devices > 0) check_status(f.clGetDeviceIDs(p, kAnyDevice, devices, ids.data(), nullptr), "the devices");
     for (DeviceId id : ids)
       if (value_of<uint32_t>(id, kAvailable) && value_of<uint32_t>(id, kHasCompiler))
-        all.push_back({p, id, (value_of<Bits>(id, kDeviceType) & kIsGpu) != 0, text_of(p, kPlatformName),
-                       text_of(id, kDeviceName)});
+        all.push_back({p, id, (value_of<Bits>(id, kDeviceType) & kIsGpu) != 0,
+                       text_by(f.clGetPlatformInfo, p, kPlatformName), text_of(id, kDeviceName)});
   }
   check(!all.empty(), "device 'opencl': there is no OpenCL device; {}", kInstall);
   return all;
@@ -52,13 +54,7 @@ std::vector<Choice> all_devices() {
 
 }  // namespace
 
-std::string text_of(DeviceId device, uint32_t what) {
-  size_t bytes = 0;
-  check_status(functions().clGetDeviceInfo(device, what, 0, nullptr, &bytes), "a property of the device");
-  std::string text(bytes, '\0');
-  check_status(functions().clGetDeviceInfo(device, what, bytes, text.data(), nullptr), "a property of the device");
-  return text.substr(0, text.find('\0'));
-}
+std::string text_of(DeviceId device, uint32_t what) { return text_by(functions().clGetDeviceInfo, device, what); }
 
 Choice choose_device() {
   const std::vector<Choice> all = all_devices();
