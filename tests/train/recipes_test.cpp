@@ -72,6 +72,7 @@ TEST(Recipes, RefusesByTheNameThatWasWritten) {
   const auto message = [](const char* name, const char* json) { return message_of([&] { parse_recipe(name, json); }); };
   expect_contains(message("lorra", "{}"), "recipe is 'lorra'; use from-scratch, warm-start");
   expect_contains(message("from-scratch", "[]"), "not a JSON object");
+  expect_contains(message("from-scratch", R"({"eval_every": 1, "eval-every": 2})"), "'eval-every' is given twice");
   expect_contains(message("from-scratch", R"({"steps": {}})"), "'steps' is {}");
   expect_contains(message("from-scratch", R"({"stepz": 3})"),
                   "unknown option 'stepz' of from-scratch; did you mean 'steps'");
