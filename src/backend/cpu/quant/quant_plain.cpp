@@ -13,55 +13,34 @@ namespace {
 struct Plain {
   static constexpr size_t kLanes = 8;
   static constexpr int kTile = 2, kSignedOffset = 128;
-  struct alignas(32) V {
-    uint32_t lane[kLanes];
-  };
-  struct alignas(32) F {
-    float lane[kLanes];
-  };
+  // GCC and clang compute with these as with numbers, in what vectors the machine has.
+  using V [[gnu::vector_size(32)]] = uint32_t;
+  using I [[gnu::vector_size(32)]] = int32_t;
+  using H [[gnu::vector_size(32)]] = int16_t;
+  using F [[gnu::vector_size(32)]] = float;
   template <class To = V, class Op>
   static To each(const Op& op) {
     To v;
-    for (size_t l = 0; l < kLanes; ++l) v.lane[l] = op(l);
+    for (size_t l = 0; l < kLanes; ++l) v[l] = op(l);
     return v;
   }
-  static V set1(uint32_t v) {
-    return each([&](size_t) { return v; });
-  }
-  static V multiples(uint32_t n) {
-    return each([&](size_t l) { return uint32_t(l) * n; });
-  }
-  static V and_(V a, V b) {
-    return each([&](size_t l) { return a.lane[l] & b.lane[l]; });
-  }
-  static V or_(V a, V b) {
-    return each([&](size_t l) { return a.lane[l] | b.lane[l]; });
-  }
-  static V add(V a, V b) {
-    return each([&](size_t l) { return a.lane[l] + b.lane[l]; });
-  }
-  static V sub(V a, V b) {
-    return each([&](size_t l) { return a.lane[l] - b.lane[l]; });
-  }
-  static V multiply(V a, V b) {
-    return each([&](size_t l) { return a.lane[l] * b.lane[l]; });
-  }
-  static V shift_words(V v, int n) {
-    return each([&](size_t l) { return v.lane[l] >> n; });
-  }
-  static V shift_words_left(V v, int n) {
-    return each([&](size_t l) { return v.lane[l] << n; });
-  }
-  static V signed_byte(V v, int i) {
-    return each([&](size_t l) { return uint32_t(int8_t(v.lane[l] >> (8 * i))); });
-  }
-  static V from_signed(V v) {
-    return each([&](size_t l) { return v.lane[l] ^ 0x80808080; });
-  }
+  static V set1(uint32_t v) { return V{} + v; }
+  static V multiples(uint32_t n) { return V{0, 1, 2, 3, 4, 5, 6, 7} * n; }
+  static V and_(V a, V b) { return a & b; }
+  static V or_(V a, V b) { return a | b; }
+  static V add(V a, V b) { return a + b; }
+  static V sub(V a, V b) { return a - b; }
+  static V multiply(V a, V b) { return a * b; }
+  static V shift_words(V v, int n) { return v >> n; }
+  static V shift_words_left(V v, int n) { return v << n; }
+  static V signed_byte(V v, int i) { return V(I(v << (24 - 8 * i)) >> 24); }
+  static V low_half(H v) { return V(I(V(v) << 16) >> 16); }
+  static V high_half(H v) { return V(I(v) >> 16); }
+  static V from_signed(V v) { return v ^ 0x80808080; }
   static V look_up(const int8_t (&table)[16], V index) {
     return each([&](size_t l) {
       uint32_t word = 0;
-      for (int i = 0; i < 32; i += 8) word |= uint32_t(uint8_t(table[index.lane[l] >> i & 15])) << i;
+      for (int i = 0; i < 32; i += 8) word |= uint32_t(uint8_t(table[index[l] >> i & 15])) << i;
       return word;
     });
   }
@@ -71,12 +50,14 @@ struct Plain {
     return v;
   }
   static V gather(const uint8_t* p, V offset) {
-    return each([&](size_t l) { return word(p + offset.lane[l]); });
+    return each([&](size_t l) { return word(p + offset[l]); });
   }
   static V load(const uint8_t* p) {
-    return each([&](size_t l) { return word(p + 4 * l); });
+    V v;
+    std::memcpy(&v, p, sizeof(v));
+    return v;
   }
-  static void store_words(V v, uint8_t* p) { std::memcpy(p, v.lane, sizeof(v.lane)); }
+  static void store_words(V v, uint8_t* p) { std::memcpy(p, &v, sizeof(v)); }
   static V load_halves(const uint8_t* p) {
     return each([&](size_t l) { return uint32_t(p[2 * l]) | uint32_t(p[2 * l + 1]) << 8; });
   }
@@ -88,53 +69,40 @@ struct Plain {
   }
   template <bool kSigned>
   static V dot(V sum, V w, V x) {
-    return each([&](size_t l) {
-      uint32_t s = sum.lane[l];
-      for (int i = 0; i < 32; i += 8) s += (w.lane[l] >> i & 255) * uint32_t(int8_t(x.lane[l] >> i));
-      return s;
-    });
+    constexpr uint32_t kEven = 0x00ff00ff;  // 255 * -128 fits in 16 bits
+    const H even = H(w & kEven) * (H(x << 8) >> 8), odd = H(w >> 8 & kEven) * (H(x) >> 8);
+    return sum + ((low_half(even) + low_half(odd)) + (high_half(even) + high_half(odd)));
   }
   static V dot_pairs(V sum, V a, V b) {
-    return each([&](size_t l) {
-      uint32_t s = sum.lane[l];
-      for (int i = 0; i < 32; i += 16) s += uint32_t(int16_t(a.lane[l] >> i)) * uint32_t(int16_t(b.lane[l] >> i));
-      return s;
-    });
+    return sum + low_half(H(a)) * low_half(H(b)) + high_half(H(a)) * high_half(H(b));
   }
 
-  static F zero() { return set1f(0); }
-  static F set1f(float v) {
-    return each<F>([&](size_t) { return v; });
-  }
+  static F zero() { return F{}; }
+  static F set1f(float v) { return F{} + v; }
   static F load_floats(const float* p) {
-    return each<F>([&](size_t l) { return p[l]; });
+    F v;
+    std::memcpy(&v, p, sizeof(v));
+    return v;
   }
-  static void store(F v, float* p) { std::memcpy(p, v.lane, sizeof(v.lane)); }
-  static F add(F a, F b) {
-    return each<F>([&](size_t l) { return a.lane[l] + b.lane[l]; });
-  }
-  static F mul(F a, F b) {
-    return each<F>([&](size_t l) { return a.lane[l] * b.lane[l]; });
-  }
+  static void store(F v, float* p) { std::memcpy(p, &v, sizeof(v)); }
+  static F add(F a, F b) { return a + b; }
+  static F mul(F a, F b) { return a * b; }
   static F fma(F a, F b, F c) {
-    return each<F>([&](size_t l) { return std::fma(a.lane[l], b.lane[l], c.lane[l]); });
+    return each<F>([&](size_t l) { return std::fma(a[l], b[l], c[l]); });
   }
-  static F negative(F v) {
-    return each<F>([&](size_t l) { return -v.lane[l]; });
-  }
-  static F as_float(V v) {
-    return each<F>([&](size_t l) { return std::bit_cast<float>(v.lane[l]); });
-  }
-  static F to_float(V v) {
-    return each<F>([&](size_t l) { return float(int32_t(v.lane[l])); });
-  }
+  static F negative(F v) { return -v; }
+  static F as_float(V v) { return F(v); }
+  static F to_float(V v) { return __builtin_convertvector(I(v), F); }
   static F half_low(V v) {
-    return each<F>([&](size_t l) { return toy::to_float(F16{uint16_t(v.lane[l])}); });
+    constexpr uint32_t kBias = 112u << 23;  // between the exponents of f32 and f16
+    const V a = v & 0x7fff, small = V(__builtin_convertvector(I(a), F) * 0x1p-24f);
+    const V large = (a << 13) + kBias + (V(a >= 0x7c00) & kBias), subnormal = V(a < 0x400);
+    return F((small & subnormal) | (large & ~subnormal) | (v & 0x8000) << 16);
   }
-  static F half_high(V v) { return half_low(shift_words(v, 16)); }
+  static F half_high(V v) { return half_low(v >> 16); }
   // 2^(e-128) of the lowest byte e.
   static F power_of_two(V v) {
-    return each<F>([&](size_t l) { return std::ldexp(1.0f, int(v.lane[l] & 255) - 128); });
+    return each<F>([&](size_t l) { return std::ldexp(1.0f, int(v[l] & 255) - 128); });
   }
 };
 
