@@ -313,4 +313,17 @@ DEVICE float group_max(float v, int items, LOCAL_PTR float* parts, LOCAL_PTR flo
   BARRIER();
   return most;
 }
+// How many items of a group of 256 before this one have a flag (1, else 0); *all: how many of the group.
+DEVICE int group_rank(int flag, LOCAL_PTR int* flags, LOCAL_PTR int* of_warps, int* all) {
+  flags[LID] = flag;
+  BARRIER();
+  int before = 0;
+  for (int i = WARP * 32; i < LID; ++i) before += flags[i];
+  if (LANE == 31) of_warps[WARP] = before + flag;
+  BARRIER();
+  *all = 0;
+  for (int i = 0; i < 8; ++i) before += i < WARP ? of_warps[i] : 0, *all += of_warps[i];
+  BARRIER();
+  return before;
+}
 #endif
