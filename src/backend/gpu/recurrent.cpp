@@ -56,7 +56,7 @@ Delta sizes_of(const Operands& in, size_t first, bool states, const Shape& state
   const Shape &k = in[first + 1].shape, &v = in[first + 2].shape;
   Delta d{int(k[0]), int(k[1]), int(k[2]), int(v[1]), int(v[2]), states ? int(state[0]) : -1,
           in[first + 3].shape.rank() == 3, at.heads == HeadMap::tile, at.delta, 8};
-  while (d.parts * 32 < d.P) d.parts *= 2;
+  while (d.parts * ELEMENTS_OF_A_STATE < d.P) d.parts *= 2;
   return d;
 }
 int columns_of(const Delta& d) { return 256 / d.parts; }
@@ -89,7 +89,7 @@ void gated_delta_rule(Launches& to, const KernelCall& c) noexcept {
 void gated_delta_rule_update(Launches& to, const KernelCall& c) noexcept {
   forward(to, c, 1, 6, c.in[0], out(c, 0), out(c, 0), out(c, 1));
 }
-size_t runs_bytes(int64_t rows) { return size_t(rows + 2) / 2 * 2 * sizeof(int32_t); }
+size_t runs_bytes(int64_t rows) { return size_t(4 + rows / 4 * 4 + 4 * rows) * sizeof(int32_t); }  // gated_delta.h
 template <size_t first>
 size_t runs_of_rows(const KernelQuery& q) noexcept {
   return runs_bytes(q.in[first].shape[0]);

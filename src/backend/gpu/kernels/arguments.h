@@ -79,7 +79,8 @@ enum {
 #define ELEMENTS_OF_A_NORM 8192
 // Columns of a head's results that a group of attention computes; wider heads take several, which share the scores.
 #define COLUMNS_OF_A_HEAD 256
-// Keys of the gated delta rule at most: a group holds 32 numbers of a state in each of its 256 items, and 2048 of rows.
+// Numbers of a state of the gated delta rule that an item holds, and keys at most: so many lie in local memory.
+#define ELEMENTS_OF_A_STATE 16
 #define WIDEST_STATE 2048
 // Rows between two states that its gradient keeps.
 #define ROWS_OF_A_STATE 32

@@ -6,19 +6,22 @@
 #ifndef TOY_GPU_GATED_DELTA_H
 #define TOY_GPU_GATED_DELTA_H
 #include "runs.h"
-#define ELEMENTS 32   // of an item
-#define STAGED 2048   // numbers of rows of keys in local memory
+#define ELEMENTS ELEMENTS_OF_A_STATE
+#define STAGED WIDEST_STATE  // numbers of rows of keys in local memory
 
-// This item: the head, its column of the state and of the group, its part.
+// This item: the head, its column of the state and of the group, its part, how many elements it has. Element j of part
+// p is element p + parts j of a column, and number LID + 256 j of the group's.
 typedef struct {
-  int head, key_head, column, columns, col, part;
+  int head, key_head, column, columns, col, part, count;
 } Share;
+#define EACH(j) UNROLL for (int j = 0; j < ELEMENTS; ++j) if (j < at->count)
 
 DEVICE Share share_of(const Delta* d, int head, int block) {
   Share s;
   s.head = head, s.key_head = d->tile ? head % d->K : head / (d->H / d->K);
   s.columns = 256 / d->parts, s.col = LID % s.columns, s.part = LID / s.columns;
   s.column = block * s.columns + s.col;
+  s.count = s.part < d->P ? (d->P - s.part + d->parts - 1) / d->parts : 0;
   return s;
 }
 DEVICE int64 key_at(const Delta* d, const Share* s, int n) { return ((int64)n * d->K + s->key_head) * d->P; }
@@ -48,17 +51,17 @@ DEVICE void stage_rows(const Staged* to, const Delta* d, const Share* s, GLOBAL 
   BARRIER();
 }
 
-DEVICE void load_state(float* own, GLOBAL const float* state, const Delta* d, const Share* s, int64 stride) {
-  UNROLL for (int i = 0; i < ELEMENTS; ++i) {
-    const int p = s->part + d->parts * i;
-    own[i] = state && p < d->P && s->column < d->V ? state[p * stride] : 0.0f;
-  }
+// Where element j of this item lies in memory with rows of `stride`.
+DEVICE int64 element_at(const Delta* d, const Share* at, int j, int64 stride) {
+  return (at->part + (int64)d->parts * j) * stride;
 }
-DEVICE void store_state(const float* own, GLOBAL float* state, const Delta* d, const Share* s, int64 stride) {
-  UNROLL for (int i = 0; i < ELEMENTS; ++i) {
-    const int p = s->part + d->parts * i;
-    if (p < d->P && s->column < d->V) state[p * stride] = own[i];
-  }
+DEVICE void load_state(float* own, GLOBAL const float* state, const Delta* d, const Share* at, int64 stride) {
+  UNROLL for (int j = 0; j < ELEMENTS; ++j)
+    own[j] = state && j < at->count && at->column < d->V ? state[element_at(d, at, j, stride)] : 0.0f;
+}
+DEVICE void store_state(const float* own, GLOBAL float* state, const Delta* d, const Share* at, int64 stride) {
+  if (at->column >= d->V) return;
+  EACH(j) state[element_at(d, at, j, stride)] = own[j];
 }
 
 // The sum of all parts of a column. One barrier: `sums` may be written again after another one.
@@ -70,38 +73,27 @@ DEVICE float over_parts(float part, LOCAL_PTR float* sums, const Delta* d, const
   return sum;
 }
 
-// own <- a own, then k (beta e)^T onto it; returns e = v - own^T k, or v without the delta. at: where the row's keys
-// are staged. decayed: where a own is kept, or null.
-DEVICE float advance(float* own, const Staged* t, const Delta* d, const Share* s, int at, float v, float beta,
+// own <- a own, then k (beta e)^T onto it; returns e = v - own^T k, or v without the delta. row: where the row's
+// keys are staged. decayed: where a own is kept, or null.
+DEVICE float advance(float* own, const Staged* t, const Delta* d, const Share* at, int row, float v, float beta,
                      GLOBAL float* decayed) {
+  LOCAL_PTR const float *k = t->k + row + at->part, *a = t->a + row + at->part;
   float part = 0.0f;
-  UNROLL for (int i = 0; i < ELEMENTS; ++i) {
-    const int p = s->part + d->parts * i;
-    if (p >= d->P) continue;
-    own[i] *= t->a[at + p];
-    if (decayed) decayed[p * s->columns + s->col] = own[i];
-    part = fma(own[i], t->k[at + p], part);
+  EACH(j) {
+    own[j] *= a[d->parts * j];
+    if (decayed) decayed[LID + 256 * j] = own[j];
+    part = fma(own[j], k[d->parts * j], part);
   }
-  const float predicted = over_parts(part, t->sums, d, s), e = d->delta ? v - predicted : v, by = beta * e;
-  UNROLL for (int i = 0; i < ELEMENTS; ++i) {
-    const int p = s->part + d->parts * i;
-    if (p < d->P) own[i] = fma(t->k[at + p], by, own[i]);
-  }
+  const float predicted = over_parts(part, t->sums, d, at), e = d->delta ? v - predicted : v, by = beta * e;
+  EACH(j) own[j] = fma(k[d->parts * j], by, own[j]);
   return e;
 }
 
-// Of the run that begins at row n: is it the first of its sequence, has that a state, is there a later one?
+// What delta_runs() says of the run that begins at row n: its end, has its sequence a state, is it the first of that
+// sequence, where does the next begin (N: there is none).
 typedef struct {
-  int end, known, first, last, loads;
+  int end, known, first, next;
 } Run;
-DEVICE Run run_at(const Delta* d, GLOBAL const int* seq, GLOBAL const int* pos, int n, LOCAL_PTR float* parts,
-                  LOCAL_PTR float* scratch) {
-  Run r;
-  r.end = run_end(seq, pos, n, d->N, parts, scratch) + 1;
-  r.known = seq[n] >= 0 && seq[n] < d->S;
-  r.first = r.known && next_of(seq[n], seq, 0, n, parts, scratch) == n;
-  r.last = r.known && next_of(seq[n], seq, r.end, d->N, parts, scratch) == d->N;
-  r.loads = r.first && pos[n] != 0;
-  return r;
-}
+// list[0] runs begin at list[1], list[2], ...; behind those of N rows are their Runs.
+DEVICE GLOBAL Run* run_at(GLOBAL int* list, int N, int n) { return (GLOBAL Run*)(list + 4 + N / 4 * 4 + 4 * (int64)n); }
 #endif

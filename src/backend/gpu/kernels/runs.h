@@ -38,14 +38,4 @@ DEVICE int run_end(GLOBAL const int* seq, GLOBAL const int* pos, int row, int n,
   }
   return n - 1;
 }
-// The first of rows [row, n) of that sequence, n where there is none.
-DEVICE int next_of(int sequence, GLOBAL const int* seq, int row, int n, LOCAL_PTR float* parts,
-                   LOCAL_PTR float* scratch) {
-  for (; row < n; row += 256) {
-    const int i = row + LID;
-    const float next = -group_max(i < n && seq[i] == sequence ? (float)-i : (float)-n, 256, parts, scratch);
-    if (next < (float)n) return (int)next;
-  }
-  return n;
-}
 #endif
