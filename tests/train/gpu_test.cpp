@@ -27,7 +27,12 @@ std::vector<double> losses(Device& device, const ModelSpec& spec, int steps, dou
     for (size_t i = 0; i < w.size(); ++i) w[i] *= float(1 + (random.uniform(i) < 0.5 ? off : -off) * 0x1p-24);
     model.params->write(t.name, w);
   }
-  return testing::losses(device, model, steps, 1, 9);
+  const std::vector<int32_t> ids = walk(2000);
+  const WindowSampler sampler(ids, 2, 12, 1);
+  Trainer trainer(device, model, {.batch = 2, .tokens = 12});
+  std::vector<double> result;
+  for (int i = 0; i < steps; ++i) result.push_back(trainer.step(sampler.batch(i), 5e-4).loss);
+  return result;
 }
 
 class GpuTraining : public ::testing::TestWithParam<Case> {};
