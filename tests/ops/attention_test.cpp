@@ -30,7 +30,7 @@ std::vector<Case> cases() {
           {rows(150, 3, 3, 16, "150@100"), AttentionAttrs{0.25, 70}},
           {rows(11, 6, 2, 5, "4@0,7@60"), AttentionAttrs{1.5, 0, 2}},       // softcap, 3 query heads a key head
           {rows(70, 10, 2, 8, "70@3"), AttentionAttrs{0.9, 20, 0.7}},       // 5 query heads, all capped hard
-          {rows(9, 5, 1, 256, "2@0,7@60"), AttentionAttrs{0.0625, 0, 30}},  // multi-query, wide heads
+          {rows(9, 5, 1, 280, "2@0,7@60"), AttentionAttrs{0.0625, 0, 30}},  // multi-query, wide heads
           {rows(70, 2, 1, 4, "70@480"), AttentionAttrs{0.7, 0}}};           // two chunks of keys: they meet at 512
 }
 
@@ -76,7 +76,7 @@ std::vector<Case> grad_cases() {
           {grad_rows(150, 2, 2, 16, "150@100"), AttentionAttrs{0.25, 70}},
           {grad_rows(11, 6, 2, 5, "4@0,7@60"), AttentionAttrs{1.5, 0, 2}},
           {grad_rows(70, 10, 2, 8, "70@3"), AttentionAttrs{0.9, 20, 0.7}},
-          {grad_rows(9, 5, 1, 256, "2@0,7@60"), AttentionAttrs{0.0625, 0, 30}},
+          {grad_rows(9, 5, 1, 280, "2@0,7@60"), AttentionAttrs{0.0625, 0, 30}},
           {grad_rows(70, 2, 1, 4, "70@480"), AttentionAttrs{0.7, 0}},
           {grad_rows(9, 6, 2, 5, "4@0,1@7,4@62", true), AttentionAttrs{0.4, 0}},
           {grad_rows(150, 2, 2, 16, "150@100", true), AttentionAttrs{0.25, 70}},

@@ -7,39 +7,37 @@ namespace {
 
 constexpr int kRows = 16;  // of a tile: ROWS of attention.h
 
-bool fits_width(const KernelQuery& q) noexcept {
-  return q.in[0].dtype == DType::f32 && q.in[0].shape[2] <= WIDEST_HEAD;
-}
-bool is_cache(DType type) { return type == DType::f32 || type == DType::f16; }
+int parts_of(int width) { return blocks(width, COLUMNS_OF_A_HEAD); }
+bool is_cache(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::q8_0; }
 
 // Of the cache: its pages, sequences, and pages of one of them.
 void add(Launches& to, const KernelCall& c, const Arg& k, const Arg& v, int kv_heads, size_t seq, const Arg& table,
-         bool half, int pages, int sequences, int pages_of_one) {
+         int type, int pages, int sequences, int pages_of_one) {
   const Shape& q = c.in[0].shape;
   const auto& at = c.attrs->as<AttentionAttrs>();
   const int N = int(q[0]), heads = int(q[1]), width = int(q[2]);
-  to.add(Kernel::attention, {blocks(int64_t(N) * (heads / kv_heads), kRows), kv_heads},
+  to.add(Kernel::attention, {blocks(int64_t(N) * (heads / kv_heads), kRows), kv_heads, parts_of(width)},
          {to.fault(),     to.call(),       in(c, 0),         k,         v,         in(c, seq),
           in(c, seq + 1), table,           out(c, 0),        out(c, 1), N,         heads,
-          kv_heads,       width,           int(half),        pages,     sequences, pages_of_one,
+          kv_heads,       width,           type,             pages,     sequences, pages_of_one,
           int(at.window), float(at.scale), float(at.softcap)});
 }
 
 void attention(Launches& to, const KernelCall& c) noexcept {
-  add(to, c, in(c, 1), in(c, 2), int(c.in[1].shape[1]), 3, nullptr, false, 0, 0, 0);
+  add(to, c, in(c, 1), in(c, 2), int(c.in[1].shape[1]), 3, nullptr, WEIGHT_F32, 0, 0, 0);
 }
 void attention_paged(Launches& to, const KernelCall& c) noexcept {
   const View &kc = c.in[1], &table = c.in[5];
-  add(to, c, in(c, 1), in(c, 2), int(kc.shape[1]), 3, in(c, 5), kc.dtype == DType::f16, int(kc.shape[0]),
+  add(to, c, in(c, 1), in(c, 2), int(kc.shape[1]), 3, in(c, 5), weight_type(kc.dtype), int(kc.shape[0]),
       int(table.shape[0]), int(table.shape[1]));
 }
-bool takes_pages(const KernelQuery& q) noexcept { return fits_width(q) && is_cache(q.in[1].dtype); }
+bool takes_pages(const KernelQuery& q) noexcept { return q.in[0].dtype == DType::f32 && is_cache(q.in[1].dtype); }
 
 void kv_append(Launches& to, const KernelCall& c) noexcept {
   const View &kc = c.in[0], &k = c.in[2], &table = c.in[6];
   to.add(Kernel::kv_append, {int(k.shape[0]), int(k.shape[1])},
          {to.fault(), to.call(), out(c, 0), out(c, 1), in(c, 2), in(c, 3), in(c, 4), in(c, 5), in(c, 6),
-          int(kc.dtype == DType::f16), int(kc.shape[0]), int(k.shape[1]), int(k.shape[2]), int(table.shape[0]),
+          weight_type(kc.dtype), int(kc.shape[0]), int(k.shape[1]), int(k.shape[2]), int(table.shape[0]),
           int(table.shape[1])});
 }
 bool appends(const KernelQuery& q) noexcept { return q.in[2].dtype == DType::f32 && is_cache(q.in[0].dtype); }
@@ -59,10 +57,10 @@ void attention_grad(Launches& to, const KernelCall& c) noexcept {
          {in(c, 3), in(c, 5), in(c, 8), delta, N * heads, width});
   const int window = int(at.window);
   const float scale = float(at.scale), softcap = float(at.softcap);
-  to.add(Kernel::attention_grad_q, {blocks(N, kRows), heads},
+  to.add(Kernel::attention_grad_q, {blocks(N, kRows), heads, parts_of(width)},
          {in(c, 0), in(c, 1), in(c, 2), in(c, 4), in(c, 5), delta, in(c, 6), in(c, 7), out(c, 0), N, heads, kv_heads,
           width, window, scale, softcap});
-  to.add(Kernel::attention_grad_kv, {blocks(N, kRows), kv_heads},
+  to.add(Kernel::attention_grad_kv, {blocks(N, kRows), kv_heads, parts_of(width)},
          {in(c, 0), in(c, 1), in(c, 2), in(c, 4), in(c, 5), delta, in(c, 6), in(c, 7), out(c, 1), out(c, 2), N, heads,
           kv_heads, width, window, scale, softcap});
 }
@@ -70,10 +68,10 @@ size_t deltas(const KernelQuery& q) noexcept { return size_t(q.in[0].shape[0] * 
 
 }  // namespace
 
-KernelRecord attention_kernel() { return {.op = "attention", .accepts = fits_width, .code = attention}; }
+KernelRecord attention_kernel() { return {.op = "attention", .code = attention}; }
 KernelRecord attention_mask_kernel() { return {.op = "attention_mask", .code = attention_mask}; }
 KernelRecord attention_grad_kernel() {
-  return {.op = "attention_grad", .accepts = fits_width, .workspace = deltas, .code = attention_grad};
+  return {.op = "attention_grad", .workspace = deltas, .code = attention_grad};
 }
 KernelRecord attention_paged_kernel() {
   return {.op = "attention_paged", .accepts = takes_pages, .code = attention_paged};

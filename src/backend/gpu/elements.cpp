@@ -159,6 +159,11 @@ KernelRecord sigmoid_kernel() { return unary("sigmoid", plain<ELEMENT_SIGMOID>);
 KernelRecord relu_kernel() { return unary("relu", plain<ELEMENT_RELU>); }
 KernelRecord silu_kernel() { return unary("silu", plain<ELEMENT_SILU>); }
 KernelRecord gelu_tanh_kernel() { return unary("gelu_tanh", plain<ELEMENT_GELU_TANH>); }
+KernelRecord gelu_erf_kernel() { return unary("gelu_erf", plain<ELEMENT_GELU_ERF>); }
+KernelRecord erf_kernel() { return unary("erf", plain<ELEMENT_ERF>); }
+KernelRecord softplus_kernel() { return unary("softplus", plain<ELEMENT_SOFTPLUS>); }
+KernelRecord sin_kernel() { return unary("sin", plain<ELEMENT_SIN>); }
+KernelRecord cos_kernel() { return unary("cos", plain<ELEMENT_COS>); }
 KernelRecord scale_kernel() { return unary("scale", scale); }
 KernelRecord clamp_kernel() { return unary("clamp", clamp); }
 KernelRecord swiglu_kernel() { return {.op = "swiglu", .in_place = {{0, 0}, {0, 1}}, .code = swiglu}; }

@@ -1,4 +1,6 @@
 // One step of the optimizer, and the clipping of its gradients.
+#include <algorithm>
+
 #include "backend/gpu/records.h"
 #include "toy/ops/attrs/structs.h"
 
@@ -42,6 +44,70 @@ void ema(Launches& to, const KernelCall& c) noexcept {
   to.add(Kernel::ema, {blocks(n, ELEMENTS_OF_A_GROUP)}, {out(c, 0), in(c, 1), in(c, 2), in(c, 3), n});
 }
 
+// w, g, m, m_scale, v, v_scale, lr, bias1, bias2, gscale?
+void adamw8(Launches& to, const KernelCall& c) noexcept {
+  const auto& at = c.attrs->as<AdamWAttrs>();
+  const int64_t n = c.in[0].count();
+  to.add(Kernel::adamw8, {blocks(n, 4 * kCodeBlock)},
+         {to.fault(), to.call(), out(c, 0), in(c, 1), out(c, 1), out(c, 2), out(c, 3), out(c, 4), in(c, 6), in(c, 7),
+          in(c, 8), in(c, 9), n, float(at.beta1), float(1 - at.beta1), float(at.beta2), float(1 - at.beta2),
+          float(at.eps), float(at.weight_decay)});
+}
+
+// The memory of Adafactor's kernels, all f64: two numbers, sums of lines of u^2 and of w^2, sums of columns.
+struct FactorMemory {
+  int lines, rows, chunks;  ///< columns are added up in chunks of rows
+  double *numbers, *updates, *weights, *columns;
+  FactorMemory(void* memory, int line_count, int row_count)
+      : lines(line_count), rows(std::max(64, blocks(row_count, 64))), chunks(blocks(row_count, rows)) {
+    numbers = static_cast<double*>(memory), updates = numbers + 2, weights = updates + lines, columns = weights + lines;
+  }
+  static size_t bytes(int64_t lines, int64_t sums) { return size_t(2 + 2 * lines + sums) * sizeof(double); }
+};
+// The second half of a step: row is null for a vector.
+void move_on(Launches& to, const KernelCall& c, const FactorMemory& memory, const Arg& row, const Arg& col, int C,
+             size_t rate, size_t scale) {
+  const auto& at = c.attrs->as<AdafactorAttrs>();
+  const int64_t n = c.in[0].count();
+  const float smallest = float(at.eps * at.eps);
+  to.add(Kernel::adafactor_updates, {memory.lines},
+         {in(c, 1), row, col, memory.numbers, memory.updates, in(c, scale), n, C, smallest});
+  to.add(Kernel::adafactor_rate, {},
+         {memory.updates, memory.weights, memory.numbers, in(c, rate), memory.lines, n, int(at.relative),
+          double(at.smallest_scale), double(at.clip)});
+  to.add(Kernel::adafactor_step, {blocks(n, ELEMENTS_OF_A_GROUP)},
+         {out(c, 0), in(c, 1), row, col, memory.numbers, in(c, rate), in(c, scale), n, C, smallest,
+          float(at.weight_decay)});
+}
+// w, g, row, col, lr, mix, gscale?
+void adafactor(Launches& to, const KernelCall& c) noexcept {
+  const int R = int(c.in[0].shape[0]), C = int(c.in[0].shape[1]);
+  const FactorMemory memory(c.workspace, R, R);
+  to.add(Kernel::adafactor_rows, {R},
+         {to.fault(), to.call(), in(c, 0), in(c, 1), out(c, 1), memory.weights, in(c, 5), in(c, 6), C});
+  to.add(Kernel::adafactor_columns, {blocks(C, 256), memory.chunks},
+         {in(c, 1), memory.columns, in(c, 6), R, C, memory.rows});
+  to.add(Kernel::adafactor_column, {blocks(C, 256)},
+         {memory.columns, out(c, 2), in(c, 5), in(c, 6), memory.chunks, R, C});
+  to.add(Kernel::adafactor_mean, {}, {out(c, 1), memory.numbers, R, double(c.attrs->as<AdafactorAttrs>().eps)});
+  move_on(to, c, memory, out(c, 1), out(c, 2), C, 4, 6);
+}
+size_t factor_workspace(const KernelQuery& q) noexcept {
+  const int R = int(q.in[0].shape[0]);
+  return FactorMemory::bytes(R, FactorMemory(nullptr, R, R).chunks * q.in[0].shape[1]);
+}
+// w, g, v, lr, mix, gscale?
+void adafactor_vector(Launches& to, const KernelCall& c) noexcept {
+  const int64_t n = c.in[0].count();
+  const FactorMemory memory(c.workspace, blocks(n, ELEMENTS_OF_A_GROUP), 0);
+  to.add(Kernel::adafactor_moments, {memory.lines},
+         {to.fault(), to.call(), in(c, 0), in(c, 1), out(c, 1), memory.weights, in(c, 4), in(c, 5), n});
+  move_on(to, c, memory, nullptr, out(c, 1), ELEMENTS_OF_A_GROUP, 3, 5);
+}
+size_t vector_workspace(const KernelQuery& q) noexcept {
+  return FactorMemory::bytes(blocks(q.in[0].shape.count(), ELEMENTS_OF_A_GROUP), 0);
+}
+
 void global_norm(Launches& to, const KernelCall& c) noexcept {
   int parts = 0;
   for (const View& x : c.in) {
@@ -74,6 +140,21 @@ KernelRecord sgd_momentum_kernel() {
 }
 KernelRecord lion_kernel() { return {.op = "lion", .in_place = {{0, 0}, {1, 2}}, .code = lion}; }
 KernelRecord momentum_kernel() { return {.op = "momentum", .in_place = {{0, 0}}, .code = momentum}; }
+KernelRecord adamw8_kernel() {
+  return {.op = "adamw8", .in_place = {{0, 0}, {1, 2}, {2, 3}, {3, 4}, {4, 5}}, .code = adamw8};
+}
+KernelRecord adafactor_kernel() {
+  return {.op = "adafactor",
+          .in_place = {{0, 0}, {1, 2}, {2, 3}},
+          .workspace = factor_workspace,
+          .code = adafactor};
+}
+KernelRecord adafactor_vector_kernel() {
+  return {.op = "adafactor_vector",
+          .in_place = {{0, 0}, {1, 2}},
+          .workspace = vector_workspace,
+          .code = adafactor_vector};
+}
 KernelRecord ema_kernel() { return {.op = "ema", .in_place = {{0, 0}}, .code = ema}; }
 KernelRecord global_norm_kernel() { return {.op = "global_norm", .workspace = parts_of_norm, .code = global_norm}; }
 KernelRecord clip_scale_kernel() { return {.op = "clip_scale", .code = clip_scale}; }

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "backend/gpu/kernels/attention.h"
+#include "backend/gpu/kernels/gated_delta.h"
 #include "backend/gpu/kernels/weights.h"
 #include "toy/backend/kernel_fault.h"
 

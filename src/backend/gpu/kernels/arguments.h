@@ -14,8 +14,31 @@ typedef struct {
   int64 shape[3], a[3], b[3];
 } Batch;
 
+// The gated delta rule: N rows, K key heads of width P, H value heads of width V, states of S sequences, or -1.
+// `parts` items share a column of a state.
+typedef struct {
+  int N, K, P, H, V, S, vector_gate, tile, delta, parts;
+} Delta;
+
 // The types of weights (weights.h).
-enum { WEIGHT_F32, WEIGHT_F16, WEIGHT_BF16, WEIGHT_Q4_0, WEIGHT_Q8_0, WEIGHT_Q4_K, WEIGHT_Q5_K, WEIGHT_Q6_K };
+enum {
+  WEIGHT_F32,
+  WEIGHT_F16,
+  WEIGHT_BF16,
+  WEIGHT_Q4_0,
+  WEIGHT_Q8_0,
+  WEIGHT_Q4_K,
+  WEIGHT_Q5_K,
+  WEIGHT_Q6_K,
+  WEIGHT_Q4_1,
+  WEIGHT_Q5_0,
+  WEIGHT_Q5_1,
+  WEIGHT_Q2_K,
+  WEIGHT_Q3_K,
+  WEIGHT_IQ4_NL,
+  WEIGHT_IQ4_XS,
+  WEIGHT_MXFP4
+};
 
 // Functions of single elements (elementwise.k). The first are of several operands.
 enum {
@@ -41,6 +64,11 @@ enum {
   ELEMENT_RELU,
   ELEMENT_SILU,
   ELEMENT_GELU_TANH,
+  ELEMENT_GELU_ERF,
+  ELEMENT_ERF,
+  ELEMENT_SOFTPLUS,
+  ELEMENT_SIN,
+  ELEMENT_COS,
   ELEMENT_SCALE,
   ELEMENT_CLAMP
 };
@@ -49,6 +77,11 @@ enum {
 #define ELEMENTS_OF_A_GROUP 1024
 // Of sum_squares().
 #define ELEMENTS_OF_A_NORM 8192
-// Heads of attention are at most this wide.
-#define WIDEST_HEAD 256
+// Columns of a head's results that a group of attention computes; wider heads take several, which share the scores.
+#define COLUMNS_OF_A_HEAD 256
+// Numbers of a state of the gated delta rule that an item holds, and keys at most: so many lie in local memory.
+#define ELEMENTS_OF_A_STATE 16
+#define WIDEST_STATE 2048
+// Rows between two states that its gradient keeps.
+#define ROWS_OF_A_STATE 32
 #endif

@@ -175,6 +175,119 @@ DEVICE float TANH(float x) {
 
 DEVICE float SIGMOID(float x) { return 1.0f / (1.0f + EXP(-x)); }
 
+// Bits 32 i to 32 i + 31 of 2/pi behind its point, a word of zeros before them.
+DEVICE uint two_over_pi(int i) {
+  switch (i) {
+    case 1: return 0xa2f9836eu;
+    case 2: return 0x4e441529u;
+    case 3: return 0xfc2757d1u;
+    case 4: return 0xf534ddc0u;
+    case 5: return 0xdb629599u;
+    case 6: return 0x3c439041u;
+    case 7: return 0xfe5163abu;
+    default: return 0u;
+  }
+}
+// x = (quarter + 4 n) pi/2 + r with |r| <= pi/4: in f64, where x is large by the bits of 2/pi that count (Payne and
+// Hanek 1983). r is within 2^-40 of itself.
+DEVICE double quarter_turns(float x, int* quarter) {
+  if (fabs(x) < 32768.0f) {
+    const double n = ((double)x * 0.63661977236758138 + 6755399441055744.0) - 6755399441055744.0;
+    *quarter = (int)n & 3;
+    return fma(-n, 6.123233995736766e-17, fma(-n, 1.5707963267948966, (double)x));
+  }
+  const uint u = AS_UINT(x), m = (u & 0x7fffffu) | 0x800000u;  // |x| = m 2^e
+  const int e = (int)(u >> 23 & 0xffu) - 150, at = e + 30;     // the bits before this one give multiples of four quarters
+  const int word = at / 32, shift = at % 32;
+  uint w[3];
+  for (int i = 0; i < 3; ++i)
+    w[i] = (uint)(((uint64)two_over_pi(word + i) << 32 | two_over_pi(word + i + 1)) << shift >> 32);
+  const uint64 low = (uint64)m * w[1] + ((uint64)m * w[2] >> 32), high = (uint64)m * w[0] + (low >> 32);
+  const uint64 turns = high << 32 | (low & 0xffffffffu);  // the first two bits are whole quarters
+  const int sign = x < 0.0f ? -1 : 1;
+  *quarter = sign * (int)((turns >> 62) + (turns >> 61 & 1u)) & 3;
+  return (double)sign * (double)(int64)(turns << 2) * 8.5153039502163873e-20;  // pi/2 2^-64
+}
+// The series up to r^9 and r^10, whose rest is below 0.1u: within 3u.
+DEVICE float sine_of(double angle, int quarter) {
+  const float r = (float)angle, t = r * r;
+  float y;
+  if (quarter % 2 == 0) {
+    float p = fma(t, 2.75573192e-6f, -1.98412698e-4f);
+    p = fma(p, t, 8.33333333e-3f);
+    p = fma(p, t, -1.66666667e-1f);
+    y = fma(r * t, p, r);
+  } else {
+    float p = fma(t, -2.75573192e-7f, 2.48015873e-5f);
+    p = fma(p, t, -1.38888889e-3f);
+    p = fma(p, t, 4.16666667e-2f);
+    p = fma(p, t, -0.5f);
+    y = fma(p, t, 1.0f);
+  }
+  return quarter < 2 ? y : -y;
+}
+DEVICE float SIN(float x) {
+  if (x == 0.0f) return x;
+  if (!is_finite(x)) return NOT_A_NUMBER;
+  int quarter;
+  const double r = quarter_turns(x, &quarter);
+  return sine_of(r, quarter);
+}
+DEVICE float COS(float x) {
+  if (!is_finite(x)) return NOT_A_NUMBER;
+  int quarter;
+  const double r = quarter_turns(x, &quarter);
+  return sine_of(r, (quarter + 1) & 3);
+}
+
+// log(1 + e^x) = max(x, 0) + log(1 + y), y = e^-|x|; log(1 + y) = 2 (s + s^3/3 + ...) with s = y / (2 + y) <= 1/3, up
+// to s^15, whose rest is below 0.1u: within 5u.
+DEVICE float SOFTPLUS(float x) {
+  const float y = EXP(-fabs(x)), s = y / (2.0f + y), t = s * s;
+  float p = fma(t, 1.33333333e-1f, 1.53846154e-1f);
+  p = fma(p, t, 1.81818182e-1f);
+  p = fma(p, t, 2.22222222e-1f);
+  p = fma(p, t, 2.85714286e-1f);
+  p = fma(p, t, 0.4f);
+  p = fma(p, t, 6.66666667e-1f);
+  return fmax(x, 0.0f) + fma(s * t, p, 2.0f * s);
+}
+
+// erfc z = e^(-z^2) G(1 / (1 + 0.4 z)) for z >= 0, with the polynomial of the cpu (math-inl.h). Error: (z^2 + 10)u: the
+// rounding of z^2 and what EXP, the argument and the sum of G add.
+DEVICE float erfc_of_positive(float z) {
+  const float t = 1.0f / fma(0.4f, z, 1.0f);
+  float p = fma(t, 0.0296606328f, -0.0798840746f);
+  p = fma(p, t, -0.0518730357f);
+  p = fma(p, t, 0.26040256f);
+  p = fma(p, t, -0.0560914464f);
+  p = fma(p, t, 0.262120485f);
+  p = fma(p, t, 0.179605559f);
+  p = fma(p, t, 0.2308999f);
+  p = fma(p, t, 0.225135684f);
+  p = fma(p, t, 2.37578224e-05f);
+  return EXP(-(z * z)) * p;
+}
+// Below 1: x P(x^2), with the cpu's P; from 1 on 1 - erfc. Error: 4u.
+DEVICE float ERF(float x) {
+  const float z = fabs(x), t = x * x;
+  if (z < 1.0f) {
+    float p = fma(t, 7.85384982e-05f, -0.000801020244f);
+    p = fma(p, t, 0.00518833054f);
+    p = fma(p, t, -0.0268538147f);
+    p = fma(p, t, 0.112835854f);
+    p = fma(p, t, -0.37612626f);
+    p = fma(p, t, 1.12837911f);
+    return x * p;
+  }
+  return x < 0.0f ? erfc_of_positive(z) - 1.0f : 1.0f - erfc_of_positive(z);
+}
+// x Phi(x), Phi(x) = erfc(-x / sqrt 2) / 2. Error: (5/2 x^2 + 12)u below 0, 12u above.
+DEVICE float GELU_ERF(float x) {
+  const float tail = 0.5f * erfc_of_positive(fabs(x) * 0.707106781f);
+  return x * (x < 0.0f ? tail : 1.0f - tail);
+}
+
 // The sum over 32 lanes as one tree; every lane gets it.
 DEVICE float warp_sum(float v, LOCAL_PTR float* scratch) {
   for (int mask = 16; mask > 0; mask /= 2) v += warp_xor(v, mask, scratch);
@@ -199,5 +312,18 @@ DEVICE float group_max(float v, int items, LOCAL_PTR float* parts, LOCAL_PTR flo
   for (int i = 1; i < items / 32; ++i) most = fmax(most, parts[i]);
   BARRIER();
   return most;
+}
+// How many items of a group of 256 before this one have a flag (1, else 0); *all: how many of the group.
+DEVICE int group_rank(int flag, LOCAL_PTR int* flags, LOCAL_PTR int* of_warps, int* all) {
+  flags[LID] = flag;
+  BARRIER();
+  int before = 0;
+  for (int i = WARP * 32; i < LID; ++i) before += flags[i];
+  if (LANE == 31) of_warps[WARP] = before + flag;
+  BARRIER();
+  *all = 0;
+  for (int i = 0; i < 8; ++i) before += i < WARP ? of_warps[i] : 0, *all += of_warps[i];
+  BARRIER();
+  return before;
 }
 #endif
