@@ -201,7 +201,7 @@ TEST(TrainMemory, ResumesUnderAnotherLimit) {
   // 3 MiB less than what the run takes, where it could do with 10 less.
   const size_t plans =
       compile_training(*device, model_spec("tiny"), all_f32, {.batch = 16, .tokens = 64}).bytes(*device);
-  const size_t limit = bytes_beside() + plans - (size_t(3) << 20);
+  const size_t limit = bytes_beside(*device) + plans - (size_t(3) << 20);
   EXPECT_EQ(run("whole", 0, -1).find("recomputing "), std::string::npos);
   EXPECT_NE(run("parts", limit, 2).find("recomputing "), std::string::npos);
   EXPECT_EQ(run("parts", 0, -1).find("recomputing "), std::string::npos);

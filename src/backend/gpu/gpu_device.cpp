@@ -84,7 +84,7 @@ class GpuDevice final : public Device {
   std::string arithmetic(DType) const override { return driver_->arithmetic(); }
   std::span<const KernelRecord> kernels() const override { return records(); }
 
-  std::string title() const { return driver_->title(); }
+  Driver& driver() const { return *driver_; }
   Memory memory() const override { return driver_->memory(); }
   size_t alignment() const override { return driver_->alignment(); }
   void* allocate(size_t bytes) const override { return driver_->allocate(bytes); }
@@ -156,7 +156,12 @@ void Driver::run_timed(std::span<const Launch> launches, std::span<const size_t>
 
 std::string title_of(const Device& device) {
   const auto* gpu = dynamic_cast<const GpuDevice*>(&device);
-  return gpu ? gpu->title() : "";
+  return gpu ? gpu->driver().title() : "";
+}
+
+Driver* driver_of(Device& device) {
+  const auto* gpu = dynamic_cast<const GpuDevice*>(&device);
+  return gpu ? &gpu->driver() : nullptr;
 }
 
 std::unique_ptr<Device> make_gpu_device(std::unique_ptr<Driver> driver) {
