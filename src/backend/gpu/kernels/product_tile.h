@@ -1,12 +1,13 @@
 // The kernel PRODUCT_NAME of product.k: a group computes TILE x TILE elements, an item (TILE / 16)^2, through tiles of
 // DEPTH k in local memory. While it computes with one tile, the next is on its way to registers.
 //
-// Item i loads 8 elements of each operand (TILE * DEPTH = 8 * 256), side by side in memory where the operand has them so.
+// Item i loads 8 elements of each operand (TILE * DEPTH = 8 * 256), side by side in memory where the operand has them
+// so.
 #define EACH (TILE / 16)
 #define PITCH (TILE + 4)
-KERNEL(PRODUCT_NAME, 256)(GLOBAL const float* a, GLOBAL const uchar* b, GLOBAL const float* bias, GLOBAL const float* acc,
-                          GLOBAL float* c, int M, int N, int K, int64 a_m, int64 a_k, int64 b_k, int64 b_n, int type,
-                          int rounded, Batch batch) {
+KERNEL(PRODUCT_NAME, 256)
+(GLOBAL const float* a, GLOBAL const uchar* b, GLOBAL const float* bias, GLOBAL const float* acc, GLOBAL float* c,
+ int M, int N, int K, int64 a_m, int64 a_k, int64 b_k, int64 b_n, int type, int rounded, Batch batch) {
   LOCAL float4 a_tile[DEPTH][PITCH / 4], b_tile[DEPTH][PITCH / 4];  // [k][row or column]
   LOCAL_PTR float *const as = (LOCAL_PTR float*)a_tile, *const bs = (LOCAL_PTR float*)b_tile;
   const int row0 = GROUP_Y * TILE, col0 = GROUP_X * TILE;
@@ -36,12 +37,12 @@ KERNEL(PRODUCT_NAME, 256)(GLOBAL const float* a, GLOBAL const uchar* b, GLOBAL c
           p[4 * i] = u.x, p[4 * i + 1] = u.y, p[4 * i + 2] = u.z, p[4 * i + 3] = u.w;
           q[4 * i] = v.x, q[4 * i + 1] = v.y, q[4 * i + 2] = v.z, q[4 * i + 3] = v.w;
         }
-        UNROLL for (int i = 0; i < EACH; ++i) UNROLL for (int j = 0; j < EACH; ++j)
-          part[i][j] = fma(p[i], q[j], part[i][j]);
+        UNROLL for (int i = 0; i < EACH; ++i) UNROLL for (int j = 0; j < EACH; ++j) part[i][j] =
+            fma(p[i], q[j], part[i][j]);
       }
       if ((k0 + DEPTH) % BLOCK == 0 || k0 + DEPTH >= K)
-        UNROLL for (int i = 0; i < EACH; ++i) UNROLL for (int j = 0; j < EACH; ++j)
-          total[i][j] += part[i][j], part[i][j] = 0.0f;
+        UNROLL for (int i = 0; i < EACH; ++i) UNROLL for (int j = 0; j < EACH; ++j) total[i][j] += part[i][j],
+            part[i][j] = 0.0f;
       BARRIER();
     }
     if (k0 + DEPTH < K) {

@@ -41,8 +41,8 @@ DEVICE void weights8(GLOBAL const uchar* w, int type, int64 row, int64 width, in
     GLOBAL const uint* const levels = (GLOBAL const uint*)(block + 16 + e / 64 * 32 + e % 32);
     const float scale = half_to_float(((GLOBAL const ushort*)block)[0]) * (float)six_bits(block + 4, part, 0);
     const float less = half_to_float(((GLOBAL const ushort*)block)[1]) * (float)six_bits(block + 4, part, 1);
-    UNROLL for (int j = 0; j < 8; ++j)
-      v[j] = scale * (float)(levels[j / 4] >> (8 * (j % 4) + part % 2 * 4) & 15u) - less;
+    UNROLL for (int j = 0; j < 8; ++j) v[j] =
+        scale * (float)(levels[j / 4] >> (8 * (j % 4) + part % 2 * 4) & 15u) - less;
   } else {
     UNROLL for (int j = 0; j < 8; ++j) v[j] = j < count ? weight_at(w, type, row, width, column + j) : 0.0f;
   }

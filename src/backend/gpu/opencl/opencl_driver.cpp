@@ -173,7 +173,8 @@ class OpenClDriver final : public Driver {
     return all;
   }
   void replay(Recording& recording) override {
-    for (const auto& [kernel, items] : dynamic_cast<Prepared&>(recording).kernels()) queue(queue_, kernel, items, "a kernel");
+    for (const auto& [kernel, items] : dynamic_cast<Prepared&>(recording).kernels())
+      queue(queue_, kernel, items, "a kernel");
     check_status(f_.clFlush(queue_), "the queue");
   }
 
@@ -185,12 +186,15 @@ class OpenClDriver final : public Driver {
                               *kRounded = " -cl-fp32-correctly-rounded-divide-sqrt";
 
   void require_abilities() const {
+    require_version(text_of(choice_.device, kDeviceVersion), choice_.name);
     int items = 0;
     for (const KernelInfo& k : kernel_list()) items = std::max(items, k.items);
     const auto most = value_of<size_t>(choice_.device, kMostGroupItems);
     check(most >= size_t(items), "device 'opencl': '{}' runs {} items in a group, and kernels need {}", choice_.name,
           most, items);
-    check(value_of<Bits>(choice_.device, kDoubleFp) != 0, "device 'opencl': '{}' has no f64, and sums need it",
+    check(value_of<Bits>(choice_.device, kDoubleFp) != 0,
+          "device 'opencl': '{}' has no f64 (cl_khr_fp64), in which losses, norms and long sums are added; choose "
+          "another device with TOY_OPENCL_DEVICE, or use --device cpu",
           choice_.name);
     check(value_of<uint32_t>(choice_.device, kLittleEndian), "device 'opencl': '{}' is big-endian", choice_.name);
   }
