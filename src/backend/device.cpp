@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "toy/base/error.h"
+#include "toy/base/memory.h"
 #include "toy/base/threads.h"
 #include "toy/tensor/convert.h"
 
@@ -65,6 +66,14 @@ void DeviceBuffer::swap(DeviceBuffer& other) noexcept {
   std::swap(ledger_, other.ledger_);
   std::swap(memory_, other.memory_);
   std::swap(bytes_, other.bytes_);
+}
+
+std::string where_memory_is(const Device& device) {
+  return device.host_visible() ? "" : fmt::format(" on device '{}'", device.name());
+}
+
+void require_memory(const Device& device, size_t bytes, std::string_view what) {
+  require_memory(bytes, what, device.memory().free, where_memory_is(device));
 }
 
 HostTensor::HostTensor(const Device& device, Place at, const View& layout) : view_(layout) {

@@ -68,9 +68,9 @@ size_t available_memory() {
   return available;
 }
 
-void require_memory(size_t bytes, std::string_view what, size_t free) {
-  check(free == 0 || bytes <= free, "memory: {} needs {}, and {} are free; use a smaller model, batch or context", what,
-        format_bytes(bytes), format_bytes(free));
+void require_memory(size_t bytes, std::string_view what, size_t free, std::string_view where) {
+  check(free == 0 || bytes <= free, "memory: {} needs {}, and {} are free{}; use a smaller model, batch or context",
+        what, format_bytes(bytes), format_bytes(free), where);
 }
 
 size_t peak_resident_memory() {

@@ -84,19 +84,82 @@ void share_out(DecodeShape& shape, const ModelSpec& spec, size_t cache) {
 
 }  // namespace
 
-DecodeShape decode_shape(const Model& model, const DecoderOptions& options) {
+namespace {
+
+DecodeShape shape_of(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const DecoderOptions& options) {
   check(options.context >= 0, "decoder: a context of {} positions, expected at least 1, or 0 for the model's own",
         options.context);
   check(options.max_rows >= 1, "decoder: at most {} rows together, expected at least 1", options.max_rows);
-  const int64_t context = options.context > 0 ? options.context : model.spec.context;
-  DecodeShape shape{options.sequences, context, options.kv.value_or(default_kv(model.spec, dtypes_of(model)))};
+  const int64_t context = options.context > 0 ? options.context : spec.context;
+  DecodeShape shape{options.sequences, context, options.kv.value_or(default_kv(spec, dtype_of))};
   shape.take_back = options.take_back;
   shape.validate();
-  model.spec.require_positions(context, "context");  // before there is memory for them
+  spec.require_positions(context, "context");  // before there is memory for them
   shape.rows = std::min(options.max_rows, shape.context * shape.sequences);
-  state_slots(model.spec, shape);  // can its layers have this type of keys and values?
-  if (options.cache > 0) share_out(shape, model.spec, options.cache);
+  state_slots(spec, shape);  // can its layers have this type of keys and values?
+  if (options.cache > 0) share_out(shape, spec, options.cache);
   return shape;
+}
+
+size_t bytes_to_decode(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
+                       const DecoderOptions& options) {
+  const DecodeShape shape = shape_of(spec, dtype_of, options);
+  const DecodeGraph d =
+      build_decode_graph(spec, dtype_of, shape, shape.rows, options.hidden, options.adapters_by_sequence);
+  const Plan plan = compile(*d.graph, d.outputs, d.updates, device, plan_options(options));
+  return state_bytes(spec, shape, &device) + plan.arena_bytes + plan.input_bytes(device) + plan.repacked_bytes();
+}
+
+// Bytes of a model's matrices, as if all of them had that type.
+size_t matrix_bytes(const ModelSpec& spec, DType type) {
+  size_t bytes = 0;
+  for (const TensorSpec& t : tensors_of(spec))
+    bytes += t.shape.rank() < 2 || t.shape.back() % info_of(type).block != 0 ? size_t(t.shape.count()) * sizeof(float)
+                                                                             : bytes_of(type, t.shape);
+  return bytes;
+}
+
+}  // namespace
+
+DecodeShape decode_shape(const Model& model, const DecoderOptions& options) {
+  return shape_of(model.spec, dtypes_of(model), options);
+}
+
+void require_room_to_decode(Device& device, const std::string& path, const DecoderOptions& options) {
+  const size_t have = device.memory().free;
+  if (device.host_visible() || have == 0) return;
+  const gguf::File file = gguf::File::open(path);
+  ModelSpec spec = spec_from_gguf(file);
+  spec.roles.freeze = {"*"};
+  const Weights::DTypeOf held = held_types(file, spec);
+  size_t weights = 0;
+  for (const TensorSpec& t : tensors_of(spec)) weights += bytes_of(device.storage(held(t.name)), t.shape);
+  if (weights > have) {
+    std::string smaller = "use a smaller model";
+    for (const DType type : {DType::q4_k, DType::q8_0})  // the best that fits
+      if (const size_t bytes = matrix_bytes(spec, type); bytes < have)
+        smaller = fmt::format("as {} they would take {} (toy quantize)", name_of(type), format_bytes(bytes));
+    fail("memory: the weights of {} need {}, and {} are free{}; {}", path, format_bytes(weights), format_bytes(have),
+         where_memory_is(device), smaller);
+  }
+  DecoderOptions o = options;
+  o.context = o.context > 0 ? std::min(o.context, spec.context) : spec.context;
+  const auto needs = [&](int64_t context) {
+    o.context = context;
+    return weights + bytes_to_decode(device, spec, held, o);
+  };
+  const int64_t wanted = o.context;
+  const size_t bytes = needs(wanted);
+  if (bytes <= have) return;
+  int64_t fits = 0;
+  for (int64_t too_many = wanted; too_many - fits > 1;) {
+    const int64_t middle = fits + (too_many - fits) / 2;
+    (needs(middle) <= have ? fits : too_many) = middle;
+  }
+  fail("memory: the weights of {} and decoding {} sequence{} of {} positions need {}, and {} are free{}; {}", path,
+       o.sequences, o.sequences == 1 ? "" : "s", wanted, format_bytes(bytes), format_bytes(have),
+       where_memory_is(device),
+       fits > 0 ? fmt::format("{} positions would fit", fits) : "use fewer sequences, a smaller model or fewer bits");
 }
 
 bool rounds_activations(const Model& model, const DecoderOptions& options) {
@@ -106,11 +169,7 @@ bool rounds_activations(const Model& model, const DecoderOptions& options) {
 }
 
 size_t decoder_bytes(Device& device, const Model& model, const DecoderOptions& options) {
-  const DecodeShape shape = decode_shape(model, options);
-  const DecodeGraph d =
-      build_decode_graph(model.spec, dtypes_of(model), shape, shape.rows, options.hidden, options.adapters_by_sequence);
-  const Plan plan = compile(*d.graph, d.outputs, d.updates, device, plan_options(options));
-  return state_bytes(model.spec, shape, &device) + plan.arena_bytes + plan.input_bytes(device) + plan.repacked_bytes();
+  return bytes_to_decode(device, model.spec, dtypes_of(model), options);
 }
 
 Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& options)
@@ -119,7 +178,7 @@ Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& optio
       rounds_(rounds_activations(model, options)),
       gives_hidden_(options.hidden) {
   const DecodeShape shape = decode_shape(model, options);
-  require_memory(state_bytes(model.spec, shape, &device), "the state of all sequences", device.memory().free);
+  require_memory(device, state_bytes(model.spec, shape, &device), "the state of all sequences");
   max_rows_ = shape.rows;
   state_ = std::make_unique<DecodeState>(model.spec, device, shape);
   if (options.adapters_by_sequence)
@@ -131,8 +190,8 @@ Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& optio
   const DecodeGraph d =
       build_decode_graph(model.spec, dtypes_of(model), shape, max_rows_, options.hidden, options.adapters_by_sequence);
   auto plan = std::make_shared<const Plan>(compile(*d.graph, d.outputs, d.updates, device, plan_options(options)));
-  require_memory(plan->arena_bytes + plan->input_bytes(device), "decoding with this context", device.memory().free);
-  require_memory(plan->repacked_bytes(), "the repacked weights", device.memory().free);
+  require_memory(device, plan->arena_bytes + plan->input_bytes(device), "decoding with this context");
+  require_memory(device, plan->repacked_bytes(), "the repacked weights");
   session_ = std::make_unique<Session>(device, plan,
                                        std::initializer_list<const ParamStore*>{model.params.get(), &state_->slots()});
   session_->check_finite(options.check_finite);

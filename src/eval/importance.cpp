@@ -70,7 +70,7 @@ gguf::Imatrix measure_importance(Device& device, const Model& model, std::span<c
     if (t.counts) outputs.push_back(t.counts);
   }
   auto plan = std::make_shared<const Plan>(compile(g, outputs, {}, device));
-  require_memory(plan->arena_bytes + plan->input_bytes(device), "reading chunks of this length", device.memory().free);
+  require_memory(device, plan->arena_bytes + plan->input_bytes(device), "reading chunks of this length");
   Session session(device, plan, {model.params.get()});
   std::vector<int32_t> positions(static_cast<size_t>(n));
   std::iota(positions.begin(), positions.end(), 0);

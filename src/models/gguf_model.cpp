@@ -91,9 +91,8 @@ void require_memory_for(const gguf::File& f, const ModelSpec& spec, const std::v
         "memory: every token reads {} of weights from {}, and this machine has {}; use a smaller model or fewer bits",
         format_bytes(mapped), f.path(), format_bytes(memory.total));
   require_memory(
-      bytes,
-      fmt::format("holding the weights of {}{}", f.path(), quantized ? ", which are quantized there, as f32" : ""),
-      memory.free);
+      device, bytes,
+      fmt::format("holding the weights of {}{}", f.path(), quantized ? ", which are quantized there, as f32" : ""));
 }
 
 // Each thread takes its share of the blocks. The first broken one is named, whichever thread finds it.

@@ -134,7 +134,8 @@ TrainMemory memory_of(const TrainPlans& plans, const ModelSpec& spec, const Devi
   return m;
 }
 
-size_t bytes_beside(size_t weights, size_t foreseen) {
+size_t bytes_beside(const Device& device, size_t weights, size_t foreseen) {
+  if (!device.host_visible()) return 0;
   constexpr size_t kSmallThings = size_t(8) << 20;
 #ifdef __GLIBC__
   malloc_trim(0);
@@ -160,18 +161,18 @@ void require_room(Device& device, const ModelSpec& spec, const Weights::DTypeOf&
                   const TrainerOptions& options, size_t planned, size_t there) {
   const size_t more = planned - std::min(planned, there), have = device.memory().free;
   if (have == 0 || more <= have) return;
-  const Fitting fitting(device, spec, dtype_of, options, bytes_beside(there));
-  const size_t limit = have + anonymous_memory(),
+  const Fitting fitting(device, spec, dtype_of, options, bytes_beside(device, there));
+  const size_t limit = have + (device.host_visible() ? anonymous_memory() : there),
                least = std::min(fitting.bytes(fitting.blocks()), fitting.bytes(2 * fitting.blocks()));
   constexpr size_t kMiB = size_t(1) << 20;
   const std::string less = options.recompute.none() && least <= limit
                                ? fmt::format("--memory {}M, which recomputes activations, ", limit / kMiB)
                                : "";
   fail(
-      "memory: training this model with this batch needs {}, and {} are free; use {}a smaller --batch or --tokens, or "
-      "a "
-      "smaller model",
-      format_bytes(more), format_bytes(have), less);
+      "memory: training this model with this batch needs {}, and {} are free{}; use {}a smaller --batch or --tokens, "
+      "or "
+      "a smaller model",
+      format_bytes(more), format_bytes(have), where_memory_is(device), less);
 }
 
 MemoryFit fit_memory(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,

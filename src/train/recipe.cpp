@@ -30,9 +30,8 @@ void check_options(const RecipeOptions& o) {
 
 void require_room(const Device& device, const ModelSpec& spec, const OptimizerOptions& optimizer) {
   const auto parameters = double(parameter_count(spec)), trained = double(trained_count(spec));
-  require_memory(Checkpoints::bytes(spec, optimizer) + size_t(trained) * sizeof(float),
-                 fmt::format("training '{}' ({:.1f} M parameters)", spec.name, parameters * 1e-6),
-                 device.memory().free);
+  require_memory(device, Checkpoints::bytes(spec, optimizer) + size_t(trained) * sizeof(float),
+                 fmt::format("training '{}' ({:.1f} M parameters)", spec.name, parameters * 1e-6));
 }
 
 // A run that changed next to nothing, or whose model ends up predicting nothing, has failed, however many steps it

@@ -350,7 +350,7 @@ class Run {
   // Refuses what cannot fit before the weights are made, which takes longer than planning.
   void plan_ahead(const ModelSpec& spec, const Weights::DTypeOf& dtype_of) {
     if (o_.memory > 0)
-      fit(spec, dtype_of, (beside_ = bytes_beside()) + folding_bytes(spec, device_.host_threads()));
+      fit(spec, dtype_of, (beside_ = bytes_beside(device_)) + folding(spec));
     else
       require_room(device_, spec, dtype_of, o_.trainer,
                    compile_training(device_, spec, dtype_of, o_.trainer).bytes(device_), 0);
@@ -395,7 +395,11 @@ class Run {
   // What the process holds beside the weights, now and later, without trainer and watcher.
   size_t other_bytes() const {
     const size_t samples = o_.sample_tokens > 0 ? decoder_bytes(device_, model_, sample_options(o_, model_.spec)) : 0;
-    return bytes_beside(model_.params->bytes(), beside_) + samples + folding_bytes(model_.spec, device_.host_threads());
+    return bytes_beside(device_, model_.params->bytes(), beside_) + samples + folding(model_.spec);
+  }
+  // The host folds a lens when a model is written.
+  size_t folding(const ModelSpec& spec) const {
+    return device_.host_visible() ? folding_bytes(spec, device_.host_threads()) : 0;
   }
 
   RecipeOptions o_;  // as given, and then as the rows decide

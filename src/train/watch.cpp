@@ -282,7 +282,7 @@ Watcher::Watcher(const WatchOptions& watch, Device& device, const Model& model, 
   const ParamStore* store = model.params.get();
   Probes all = probes(
       watch, device, model.spec, [store](const std::string& name) { return store->type(name).dtype; }, options);
-  require_memory(all.bytes(device), "looking at these values", device.memory().free);
+  require_memory(device, all.bytes(device), "looking at these values");
   for (Probe* p : {all.taps.get(), all.grads.get()})
     if (p) p->session = std::make_unique<Session>(device, p->plan, std::initializer_list<const ParamStore*>{store});
   taps_ = std::move(all.taps), grads_ = std::move(all.grads);

@@ -7,7 +7,9 @@
 
 #include "backend/gpu/emulated/emulated_driver.h"
 #include "backend/gpu/gpu_device.h"
+#include "backend/gpu/launches.h"
 #include "backend/gpu/opencl/addresses.h"
+#include "backend/gpu/opencl/choice.h"
 #include "backend/gpu/opencl/opencl_driver.h"
 #include "backend/gpu/opencl/program_cache.h"
 #include "testing/errors.h"
@@ -101,6 +103,35 @@ TEST(OpenCl, Memory) {
   driver->release(a);
   const std::string what = error_of([&] { driver->allocate(size_t(1) << 60); });
   expect_contains(what, "device 'opencl': no memory for 1073741824.00 GiB; ");
+}
+
+TEST(OpenCl, OldDevicesAreRefused) {
+  for (const char* good : {"OpenCL 1.2 CUDA", "OpenCL 3.0 pocl 3.1+debian", "OpenCL 2.0 "})
+    opencl::require_version(good, "some GPU");
+  for (const char* bad : {"OpenCL 1.1 old", "OpenCL 1.0 ", "something else", ""})
+    EXPECT_NE(error_of([&] { opencl::require_version(bad, "some GPU"); }).find("need OpenCL 1.2"), std::string::npos);
+}
+
+// By the device's clock, each launch where it belongs.
+TEST(OpenCl, TimesLaunches) {
+  TOY_NEEDS_OPENCL(driver);
+  constexpr int64_t kMany = int64_t(1) << 22, kFew = 1024;
+  void* const memory = driver->allocate(kMany * sizeof(float));
+  const auto fill = [&](int64_t n) {
+    return Launch{Kernel::fill, {blocks(n, ELEMENTS_OF_A_GROUP)}, {memory, n, uint32_t(7)}};
+  };
+  const std::vector<Launch> launches{fill(kFew), fill(kMany), fill(kMany), fill(kFew)};
+  const std::vector<size_t> ends{1, 3, 3, 4};
+  std::vector<double> seconds(4);
+  driver->run_timed(launches, ends, seconds);  // also compiles
+  driver->run_timed(launches, ends, seconds);
+  EXPECT_GT(seconds[0], 0);
+  EXPECT_GT(seconds[1], seconds[0]);
+  EXPECT_EQ(seconds[2], 0);
+  uint32_t last = 0;
+  driver->download(&last, static_cast<char*>(memory) + (kMany - 1) * sizeof(float), sizeof last);
+  EXPECT_EQ(last, 7u);
+  driver->release(memory);
 }
 
 TEST(OpenCl, ChoosesByName) {

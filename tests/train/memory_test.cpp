@@ -5,6 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backend/gpu/emulated/emulated_driver.h"
+#include "backend/gpu/gpu_device.h"
+#include "testing/errors.h"
 #include "testing/files.h"
 #include "testing/test_device.h"
 #include "toy/backend/devices.h"
@@ -179,6 +182,43 @@ TEST(TrainMemory, ATrainerThatHasNoRoomNamesTheWayOut) {
     }
 }
 
+// A GPU's memory is what counts, and not the host's: what it has is enough, a byte less is refused before anything of
+// the training is there.
+TEST(TrainMemory, OfAGpuIsPlannedAgainstItsOwn) {
+  const ModelSpec spec = spec_of("tiny");
+  const TrainerOptions options{.batch = 4, .tokens = 32};
+  const auto device_of = [](size_t memory) {
+    return gpu::make_gpu_device(gpu::make_emulated_driver(gpu::ItemOrder::ascending, memory));
+  };
+  size_t whole = 0;  // with what lies between tensors and inputs
+  {
+    const auto device = device_of(size_t(64) << 20);
+    Model model = random_model(spec, *device, 9);
+    const Trainer t(*device, model, options);
+    whole = device->held().bytes;
+    EXPECT_GE(whole, t.planned_bytes());
+    EXPECT_LT(whole, t.planned_bytes() + t.planned_bytes() / 4);
+  }
+  {
+    const auto device = device_of(whole + 4096);
+    Model model = random_model(spec, *device, 9);
+    Trainer t(*device, model, options);
+    const auto ids = testing::random_ids(500, 97, Philox(3, "text"));
+    EXPECT_GT(t.step(WindowSampler(ids, options.batch, options.tokens, 1).windows(0, options.batch), 1e-3).loss, 0);
+  }
+  const auto device = device_of(whole / 2);
+  Model model = random_model(spec, *device, 9);
+  const size_t weights = device->held().bytes;
+  const std::string why = testing::error_of([&] { Trainer(*device, model, options); });
+  for (const char* words : {"memory: ", " are free on device 'emulated'", "--batch"})
+    testing::expect_contains(why, words);
+  EXPECT_EQ(device->held().bytes, weights);
+  // What --memory makes of it.
+  EXPECT_EQ(bytes_beside(*device, model.params->bytes()), 0u);
+  const MemoryFit fit = fit_memory(*device, spec, all_f32, options, whole - (size_t(64) << 10), 0);
+  EXPECT_GT(fit.recompute.whole + fit.recompute.light, 0);
+}
+
 // A run that goes on with another limit writes the bytes of one that had none.
 TEST(TrainMemory, ResumesUnderAnotherLimit) {
   const testing::Folder folder;
@@ -201,7 +241,7 @@ TEST(TrainMemory, ResumesUnderAnotherLimit) {
   // 3 MiB less than what the run takes, where it could do with 10 less.
   const size_t plans =
       compile_training(*device, model_spec("tiny"), all_f32, {.batch = 16, .tokens = 64}).bytes(*device);
-  const size_t limit = bytes_beside() + plans - (size_t(3) << 20);
+  const size_t limit = bytes_beside(*device) + plans - (size_t(3) << 20);
   EXPECT_EQ(run("whole", 0, -1).find("recomputing "), std::string::npos);
   EXPECT_NE(run("parts", limit, 2).find("recomputing "), std::string::npos);
   EXPECT_EQ(run("parts", 0, -1).find("recomputing "), std::string::npos);

@@ -137,6 +137,11 @@ class DeviceBuffer {
   size_t bytes_ = 0;
 };
 
+/// " on device 'cuda'" where it has memory of its own; "" where that is the machine's.
+std::string where_memory_is(const Device& device);
+/// Throws Error{bad_input} naming what needs the device's memory, how much, and how much is free, where more is needed.
+void require_memory(const Device& device, size_t bytes, std::string_view what);
+
 /// Values of a device as the host sees them: the device's own memory where it is host_visible(), else a copy.
 class HostTensor {
  public:

@@ -14,8 +14,8 @@ size_t available_memory();
 /// Bytes of memory that the machine has, at most the cgroup's limit. 0 if unknown.
 size_t total_memory();
 /// Throws Error{bad_input} naming what needs the memory, how much, and how much there is where more than `free` are
-/// needed. 0: unknown, which is enough.
-void require_memory(size_t bytes, std::string_view what, size_t free = available_memory());
+/// needed. 0: unknown, which is enough. `where`: follows "are free" where it is not the machine's memory.
+void require_memory(size_t bytes, std::string_view what, size_t free = available_memory(), std::string_view where = "");
 /// Largest resident memory of this process so far, in bytes.
 size_t peak_resident_memory();
 /// Current resident memory of this process without pages of files: what limits count. 0 if unknown.

@@ -29,8 +29,8 @@ TrainMemory memory_of(const TrainPlans& plans, const ModelSpec& spec, const Devi
 
 /// Bytes that the process holds beside `weights`: what is resident now, once the heap has given back what is free, and
 /// some for small things that come later (plans, events, graphs as JSON, stacks). `foreseen`: what this said before
-/// some of them came, so that it says the same again.
-size_t bytes_beside(size_t weights = 0, size_t foreseen = 0);
+/// some of them came, so that it says the same again. Where the device has memory of its own: 0.
+size_t bytes_beside(const Device& device, size_t weights = 0, size_t foreseen = 0);
 
 /// How a training fits.
 struct MemoryFit {
@@ -43,14 +43,15 @@ struct MemoryFit {
   std::string text() const;
 };
 /// Throws Error{bad_input} where a training of `planned` bytes, of which `there` are already held, finds no room on
-/// this machine. Advises --memory only where computing everything again would make it fit.
+/// this device. Advises --memory only where computing everything again would make it fit.
 void require_room(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
                   const TrainerOptions& options, size_t planned, size_t there);
 
-/// The least that has to be computed again for the whole process to hold at most `limit` bytes, of which `other` are
-/// not the trainer's; where `limit` is 0, what options.recompute says. Blocks are taken from the first on, first
-/// lightly and then wholly, until plans fit: what an early block keeps is kept longest. Allocates nothing. Throws
-/// Error{bad_input} with the least that is needed and what would need less; `option` states the limit.
+/// The least that has to be computed again for the device to hold at most `limit` bytes, of which `other` are not the
+/// trainer's; where its memory is the host's, these are what the process holds. Where `limit` is 0, it is what
+/// options.recompute says. Blocks are taken from the first on, first lightly and then wholly, until plans fit: what an
+/// early block keeps is kept longest. Allocates nothing. Throws Error{bad_input} with the least that is needed and what
+/// would need less; `option` states the limit.
 MemoryFit fit_memory(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
                      const TrainerOptions& options, size_t limit, size_t other, const char* option = "memory");
 

@@ -51,6 +51,13 @@ class Arg {
   const void* value() const { return value_.data(); }
   size_t bytes() const { return bytes_; }
   bool is_memory() const { return memory_; }
+  /// Of the same kind, null or 0.
+  Arg cleared() const {
+    Arg a = *this;
+    a.value_.fill(std::byte(0));
+    return a;
+  }
+  bool operator==(const Arg&) const = default;
   /// Where is_memory(): an address that allocate() gave, or one behind it.
   void* memory() const {
     void* address;

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/gpu/fuse.h"
 #include "backend/gpu/launches.h"
 #include "toy/base/clock.h"
 #include "toy/base/error.h"
@@ -44,6 +45,7 @@ class GpuProgram final : public Program {
       ends_.push_back(launches.list().size());
     }
     launches_ = launches.list();
+    fused_ = fused(calls, launches_, ends_);
     ops_ = std::make_shared<const Names>(std::move(ops));
   }
   ~GpuProgram() override {
@@ -57,7 +59,7 @@ class GpuProgram final : public Program {
     // Most programs of a decoder run once or twice: a recording pays for those that stay.
     if (++runs_ == 3) record();
     if (recording_) return driver_.replay(*recording_);
-    for (const Launch& l : launches_) driver_.launch(l);
+    for (const Launch& l : fused_) driver_.launch(l);
   }
   void run(std::span<double> seconds) { driver_.run_timed(launches_, ends_, seconds); }
   const std::shared_ptr<const Names>& ops() const { return ops_; }
@@ -65,14 +67,14 @@ class GpuProgram final : public Program {
  private:
   void record() {
     try {
-      recording_ = driver_.record(launches_);
+      recording_ = driver_.record(fused_);
     } catch (const Error&) {  // no memory for it: the launches by themselves do the same
     }
   }
 
   Driver& driver_;
-  std::vector<Launch> launches_;
-  std::vector<size_t> ends_;  // of each call's launches
+  std::vector<Launch> launches_, fused_;  // as the calls say, for their times; fewer that do the same
+  std::vector<size_t> ends_;              // of each call's launches
   std::shared_ptr<const Names> ops_;
   std::unique_ptr<Driver::Recording> recording_;
   int runs_ = 0;
@@ -91,10 +93,11 @@ class GpuDevice final : public Device {
   std::string_view name() const override { return driver_->name(); }
   DType storage(DType logical) const override { return logical; }
   DType compute() const override { return DType::f32; }
+  bool has_products(DType type) const override { return type == DType::f32 || type == DType::bf16; }
   std::string arithmetic(DType) const override { return driver_->arithmetic(); }
   std::span<const KernelRecord> kernels() const override { return records(); }
 
-  std::string title() const { return driver_->title(); }
+  Driver& driver() const { return *driver_; }
   Memory memory() const override { return driver_->memory(); }
   size_t alignment() const override { return driver_->alignment(); }
   void* allocate(size_t bytes) const override { return driver_->allocate(bytes); }
@@ -166,7 +169,12 @@ void Driver::run_timed(std::span<const Launch> launches, std::span<const size_t>
 
 std::string title_of(const Device& device) {
   const auto* gpu = dynamic_cast<const GpuDevice*>(&device);
-  return gpu ? gpu->title() : "";
+  return gpu ? gpu->driver().title() : "";
+}
+
+Driver* driver_of(Device& device) {
+  const auto* gpu = dynamic_cast<const GpuDevice*>(&device);
+  return gpu ? &gpu->driver() : nullptr;
 }
 
 std::unique_ptr<Device> make_gpu_device(std::unique_ptr<Driver> driver) {

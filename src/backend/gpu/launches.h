@@ -38,6 +38,15 @@ class Launches {
 /// so it runs once for a program, not once for a run.
 using Code = void(Launches& to, const KernelCall& call) noexcept;
 
+/// Kernels that take several of something have a slot of arguments for each, which fused() fills. This adds `slots` of
+/// them, of which the first is filled.
+inline void add_slots(std::vector<Arg>& args, const std::vector<Arg>& slot, size_t slots) {
+  args.insert(args.end(), slot.begin(), slot.end());
+  for (size_t i = 1; i < slots; ++i)
+    for (const Arg& a : slot) args.push_back(a.cleared());
+}
+inline constexpr size_t kProductsOfFew = 3, kTensorsOfAdamw = 4;  ///< slots of Kernel::product_few, Kernel::adamw
+
 /// Blocks of `size` that n have.
 inline int blocks(int64_t n, int64_t size) { return int((n + size - 1) / size); }
 /// Rows of a tensor: all dimensions but the last.

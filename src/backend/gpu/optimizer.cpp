@@ -10,10 +10,14 @@ namespace {
 void adamw(Launches& to, const KernelCall& c) noexcept {
   const auto& at = c.attrs->as<AdamWAttrs>();
   const int64_t n = c.in[0].count();
-  to.add(Kernel::adamw, {blocks(n, ELEMENTS_OF_A_GROUP)},
-         {to.fault(), to.call(), out(c, 0), in(c, 1), out(c, 1), out(c, 2), in(c, 4), in(c, 5), in(c, 6), in(c, 7), n,
-          float(at.beta1), float(1 - at.beta1), float(at.beta2), float(1 - at.beta2), float(at.eps),
-          float(at.weight_decay)});
+  std::vector<Arg> args = {to.fault(),      to.call(),
+                           in(c, 4),        in(c, 5),
+                           in(c, 6),        in(c, 7),
+                           float(at.beta1), float(1 - at.beta1),
+                           float(at.beta2), float(1 - at.beta2),
+                           float(at.eps)};
+  add_slots(args, {out(c, 0), in(c, 1), out(c, 1), out(c, 2), n, float(at.weight_decay)}, kTensorsOfAdamw);
+  to.add(Kernel::adamw, {blocks(n, ELEMENTS_OF_A_GROUP)}, std::move(args));
 }
 
 // The velocity is absent without momentum.
@@ -109,11 +113,17 @@ size_t vector_workspace(const KernelQuery& q) noexcept {
 }
 
 void global_norm(Launches& to, const KernelCall& c) noexcept {
+  constexpr size_t kTensors = 4;
   int parts = 0;
-  for (const View& x : c.in) {
-    const int64_t n = x.count();
-    to.add(Kernel::sum_squares, {blocks(n, ELEMENTS_OF_A_NORM)}, {x.data, c.workspace, n, parts});
-    parts += blocks(n, ELEMENTS_OF_A_NORM);
+  for (size_t i = 0; i < c.in.size(); i += kTensors) {
+    std::vector<Arg> args = {c.workspace, parts};
+    const int first = parts;
+    for (size_t k = i; k < i + kTensors; ++k) {
+      const int64_t n = k < c.in.size() ? c.in[k].count() : 0;
+      args.push_back(in(c, k)), args.push_back(n);
+      parts += blocks(n, ELEMENTS_OF_A_NORM);
+    }
+    to.add(Kernel::sum_squares, {parts - first}, std::move(args));
   }
   to.add(Kernel::norm_of_parts, {}, {c.workspace, out(c, 0), parts});
 }

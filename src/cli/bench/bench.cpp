@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "backend/cpu/peak/peak.h"
+#include "backend/gpu/peak.h"
 #include "backend/host_device.h"
 #include "cli/console.h"
 #include "cli/main.h"
@@ -36,10 +37,11 @@ ThreadPool* host_team(Device& device) {
   return host ? &host->team() : nullptr;
 }
 
-ThreadPool& team_of(Device& device) {
-  ThreadPool* const team = host_team(device);
-  check(team, "device {}: only devices whose kernels run on the host can be measured here", device.name());
-  return *team;
+size_t device_bytes(const Device& device) { return device.host_visible() ? 0 : device.held().bytes; }
+
+std::string device_text(const Device& device) {
+  const size_t bytes = device_bytes(device);
+  return bytes ? fmt::format(" and {} MiB of device '{}'", bytes >> 20, device.name()) : "";
 }
 
 static double best_of_ten(ThreadPool& pool, double (*rate)(ThreadPool&)) {
@@ -48,10 +50,16 @@ static double best_of_ten(ThreadPool& pool, double (*rate)(ThreadPool&)) {
   return best;
 }
 
-double fma_ceiling(ThreadPool& pool) { return best_of_ten(pool, bench::fma_gflops); }
-double int8_ceiling(ThreadPool& pool) { return best_of_ten(pool, bench::int8_dot_gops); }
+double fma_ceiling(Device& device) {
+  ThreadPool* const team = host_team(device);
+  return team ? best_of_ten(*team, bench::fma_gflops) : gpu::fma_gflops(device);
+}
+double int8_ceiling(Device& device) {
+  ThreadPool* const team = host_team(device);
+  return team ? best_of_ten(*team, bench::int8_dot_gops) : 0;
+}
 
-double read_ceiling(ThreadPool& pool) {
+static double read_ceiling_of(ThreadPool& pool) {
   constexpr size_t kFloats = size_t(64) << 20;
   const Buffer memory(kFloats * 4);
   float* p = reinterpret_cast<float*>(memory.data());
@@ -59,6 +67,11 @@ double read_ceiling(ThreadPool& pool) {
   double best = 0;
   for (int i = 0; i < 5; ++i) best = std::max(best, bench::read_gbs(pool, p, kFloats));
   return best;
+}
+
+double read_ceiling(Device& device) {
+  ThreadPool* const team = host_team(device);
+  return team ? read_ceiling_of(*team) : gpu::copy_gbs(device);
 }
 
 std::vector<MemoryLevel> memory_levels(ThreadPool& pool) {
@@ -81,12 +94,19 @@ std::vector<MemoryLevel> memory_levels(ThreadPool& pool) {
   if (l2) measure("L2", l2 * team, l2 / 2);
   if (l3 > l2 * team) measure("L3", l3, l3 / 2 / team);
   measure("memory", 0, std::max(size_t(64) << 20, 2 * l3 / team));
-  levels.back().read = std::max(levels.back().read, read_ceiling(pool));
+  levels.back().read = std::max(levels.back().read, read_ceiling_of(pool));
   return levels;
 }
 
-Ceilings::Ceilings(ThreadPool& pool) : fma(fma_ceiling(pool)), levels(memory_levels(pool)) {
-  for (int i = 0; i < 5; ++i) exp = std::max(exp, bench::exp_gops(pool));
+Ceilings::Ceilings(Device& device) : fma(fma_ceiling(device)) {
+  if (ThreadPool* const team = host_team(device)) {
+    levels = memory_levels(*team);
+    for (int i = 0; i < 5; ++i) exp = std::max(exp, bench::exp_gops(*team));
+  } else {
+    exp = gpu::exp_gops(device);
+    const double copy = gpu::copy_gbs(device);
+    levels.push_back({"memory", 0, copy, copy});
+  }
 }
 
 const MemoryLevel& Ceilings::level_of(double bytes) const {

@@ -17,17 +17,19 @@ namespace toy::cli {
 
 double median(std::vector<double> values);
 
-/// The threads that run a device's kernels; nullptr where they run elsewhere, and the machine's ceilings are not its.
+/// The threads that run a device's kernels; nullptr where they run on a GPU.
 ThreadPool* host_team(Device& device);
-/// The same; throws Error{bad_input} for none.
-ThreadPool& team_of(Device& device);
-/// f32 multiply-add GFLOP/s, int8 GOP/s and GB/s read from memory: the best of several short measurements, which is
-/// what the undisturbed machine can do.
-double fma_ceiling(ThreadPool& pool);
-double int8_ceiling(ThreadPool& pool);
-double read_ceiling(ThreadPool& pool);
+/// f32 multiply-add GFLOP/s, int8 GOP/s (0: a GPU's kernels use none) and GB/s read from memory (of a GPU: copied in
+/// it): the best of several short measurements, which is what the undisturbed machine can do.
+double fma_ceiling(Device& device);
+double int8_ceiling(Device& device);
+double read_ceiling(Device& device);
 
-/// A level of memory, used by all threads.
+/// Bytes that a device with memory of its own has given out, 0 for others; " and N MiB of device 'cuda'".
+size_t device_bytes(const Device& device);
+std::string device_text(const Device& device);
+
+/// A level of memory, used by all threads. GPUs have one, whose read is a copy's.
 struct MemoryLevel {
   std::string name;           ///< L1, L2, L3, memory
   size_t holds = 0;           ///< bytes that all threads together can keep in it; 0: no end
@@ -43,7 +45,7 @@ struct Ceilings {
 
   Ceilings() = default;
   /// Measures them, for some seconds.
-  explicit Ceilings(ThreadPool& pool);
+  explicit Ceilings(Device& device);
   const MemoryLevel& level_of(double bytes) const;
   struct Best {
     double seconds;

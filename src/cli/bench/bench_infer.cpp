@@ -113,7 +113,8 @@ struct BenchInfer : Command {
     check(model_path.empty() != shape.empty(), "bench infer: give either a GGUF file or --shape");
     if (shape.empty()) {
       const std::string file = model_file(model_path);
-      return measure(file, [&](const Device& dev) {
+      return measure(file, [&](Device& dev) {
+        require_room_to_decode(dev, file, {.sequences = int(parallel), .context = prompt + decode});
         Model model = load_model(file, dev);
         adapters.apply(model);
         return model;
@@ -127,7 +128,8 @@ struct BenchInfer : Command {
       const std::string file = folder.path + "/model.gguf";
       // In another process, whose memory is not measured.
       run_apart([&] { save_model(random_model(model_spec(name), *make_cpu_device(0), 0), file); });
-      measure(name, [&](const Device& dev) {
+      measure(name, [&](Device& dev) {
+        require_room_to_decode(dev, file, {.sequences = int(parallel), .context = prompt + decode});
         Model model = load_model(file, dev);
         folder.remove();  // what is mapped stays until it is unmapped
         return model;
@@ -136,7 +138,7 @@ struct BenchInfer : Command {
   }
 
   // `load_it` makes the model called `name`.
-  void measure(const std::string& name, const std::function<Model(const Device&)>& load_it) const {
+  void measure(const std::string& name, const std::function<Model(Device&)>& load_it) const {
     const auto dev = device.make();
     const double begin = steady_seconds();
     const Model model = load_it(*dev);
@@ -157,7 +159,6 @@ struct BenchInfer : Command {
                                                                               double(prompt) + double(decode + 1) / 2);
     size_t peak = 0;
     double read_before = 0;
-    ThreadPool* const team = host_team(*dev);
     const auto token = [&](int64_t i) { return random_token(i, model.spec.vocab); };
     const auto prefill = [&](int sequence, int64_t tokens) {
       std::vector<DecodeRow> rows;
@@ -180,7 +181,7 @@ struct BenchInfer : Command {
       const double t2 = steady_seconds();
       if (r == 0) peak = peak_resident_memory() >> 20;  // the ceilings need memory of their own
       // Machines change from second to second: beside what memory gave right before and after.
-      const double read_after = team ? read_ceiling(*team) : 0;
+      const double read_after = read_ceiling(*dev);
       if (r > 0) {
         prefill_tps.push_back(double(prompt * parallel) / (t1 - t0));
         decode_tps.push_back(double(decode * parallel) / (t2 - t1));
@@ -190,7 +191,7 @@ struct BenchInfer : Command {
       }
       read_before = read_after;
     }
-    const double fma = team ? fma_ceiling(*team) : 0, int8 = team && d.rounds() ? int8_ceiling(*team) : 0,
+    const double fma = fma_ceiling(*dev), int8 = d.rounds() ? int8_ceiling(*dev) : 0,
                  gflops = median(prefill_tps) * flops_a_prompt_token(model.spec, prompt) * 1e-9;
     ordered_json j{{shape.empty() ? "model" : "shape", name},
                    {"params", parameter_count(model.spec)},
@@ -213,21 +214,18 @@ struct BenchInfer : Command {
                    {"load_s", load},
                    {"first_token_s", first_token},
                    {"peak_rss_mib", peak}};
-    if (!team)
-      for (const char* key : {"fma_gflops", "fraction_of_fma", "read_gbs", "fraction_of_read"}) j.erase(key);
+    if (const size_t held = device_bytes(*dev)) j["device_mib"] = held >> 20;
     if (int8 > 0) j["int8_gops"] = int8, j["fraction_of_int8"] = gflops / int8;
     if (profile)
       print_profile(d.session(), fma, plan_of_rows(*dev, model, d.state().shape(), std::min(parallel, d.max_rows())));
     if (json) return print_json(j);
     const double limit = int8 > 0 ? int8 : fma;
-    const std::string of_limit =
-        team ? fmt::format(" = {:.0f}% of {:.0f}{}", 100 * gflops / limit, limit, int8 > 0 ? " in int8" : "") : "";
-    const std::string of_reads = team ? fmt::format(" = {:.0f}% of {:.1f}", 100 * median(of_read), median(reads)) : "";
     fmt::print(
-        "{}: prefill {:.1f} tokens/s, {:.1f} GFLOP/s{}; decode {:.1f} tokens/s, {:.1f} GB/s of weights and cache{}; "
-        "loaded in {:.1f} ms, first token of a short prompt after {:.1f}; peak {} MiB\n",
-        name, median(prefill_tps), gflops, of_limit, median(decode_tps), median(rates), of_reads, 1e3 * load,
-        1e3 * first_token, peak);
+        "{}: prefill {:.1f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}{}; decode {:.1f} tokens/s, {:.1f} GB/s of "
+        "weights and cache = {:.0f}% of {:.1f}; loaded in {:.1f} ms, first token of a short prompt after {:.1f}; peak "
+        "{} MiB{}\n",
+        name, median(prefill_tps), gflops, 100 * gflops / limit, limit, int8 > 0 ? " in int8" : "", median(decode_tps),
+        median(rates), 100 * median(of_read), median(reads), 1e3 * load, 1e3 * first_token, peak, device_text(*dev));
   }
 };
 

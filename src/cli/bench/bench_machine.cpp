@@ -6,10 +6,13 @@
 
 #include "backend/cpu/gemm/gemm.h"
 #include "backend/cpu/peak/peak.h"
+#include "backend/gpu/gpu_device.h"
+#include "backend/gpu/peak.h"
 #include "cli/bench/bench.h"
 #include "cli/console.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
+#include "toy/ops/ops.h"
 #include "toy/tensor/buffer.h"
 
 namespace toy::cli {
@@ -45,6 +48,39 @@ struct Gemm {
   }
 };
 
+// y = x w^T of squares, in f32 or with operands of another type: as large as takes some milliseconds. GFLOP/s, 0 where
+// the device has no such products, and the size.
+std::pair<double, int64_t> square_product(Device& dev, DType type) {
+  constexpr int64_t kMost = 4096;
+  constexpr double kLongEnough = 20e-3;
+  double best = 0;
+  int64_t size = 128;
+  if (!dev.has_products(type)) return {0, kMost};
+  for (;; size *= 2) {
+    Graph g;
+    const TensorType square{DType::f32, {size, size}, 0};
+    const Value y = linear(g.param("x", square), g.param("w", square));
+    PlanOptions options;
+    options.products = type;
+    ParamStore store(dev);
+    std::vector<float> values(size_t(size * size));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = float(i * 2654435761u % 1024) / 512 - 1;
+    for (const char* name : {"x", "w"}) store.add(name, square), store.write(name, values);
+    Session session(dev, std::make_shared<const Plan>(compile(g, std::vector<Value>{y}, {}, dev, options)), {&store});
+    session.enable_profile(true);
+    double before = 0, seconds = 0;
+    best = 0;
+    for (int i = 0; i < 4; ++i) {
+      session.run();
+      double all = 0;
+      for (const StepTime& t : session.profile()) all += t.seconds;
+      seconds = std::exchange(before, all), seconds = all - seconds;
+      if (i > 0) best = std::max(best, 2e-9 * double(size) * double(size) * double(size) / seconds);
+    }
+    if (seconds >= kLongEnough || size == kMost) return {best, size};
+  }
+}
+
 // Figures of all threads together and of one, stated once for JSON and for a table.
 struct Figures {
   std::string table;
@@ -71,19 +107,49 @@ struct BenchMachine : Command {
 
   void run() const {
     const auto dev = device.make();
-    check(device.device == "cpu", "--device is '{}', but this measures the processor; remove it", device.device);
-    ThreadPool& all = team_of(*dev);
+    check(device.device != "reference", "--device is 'reference', whose speed is no limit of anything; use another");
+    if (ThreadPool* const team = host_team(*dev))
+      measure_host(*team);
+    else
+      measure_gpu(*dev);
+  }
+
+  void measure_gpu(Device& dev) const {
+    ordered_json j{{"device", dev.name()}, {"title", gpu::title_of(dev)}};
+    std::string table;
+    const auto add = [&](ordered_json& to, const char* key, const std::string& title, double value) {
+      to[key] = value;
+      table +=
+          value > 0 ? fmt::format("{:<40} {:>8.1f}\n", title, value) : fmt::format("{:<40} {:>8}\n", title, "none");
+    };
+    add(j, "fma_gflops", "f32 multiply-add, GFLOP/s", fma_ceiling(dev));
+    for (const DType type : {DType::f32, DType::bf16}) {
+      const auto [gflops, size] = square_product(dev, type);
+      add(j, type == DType::f32 ? "product_gflops" : "bf16_product_gflops",
+          fmt::format("{} product of {}, GFLOP/s", name_of(type), size), gflops);
+    }
+    add(j, "exp_gops", "exp, 1e9 per second", gpu::exp_gops(dev));
+    const double copy = read_ceiling(dev);
+    add(j, "read_gbs", "memory copy, GB/s", copy);
+    j["levels"] = {{{"name", "memory"}, {"bytes", 0}, {"read_gbs", copy}, {"copy_gbs", copy}}};
+    if (json) return print_json(j);
+    const std::string title = gpu::title_of(dev);
+    fmt::print("{}{}{}\n\n{}", dev.name(), title.empty() ? "" : ": ", title, table);
+  }
+
+  void measure_host(ThreadPool& all) const {
     ThreadPool one(1);
     Gemm gemm;
     Figures report;
     ordered_json j{{"threads", all.size()}, {"instruction_set", bench::instruction_set()}};
     const auto measure = [&](const char* key, const char* title, const std::function<double(ThreadPool&)>& value) {
+      constexpr int kTimes = 10;
       double together = 0, alone = 0;
-      for (int i = 0; i < 5; ++i) together = std::max(together, value(all));
-      for (int i = 0; i < 5; ++i) alone = std::max(alone, value(one));
+      for (int i = 0; i < kTimes; ++i) together = std::max(together, value(all));
+      for (int i = 0; i < kTimes; ++i) alone = std::max(alone, value(one));
       report.add(j, key, title, together, alone);
     };
-    measure("fma_gflops", "f32 multiply-add, GFLOP/s", fma_ceiling);
+    measure("fma_gflops", "f32 multiply-add, GFLOP/s", bench::fma_gflops);
     measure("bf16_dot_gflops", "bf16 dot, GFLOP/s", bench::bf16_dot_gflops);
     measure("bf16_tile_gflops", "bf16 tiles (AMX), GFLOP/s", bench::bf16_tile_gflops);
     measure("int8_dot_gops", "int8 dot, GOP/s", bench::int8_dot_gops);

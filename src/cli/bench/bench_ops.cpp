@@ -108,7 +108,7 @@ struct BenchOps : Command {
     trainer.validate();
     const ModelSpec spec = model_spec(shape);
     const auto dev = device.make();
-    const Ceilings ceilings(team_of(*dev));
+    const Ceilings ceilings(*dev);
     Model model = random_model(spec, *dev, 0);
     const std::vector<OpTime> decoding = decode(*dev, model, ceilings), training = train(*dev, model, ceilings);
     if (json) {

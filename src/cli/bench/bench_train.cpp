@@ -80,7 +80,6 @@ struct BenchTrain : Command {
     for (const std::string& name : shapes) {
       const ModelSpec spec = model_spec(name);
       spec.require_positions(trainer.tokens, "tokens");
-      require_room(spec);
     }
     for_each_shape(shapes, [this](const std::string& name) { measure(name); });
   }
@@ -95,10 +94,11 @@ struct BenchTrain : Command {
   }
 
   // A first bound, before tables of so many positions are made: weights, gradients, and what goes into each layer.
-  void require_room(const ModelSpec& spec) const {
+  void require_room(const Device& dev, const ModelSpec& spec) const {
     const size_t rows = size_t(trainer.batch) * size_t(trainer.tokens);
     const size_t layers = rows * size_t(spec.d_model) * spec.layers.size();
-    require_memory((2 * size_t(parameter_count(spec)) + layers) * sizeof(float), "training this model with this batch");
+    require_memory(dev, (2 * size_t(parameter_count(spec)) + layers) * sizeof(float),
+                   "training this model with this batch");
   }
 
   // A model of random weights with an adapter, which is to be trained.
@@ -123,24 +123,24 @@ struct BenchTrain : Command {
 
   void measure(const std::string& name) const {
     const auto dev = device.make();
+    require_room(*dev, model_spec(name));
     TrainerOptions options = options_of_run();
     options.compute = compute.choose(*dev);
     Model model = mode == "lora" ? adapted_model(name, *dev) : random_model(model_spec(name), *dev, 0);
     const ParamStore& store = *model.params;
     const MemoryFit fit = fit_memory(
         *dev, model.spec, [&](const std::string& t) { return store.type(t).dtype; }, options, limit(),
-        bytes_beside(store.bytes()));
+        bytes_beside(*dev, store.bytes()));
     options.recompute = fit.recompute;
     if (const std::string text = fit.text(); !text.empty()) to_stderr(fmt::format("{}: {}\n", name, text));
     Trainer engine(*dev, model, options);
     const int64_t n = trainer.batch * trainer.tokens, params = parameter_count(model.spec);
     const Windows w = random_windows(n, model.spec.vocab);
-    ThreadPool* const team = host_team(*dev);
     std::vector<double> times, ceilings;
     double loss = 0;
     for (int64_t i = 0; i < warmup + steps; ++i) {
       if (i == warmup) engine.session().enable_profile(profile);
-      ceilings.push_back(team ? fma_ceiling(*team) : 0);
+      ceilings.push_back(fma_ceiling(*dev));
       const double begin = steady_seconds();
       loss = engine.step(w, 1e-4).loss;
       if (i >= warmup) times.push_back(steady_seconds() - begin);
@@ -176,13 +176,12 @@ struct BenchTrain : Command {
                    {"lightly_recomputed_blocks", fit.recompute.light},
                    {"anonymous_mib", anonymous_memory() >> 20},
                    {"peak_rss_mib", peak_resident_memory() >> 20}};
-    if (!team) j.erase("fma_gflops"), j.erase("fraction_of_fma");
+    if (const size_t held = device_bytes(*dev)) j["device_mib"] = held >> 20;
     if (profile) print_profile(engine.session(), fma, engine.session().plan());
     if (json) return print_json(j);
-    const std::string of_fma = team ? fmt::format(" = {:.0f}% of {:.0f}", 100 * gflop / seconds / fma, fma) : "";
-    fmt::print("{} B={} T={}: {:.2f} ms per step, {:.0f} tokens/s, {:.1f} GFLOP/s{}; peak {} MiB\n", name,
-               trainer.batch, trainer.tokens, 1e3 * seconds, double(n) / seconds, gflop / seconds, of_fma,
-               peak_resident_memory() >> 20);
+    fmt::print("{} B={} T={}: {:.2f} ms per step, {:.0f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}; peak {} MiB{}\n",
+               name, trainer.batch, trainer.tokens, 1e3 * seconds, double(n) / seconds, gflop / seconds,
+               100 * gflop / seconds / fma, fma, peak_resident_memory() >> 20, device_text(*dev));
   }
 };
 

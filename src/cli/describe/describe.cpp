@@ -88,7 +88,7 @@ struct Describe : Command {
       o.trainer.recompute = fit.recompute, o.recomputing = fit.text();
     }
     std::optional<Ceilings> limits;
-    if (!ceilings.empty()) limits = ceilings == "here" ? Ceilings(team_of(*dev)) : read_ceilings(ceilings);
+    if (!ceilings.empty()) limits = ceilings == "here" ? Ceilings(*dev) : read_ceilings(ceilings);
     if (limits && look_disturbed(*limits))
       to_stderr("toy: ceilings: the machine was busy while it was measured; do not rely on the least times\n");
     if (view.empty()) return print_card(model, o, *dev, limits, format == "json");

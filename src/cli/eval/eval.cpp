@@ -81,6 +81,7 @@ struct Eval : Command {
     }
     o.kv = decoding.decoder.kv, o.exact = decoding.decoder.exact, o.check_finite = decoding.decoder.check_finite;
     const auto dev = device.make();
+    require_room_to_decode(*dev, model_path, {.context = kPagePositions});  // the least
     Model model = load_model(model_path, *dev);
     adapters.apply(model);
     const EvalText ids = text.read(model, model_path);

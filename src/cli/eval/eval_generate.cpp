@@ -73,6 +73,7 @@ struct EvalGenerate : Command {
     const StopFilter stops_are_sound(o.stops);
     o.kv = decoding.decoder.kv, o.exact = decoding.decoder.exact, o.sequences = int(parallel);
     const auto dev = device.make();
+    require_room_to_decode(*dev, model_path, {.context = kPagePositions});  // the least
     Model model = load_model(model_path, *dev);
     adapters.apply(model);
     require_tokenizer(model, model_path);

@@ -254,6 +254,7 @@ struct Chat : Command {
     if (form.kind == dialog::TextForm::gbnf) parse_gbnf(form.grammar, grammar_file);
     model_path = model_file(model_path);
     const auto dev = device.make();
+    require_room_to_decode(*dev, model_path, {.context = kPagePositions});  // the least; the rest is cache
     Model model = load_model(model_path, *dev);
     adapters.apply(model);
     require_tokenizer(model, model_path);

@@ -177,6 +177,8 @@ struct Infer : Command {
     const bool by_prompt = prompts.any_lora(adapters.lora.size());
     model_path = model_file(model_path);
     const auto dev = device.make();
+    require_room_to_decode(*dev, model_path,
+                           {.context = std::max(g.max_tokens, kPagePositions), .max_rows = 1});  // at least
     Model model = load_model(model_path, *dev);
     adapters.apply(model);
     if (!stops.empty()) require_tokenizer(model, model_path, "remove --stop");

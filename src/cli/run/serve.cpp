@@ -118,8 +118,9 @@ struct Serve : Command {
   size_t cache_bytes(const Device& dev) const {
     const size_t bytes = decoding.decoder.cache, have = dev.memory().free;
     check(have == 0 || bytes <= have,
-          "cache: '{}' is more than the {} of memory that are free; use --cache {}M or less",
-          parser->get_option("--cache")->as<std::string>(), format_bytes(have), (have >> 20) * 9 / 10);
+          "cache: '{}' is more than the {} of memory that are free{}; use --cache {}M or less",
+          parser->get_option("--cache")->as<std::string>(), format_bytes(have), where_memory_is(dev),
+          (have >> 20) * 9 / 10);
     return bytes;
   }
 
@@ -167,6 +168,7 @@ struct Serve : Command {
     const std::string name = name_of_model(model_path);
     const std::vector<std::string> names = adapter_names(given, name);
     const auto dev = device.make();
+    require_room_to_decode(*dev, model_path, {.context = kPagePositions});  // the least; the rest is cache
     Model model = load_model(model_path, *dev);
     AdapterOptions::apply(model, given);
     require_tokenizer(model, model_path);

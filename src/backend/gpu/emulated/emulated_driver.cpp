@@ -40,6 +40,7 @@ class Guarded {
   Guarded(const Guarded&) = delete;
   Guarded& operator=(const Guarded&) = delete;
   char* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
   bool intact() const {
     return std::all_of(data_ + bytes_, begin_ + whole_ - page_, [](char c) { return c == kFill; });
   }
@@ -74,12 +75,18 @@ void name_faults() {
 
 class EmulatedDriver final : public Driver {
  public:
-  explicit EmulatedDriver(ItemOrder order) : order_(order) { name_faults(); }
+  EmulatedDriver(ItemOrder order, size_t most) : order_(order), most_(most) { name_faults(); }
   std::string_view name() const override { return "emulated"; }
-  Device::Memory memory() const override { return {total_memory(), available_memory()}; }
+  Device::Memory memory() const override {
+    if (most_ > 0) return {most_, std::max<size_t>(1, most_ - held_)};  // 0 would mean unknown
+    return {total_memory(), available_memory()};
+  }
   size_t alignment() const override { return 64; }
   void* allocate(size_t bytes) override {
+    if (most_ > 0 && bytes > most_ - held_)
+      fail_internal("out of memory: {} bytes are asked of device emulated, and {} are free", bytes, most_ - held_);
     auto memory = std::make_unique<Guarded>(bytes, alignment());
+    held_ += bytes;
     void* const data = memory->data();
     memory_.emplace(data, std::move(memory));
     return data;
@@ -90,6 +97,7 @@ class EmulatedDriver final : public Driver {
       std::fputs("device emulated: a kernel wrote behind the end of a buffer\n", stderr);
       std::abort();
     }
+    held_ -= at->second->bytes();
     memory_.erase(at);
   }
   void upload(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
@@ -104,17 +112,24 @@ class EmulatedDriver final : public Driver {
 
  private:
   ItemOrder order_;
+  size_t most_, held_ = 0;
   std::map<void*, std::unique_ptr<Guarded>> memory_;
 };
 
 }  // namespace
 
-std::unique_ptr<Driver> make_emulated_driver(ItemOrder order) { return std::make_unique<EmulatedDriver>(order); }
+std::unique_ptr<Driver> make_emulated_driver(ItemOrder order, size_t memory) {
+  return std::make_unique<EmulatedDriver>(order, memory);
+}
 
 }  // namespace toy::gpu
 
 namespace toy {
 
-std::unique_ptr<Device> make_emulated_device() { return gpu::make_gpu_device(gpu::make_emulated_driver()); }
+std::unique_ptr<Device> make_emulated_device() {
+  const char* const memory = std::getenv("TOY_EMULATED_MEMORY");
+  return gpu::make_gpu_device(
+      gpu::make_emulated_driver(gpu::ItemOrder::ascending, memory ? parse_bytes("TOY_EMULATED_MEMORY", memory) : 0));
+}
 
 }  // namespace toy

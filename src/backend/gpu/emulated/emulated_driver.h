@@ -8,6 +8,7 @@
 
 namespace toy::gpu {
 
-std::unique_ptr<Driver> make_emulated_driver(ItemOrder order = ItemOrder::ascending);
+/// `memory`: bytes that it has; 0: as many as the machine.
+std::unique_ptr<Driver> make_emulated_driver(ItemOrder order = ItemOrder::ascending, size_t memory = 0);
 
 }  // namespace toy::gpu

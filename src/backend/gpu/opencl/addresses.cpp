@@ -84,9 +84,9 @@ Addresses::Spot Addresses::find(const void* address) const {
 std::string with_offsets(std::string text) {
   constexpr std::string_view kKernel = "KERNEL(";
   for (size_t at = 0; (at = text.find(kKernel, at)) != text.npos;) {
-    const size_t name_end = text.find(')', at), begin = name_end + 2;
+    const size_t name_end = text.find(')', at), open = text.find_first_not_of(" \n", name_end + 1), begin = open + 1;
     at += kKernel.size();
-    if (name_end == text.npos || text.compare(name_end, 2, ")(") != 0) continue;  // its definition
+    if (name_end == text.npos || open == text.npos || text[open] != '(') continue;  // its definition
     const size_t end = text.find(')', begin), body = end == text.npos ? end : text.find_first_not_of(" \\\n", end + 1);
     if (body == text.npos || text[body] != '{') continue;  // a comment
     const auto [parameters, pointers] = buffers_and_offsets(text.substr(begin, end - begin), text);

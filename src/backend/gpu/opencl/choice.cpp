@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <vector>
 
@@ -53,6 +54,15 @@ std::vector<Choice> all_devices() {
 }
 
 }  // namespace
+
+void require_version(std::string_view version, std::string_view name) {
+  int major = 0, minor = 0;
+  const bool known = std::sscanf(std::string(version).c_str(), "OpenCL %d.%d", &major, &minor) == 2;
+  check(known && 10 * major + minor >= 12,
+        "device 'opencl': '{}' has '{}', and the kernels need OpenCL 1.2; install a newer driver, or choose another "
+        "device with {}",
+        name, version, kVariable);
+}
 
 std::string text_of(DeviceId device, uint32_t what) { return text_by(functions().clGetDeviceInfo, device, what); }
 

@@ -25,5 +25,7 @@ T value_of(DeviceId device, uint32_t what) {
   check_status(functions().clGetDeviceInfo(device, what, sizeof value, &value, nullptr), "a property of the device");
   return value;
 }
+/// Throws Error{bad_input} for a device whose CL_DEVICE_VERSION ("OpenCL 3.0 CUDA") is below 1.2.
+void require_version(std::string_view version, std::string_view name);
 
 }  // namespace toy::gpu::opencl

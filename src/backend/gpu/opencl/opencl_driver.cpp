@@ -38,6 +38,24 @@ class Prepared final : public Driver::Recording {
   std::vector<std::pair<KernelHandle, Items>> kernels_;
 };
 
+// A queue that keeps times, which may make it slower than one that does not.
+struct TimedQueue {
+  TimedQueue(Context context, DeviceId device) {
+    Status status = kOk;
+    queue = functions().clCreateCommandQueue(context, device, kProfiling, &status);
+    check_status(status, "a queue that keeps times");
+  }
+  ~TimedQueue() {
+    for (Event e : events)
+      if (e) functions().clReleaseEvent(e);
+    functions().clReleaseCommandQueue(queue);
+  }
+  TimedQueue(const TimedQueue&) = delete;
+  TimedQueue& operator=(const TimedQueue&) = delete;
+  Queue queue = nullptr;
+  std::vector<Event> events;  // of launches, in their order
+};
+
 class OpenClDriver final : public Driver {
  public:
   explicit OpenClDriver(bool always_keep)
@@ -120,13 +138,30 @@ class OpenClDriver final : public Driver {
                  "fill");
   }
   void launch(const Launch& launch) override {
-    KernelHandle& kernel = kernels_[size_t(launch.kernel)];
-    if (!kernel) kernel = create(launch.kernel);
+    const KernelHandle kernel = kernel_of(launch.kernel);
     set_arguments(kernel, launch);
-    queue(kernel, Items(launch), info_of(launch.kernel).name);
+    queue(queue_, kernel, Items(launch), info_of(launch.kernel).name);
     if (++launched_ % kFlushEvery == 0) check_status(f_.clFlush(queue_), "the queue");  // the device begins
   }
   void synchronize() override { check_status(f_.clFinish(queue_), "a kernel failed"); }
+
+  void run_timed(std::span<const Launch> launches, std::span<const size_t> ends, std::span<double> seconds) override {
+    synchronize();
+    TimedQueue timed(context_, choice_.device);
+    std::vector<Event>& events = timed.events;
+    for (const Launch& l : launches) {
+      set_arguments(kernel_of(l.kernel), l);
+      queue(timed.queue, kernel_of(l.kernel), Items(l), info_of(l.kernel).name, &events.emplace_back(nullptr));
+    }
+    check_status(f_.clFinish(timed.queue), "a kernel failed");
+    for (size_t c = 0, i = 0; c < ends.size(); ++c)
+      for (; i < ends[c]; ++i) {
+        uint64_t begin = 0, end = 0;
+        check_status(f_.clGetEventProfilingInfo(events[i], kStarted, sizeof begin, &begin, nullptr), "an event");
+        check_status(f_.clGetEventProfilingInfo(events[i], kEnded, sizeof end, &end, nullptr), "an event");
+        seconds[c] += double(end - begin) * 1e-9;
+      }
+  }
 
   std::unique_ptr<Recording> record(std::span<const Launch> launches) override {
     auto all = std::make_unique<Prepared>();
@@ -138,7 +173,8 @@ class OpenClDriver final : public Driver {
     return all;
   }
   void replay(Recording& recording) override {
-    for (const auto& [kernel, items] : dynamic_cast<Prepared&>(recording).kernels()) queue(kernel, items, "a kernel");
+    for (const auto& [kernel, items] : dynamic_cast<Prepared&>(recording).kernels())
+      queue(queue_, kernel, items, "a kernel");
     check_status(f_.clFlush(queue_), "the queue");
   }
 
@@ -150,12 +186,15 @@ class OpenClDriver final : public Driver {
                               *kRounded = " -cl-fp32-correctly-rounded-divide-sqrt";
 
   void require_abilities() const {
+    require_version(text_of(choice_.device, kDeviceVersion), choice_.name);
     int items = 0;
     for (const KernelInfo& k : kernel_list()) items = std::max(items, k.items);
     const auto most = value_of<size_t>(choice_.device, kMostGroupItems);
     check(most >= size_t(items), "device 'opencl': '{}' runs {} items in a group, and kernels need {}", choice_.name,
           most, items);
-    check(value_of<Bits>(choice_.device, kDoubleFp) != 0, "device 'opencl': '{}' has no f64, and sums need it",
+    check(value_of<Bits>(choice_.device, kDoubleFp) != 0,
+          "device 'opencl': '{}' has no f64 (cl_khr_fp64), in which losses, norms and long sums are added; choose "
+          "another device with TOY_OPENCL_DEVICE, or use --device cpu",
           choice_.name);
     check(value_of<uint32_t>(choice_.device, kLittleEndian), "device 'opencl': '{}' is big-endian", choice_.name);
   }
@@ -177,9 +216,12 @@ class OpenClDriver final : public Driver {
       set(offsets++, sizeof at.offset, &at.offset);
     }
   }
-  void queue(KernelHandle kernel, const Items& items, std::string_view name) {
-    check_status(f_.clEnqueueNDRangeKernel(queue_, kernel, 3, nullptr, items.all, items.group, 0, nullptr, nullptr),
-                 name);
+  void queue(Queue to, KernelHandle kernel, const Items& items, std::string_view name, Event* event = nullptr) {
+    check_status(f_.clEnqueueNDRangeKernel(to, kernel, 3, nullptr, items.all, items.group, 0, nullptr, event), name);
+  }
+  KernelHandle kernel_of(Kernel kernel) {
+    KernelHandle& handle = kernels_[size_t(kernel)];
+    return handle ? handle : handle = create(kernel);
   }
   KernelHandle create(Kernel kernel) {
     const KernelInfo& info = info_of(kernel);

@@ -1,0 +1,221 @@
+// Products: all kernels give an element the same bits, whatever the tile, the rows beside it, and how operands lie.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+
+#include "backend/gpu/emulated/emulated_driver.h"
+#include "backend/gpu/fuse.h"
+#include "backend/gpu/gpu_device.h"
+#include "backend/gpu/launches.h"
+#include "toy/backend/devices.h"
+#include "toy/ops/attrs/structs.h"
+#include "toy/tensor/convert.h"
+#include "toy/tensor/quantize.h"
+
+namespace toy::gpu {
+namespace {
+
+class Memory {
+ public:
+  explicit Memory(Driver& driver) : driver_(driver) {}
+  ~Memory() {
+    for (void* m : all_) driver_.release(m);
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  void* bytes(size_t n) { return all_.emplace_back(driver_.allocate(n)); }
+  float* floats(std::span<const float> values) {
+    void* const m = bytes(values.size_bytes());
+    driver_.upload(m, values.data(), values.size_bytes());
+    return static_cast<float*>(m);
+  }
+
+ private:
+  Driver& driver_;
+  std::vector<void*> all_;
+};
+
+std::vector<float> numbers(size_t n, uint32_t seed) {
+  std::vector<float> v(n);
+  for (float& x : v) x = float(int32_t((seed = seed * 1664525u + 1013904223u) >> 8) % 2001 - 1000) / 512;
+  return v;
+}
+
+// c = a b^T by one kernel; a and b may be stored transposed.
+std::vector<float> product(Driver& driver, Kernel kernel, int M, int N, int K, const void* a, bool a_turned,
+                           const void* b, bool b_turned, int type, int rounded) {
+  Memory memory(driver);
+  void* const c = memory.bytes(size_t(M) * size_t(N) * sizeof(float));
+  const int64 a_m = a_turned ? 1 : K, a_k = a_turned ? M : 1, b_k = b_turned ? N : 1, b_n = b_turned ? 1 : K;
+  const Arg none = nullptr;
+  Launch l{kernel, {}, {}};
+  if (kernel == Kernel::product_few) {
+    l.groups = {blocks(N, 8)}, l.args = {a, M, K, a_m, rounded};
+    add_slots(l.args, {b, none, none, c, N, b_n, type}, kProductsOfFew);
+  } else {
+    const int tile = kernel == Kernel::product ? 64 : 128;
+    l.groups = {blocks(N, tile), blocks(M, tile)};
+    l.args = {a, b, none, none, c, M, N, K, a_m, a_k, b_k, b_n, type, rounded, Batch{{1, 1, 1}, {}, {}}};
+  }
+  driver.launch(l);
+  std::vector<float> result(size_t(M) * size_t(N));
+  driver.download(result.data(), c, result.size() * sizeof(float));
+  return result;
+}
+
+std::vector<float> turned(std::span<const float> x, int rows, int columns) {
+  std::vector<float> y(x.size());
+  for (int i = 0; i < rows; ++i)
+    for (int j = 0; j < columns; ++j) y[size_t(j * rows + i)] = x[size_t(i * columns + j)];
+  return y;
+}
+
+// k in blocks of 64, each one chain of fma; the blocks in order.
+std::vector<float> in_order(std::span<const float> a, std::span<const float> b, int M, int N, int K) {
+  std::vector<float> c;
+  for (int m = 0; m < M; ++m)
+    for (int n = 0; n < N; ++n) {
+      float total = 0;
+      for (int k0 = 0; k0 < K; k0 += 64) {
+        float part = 0;
+        for (int k = k0; k < std::min(K, k0 + 64); ++k)
+          part = std::fma(a[size_t(m * K + k)], b[size_t(n * K + k)], part);
+        total += part;
+      }
+      c.push_back(total);
+    }
+  return c;
+}
+
+TEST(Products, EveryKernelHasTheOrderOfTheText) {
+  const auto driver = make_emulated_driver(ItemOrder::shuffled);
+  for (const auto& [M, N, K] : {std::array{8, 19, 200}, {5, 70, 67}, {131, 133, 90}, {1, 1, 1}}) {
+    const std::vector<float> a = numbers(size_t(M * K), 1), b = numbers(size_t(N * K), 2);
+    for (const int rounded : {0, 1}) {
+      std::vector<float> x = a, y = b;
+      if (rounded)
+        for (std::vector<float>* v : {&x, &y})
+          for (float& f : *v) f = to_float(to_bf16(f));
+      const std::vector<float> expected = in_order(x, y, M, N, K);
+      Memory memory(*driver);
+      const float *const a_of[] = {memory.floats(a), memory.floats(turned(a, M, K))}, *const b_of[] = {
+                                                                                          memory.floats(b),
+                                                                                          memory.floats(
+                                                                                              turned(b, N, K))};
+      for (const Kernel kernel : {Kernel::product, Kernel::product_wide})
+        for (const bool a_turned : {false, true})
+          for (const bool b_turned : {false, true})
+            EXPECT_EQ(product(*driver, kernel, M, N, K, a_of[a_turned], a_turned, b_of[b_turned], b_turned, WEIGHT_F32,
+                              rounded),
+                      expected)
+                << M << " " << N << " " << K << " " << a_turned << b_turned;
+      if (M <= 8) {
+        EXPECT_EQ(product(*driver, Kernel::product_few, M, N, K, a_of[0], false, b_of[0], false, WEIGHT_F32, rounded),
+                  expected);
+      }
+    }
+  }
+}
+
+// Wide loads give the values of dequantize().
+TEST(Products, ReadWeightsOfEveryType) {
+  const auto driver = make_emulated_driver();
+  for (const auto& [type, K] : {std::pair{DType::f16, 72},
+                                {DType::f16, 67},
+                                {DType::bf16, 136},
+                                {DType::q8_0, 96},
+                                {DType::q4_k, 512},
+                                {DType::q4_0, 64},
+                                {DType::q6_k, 256}}) {
+    constexpr int M = 3, N = 21;
+    const std::vector<float> a = numbers(size_t(M * K), 3), given = numbers(size_t(N * K), 4);
+    std::vector<std::byte> stored(bytes_of(type, int64_t(given.size())));
+    std::vector<float> b(given.size());
+    const View from(const_cast<float*>(given.data()), DType::f32, {N, K}), to(b.data(), DType::f32, {N, K}),
+        between(stored.data(), type, {N, K});
+    if (is_quantized(type)) {
+      quantize(type, given, {}, stored.data());
+      dequantize(type, stored.data(), b);
+    } else {
+      convert(from, between), convert(between, to);
+    }
+    Memory memory(*driver);
+    void* const w = memory.bytes(stored.size());
+    driver->upload(w, stored.data(), stored.size());
+    const float* const x = memory.floats(a);
+    const std::vector<float> expected = in_order(a, b, M, N, K);
+    for (const Kernel kernel : {Kernel::product, Kernel::product_wide, Kernel::product_few})
+      EXPECT_EQ(product(*driver, kernel, M, N, K, x, false, w, false, weight_type(type), 0), expected)
+          << name_of(type) << " " << K;
+  }
+}
+
+// A program's calls, each of one launch, by the records of GPUs.
+class Calls {
+ public:
+  Calls() : launches_(nullptr) {}
+  void add(std::string_view op, std::vector<View> in, std::vector<View> out, Attrs attrs = {}) {
+    const KernelRecord* record = nullptr;  // the last of an op is the one for products in f32
+    for (const KernelRecord& r : records())
+      if (r.op == op) record = &r;
+    kept_.push_back(std::make_unique<Kept>(Kept{std::move(in), std::move(out), std::move(attrs)}));
+    calls_.push_back({record, &kept_.back()->attrs, kept_.back()->in, kept_.back()->out});
+    record->code.as<Code>()(launches_, calls_.back());
+    ends_.push_back(launches_.list().size());
+  }
+  std::vector<Launch> fused() const { return gpu::fused(calls_, launches_.list(), ends_); }
+
+ private:
+  struct Kept {
+    std::vector<View> in, out;
+    Attrs attrs;
+  };
+  Launches launches_;
+  std::vector<std::unique_ptr<Kept>> kept_;
+  std::vector<KernelCall> calls_;
+  std::vector<size_t> ends_;
+};
+
+TEST(Fusing, JoinsWhatDoesNotDependOnEachOther) {
+  std::vector<float> floats(10000);
+  const auto at = [&](size_t i, Shape shape) { return View(floats.data() + i, DType::f32, shape); };
+  const View x = at(0, {2, 64}), w = at(1000, {32, 64}), gain = at(900, {64}), none;
+  const View q = at(4000, {2, 32}), k = at(5000, {2, 32}), v = at(6000, {2, 32});
+  {
+    Calls c;  // something in between that is about q alone
+    c.add("linear", {x, w, none, none}, {q});
+    c.add("scale", {q}, {q}, ScaleAttrs{2});
+    c.add("linear", {x, w, none, none}, {k});
+    c.add("linear", {x, w, none, none}, {v});
+    const std::vector<Launch> l = c.fused();
+    ASSERT_EQ(l.size(), 2u);
+    EXPECT_EQ(l[0].kernel, Kernel::product_few);
+    EXPECT_EQ(l[0].groups.x, 12);
+  }
+  {
+    Calls c;  // x changes, or what the first makes is read
+    c.add("linear", {x, w, none, none}, {q});
+    c.add("scale", {x}, {x}, ScaleAttrs{2});
+    c.add("linear", {x, w, none, none}, {k});
+    EXPECT_EQ(c.fused().size(), 3u);
+  }
+  {
+    Calls c;  // k's memory is in use until then
+    c.add("linear", {x, w, none, none}, {q});
+    c.add("add", {k, k}, {v});
+    c.add("linear", {x, w, none, none}, {k});
+    EXPECT_EQ(c.fused().size(), 3u);
+  }
+  const View sum = at(7000, {2, 64}), y = at(8000, {2, 64});
+  for (const auto& [to, joins] :
+       {std::pair{at(9000, {2, 64}), true}, {y, true}, {sum, false}, {at(8032, {2, 64}), false}}) {
+    Calls c;
+    c.add("add", {sum, y}, {sum});
+    c.add("rms_norm", {sum, gain}, {to}, RmsNormAttrs{});
+    EXPECT_EQ(c.fused().size(), joins ? 1u : 2u);
+  }
+}
+
+}  // namespace
+}  // namespace toy::gpu
