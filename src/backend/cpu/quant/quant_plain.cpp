@@ -94,13 +94,6 @@ struct Plain {
       return s;
     });
   }
-  static V dot_pairs(V sum, V a, V b) {
-    return each([&](size_t l) {
-      uint32_t s = sum.lane[l];
-      for (int i = 0; i < 32; i += 16) s += uint32_t(int16_t(a.lane[l] >> i)) * uint32_t(int16_t(b.lane[l] >> i));
-      return s;
-    });
-  }
 
   static F zero() { return set1f(0); }
   static F set1f(float v) {
