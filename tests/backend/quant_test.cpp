@@ -58,7 +58,7 @@ Array<float> product(const Case& c, int threads, int64_t first = 0, int64_t coun
                      const float* acc = nullptr) {
   if (count < 0) count = c.rows;
   Array<float> y({count, c.outs});
-  Buffer workspace(cpu::quant_workspace(size_t(count), size_t(c.outs), size_t(c.k), threads));
+  Buffer workspace(cpu::quant_workspace(c.type, size_t(count), size_t(c.outs), size_t(c.k), threads));
   const cpu::QuantProduct p{c.x.data() + first * c.k,
                             c.w.data(),
                             c.type,
@@ -79,10 +79,13 @@ Array<float> product(const Case& c, int threads, int64_t first = 0, int64_t coun
 
 bool same(const float* a, const float* b, size_t n) { return std::memcmp(a, b, n * sizeof(float)) == 0; }
 
+// Values that share a scale of the weights.
+int64_t run_of(DType type) { return type == DType::q2_k || type == DType::q3_k || type == DType::q6_k ? 16 : 32; }
+
 // How rows of x are rounded, as quant.h states it.
-float scale_of_block(const float* x, int64_t block) {
+float scale_of_run(const float* x, int64_t run) {
   float most = 0;
-  for (int64_t j = 0; j < block; ++j) most = std::max(most, std::fabs(x[j]));
+  for (int64_t j = 0; j < run; ++j) most = std::max(most, std::fabs(x[j]));
   return std::bit_cast<float>(std::bit_cast<uint32_t>(most / 127) & ~3u);
 }
 
@@ -90,8 +93,8 @@ float scale_of_block(const float* x, int64_t block) {
 TEST(QuantProduct, IsTheProductOfRoundedRows) {
   for (const DType type : quantized_types())
     for (const auto& [outs, k] : {std::pair<int64_t, int64_t>{5, 256}, {70, 512}, {33, 768}, {32, 416}, {7, 32}}) {
-      const int64_t block = info_of(type).block;
-      if (k % block) continue;
+      if (k % info_of(type).block) continue;
+      const int64_t run = run_of(type);
       const Case c(type, 3, outs, k);
       const Array<float> y = product(c, 1);
       std::vector<float> w(size_t(outs * k));
@@ -99,17 +102,17 @@ TEST(QuantProduct, IsTheProductOfRoundedRows) {
       for (int64_t r = 0; r < c.rows; ++r)
         for (int64_t o = 0; o < outs; ++o) {
           double want = 0, bound = 0;
-          for (int64_t i = 0; i < k; i += block) {
-            const float scale = scale_of_block(&c.x[size_t(r * k + i)], block), inverse = scale > 0 ? 1 / scale : 0;
-            for (int64_t j = i; j < i + block; ++j) {
+          for (int64_t i = 0; i < k; i += run) {
+            const float scale = scale_of_run(&c.x[size_t(r * k + i)], run), inverse = scale > 0 ? 1 / scale : 0;
+            for (int64_t j = i; j < i + run; ++j) {
               const double rounded = double(scale) * std::nearbyint(c.x[size_t(r * k + j)] * inverse);
               want += rounded * w[size_t(o * k + j)];
               bound += std::fabs(rounded * w[size_t(o * k + j)]);
             }
           }
-          // Each block adds one rounding of the scales' product and one of the sum, twice with a minimum, whose two
-          // terms cancel: of the magnitude of the weights, 16 times that of the values at most (q2_k, q4_1).
-          const double u = 0x1p-24, tolerance = double(k / block + 4) * 64 * u * bound;
+          // Each run adds one rounding of its product and one of the sum, twice with a minimum, whose two terms cancel:
+          // of the magnitude of the weights, 16 times that of the values at most (q2_k, q4_1). Few of them are large.
+          const double u = 0x1p-24, tolerance = double(k / info_of(type).block + 4) * 64 * u * bound;
           EXPECT_NEAR(y[size_t(r * outs + o)], want, tolerance) << name_of(type) << " " << outs << "x" << k;
         }
     }
@@ -126,10 +129,9 @@ std::vector<const QuantIsa*> isas() {
 // One thread, one instruction set. `repacked`: what its repack() wrote; empty: the weights as they are.
 std::vector<float> run_set(const QuantIsa& isa, const Case& c, const std::vector<std::byte>& repacked = {}) {
   const DType type = c.type;
-  const size_t part = type == DType::q2_k || type == DType::q3_k || type == DType::q6_k ? 16 : 32,
-               rows = size_t(c.rows), outs = size_t(c.outs), k = size_t(c.k);
-  Buffer memory(QuantRows::bytes(rows, k) + 64), sums(rows * 32 * sizeof(float));
-  const QuantRows x(memory.data(), rows, k, info_of(type).block, part, isa.tile);
+  const size_t run = size_t(run_of(type)), rows = size_t(c.rows), outs = size_t(c.outs), k = size_t(c.k);
+  Buffer memory(QuantRows::bytes(rows, k, run) + 64), sums(rows * 32 * sizeof(float));
+  const QuantRows x(memory.data(), rows, k, info_of(type).block, run, isa.tile);
   cpu::quantize_rows(c.x.data(), 0, rows, isa.offset(type), x);
   std::vector<float> y(rows * outs);
   const cpu::QuantProduct p{
@@ -300,23 +302,24 @@ TEST(QuantProduct, SpecialRows) {
 
 // Rounded rows are as defined, whatever the instruction set that rounds them.
 TEST(QuantProduct, RowsAreRoundedToTheSameBits) {
-  for (const auto& [type, part] : {std::pair<DType, size_t>{DType::q8_0, 32}, {DType::q4_k, 32}, {DType::q6_k, 16}})
+  for (const DType type : {DType::q8_0, DType::q4_k, DType::q6_k})
     for (const size_t tile : {1, 4, 6}) {
       const Case c(type, 13, 1, 768);
-      const size_t rows = size_t(c.rows), k = size_t(c.k), scaled = info_of(type).block;
+      const size_t rows = size_t(c.rows), k = size_t(c.k), run = size_t(run_of(type)),
+                   bytes = QuantRows::bytes(rows, k, run);
       std::vector<std::vector<std::byte>> results;
-      for_each_target([&, part = part, scaled] {
-        Buffer memory(QuantRows::bytes(rows, k));
-        std::memset(memory.data(), 0, QuantRows::bytes(rows, k));
-        const QuantRows x(memory.data(), rows, k, scaled, part, tile);
+      for_each_target([&, type, tile] {
+        Buffer memory(bytes);
+        std::memset(memory.data(), 0, bytes);
+        const QuantRows x(memory.data(), rows, k, info_of(type).block, run, tile);
         cpu::quantize_rows(c.x.data(), 0, rows, 128, x);
         if (tile == 1)  // complete rows follow each other
           for (size_t i = 0; i < rows * k; ++i) {
-            const float scale = scale_of_block(&c.x[i / scaled * scaled], int64_t(scaled));
-            ASSERT_EQ(x.scale[i / scaled], scale) << i;
+            const float scale = scale_of_run(&c.x[i / run * run], int64_t(run));
+            ASSERT_EQ(x.scale[i / run], scale) << i;
             ASSERT_EQ(x.q[i], scale > 0 ? std::nearbyint(c.x[i] * (1 / scale)) : 0) << i;
           }
-        results.emplace_back(memory.data(), memory.data() + QuantRows::bytes(rows, k));
+        results.emplace_back(memory.data(), memory.data() + bytes);
       });
       for (const auto& result : results) EXPECT_TRUE(result == results[0]) << name_of(type) << " tile " << tile;
     }

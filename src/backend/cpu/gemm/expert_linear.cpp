@@ -90,8 +90,9 @@ enum class Weights { floats, rounded_rows, exact };  // the last two: quantized 
 template <Weights kind>
 Space forward_space(const Sizes& s) {
   const size_t outs = std::min(kOutputs, s.outs);
+  const DType most = DType::q2_k;  // takes the most
   const size_t product = kind == Weights::floats         ? dot_workspace(s.rows(), outs, s.ins, 1)
-                         : kind == Weights::rounded_rows ? quant_workspace(s.rows(), outs, s.ins, 1)
+                         : kind == Weights::rounded_rows ? quant_workspace(most, s.rows(), outs, s.ins, 1)
                                                          : exact_workspace(s.rows(), outs, s.ins, 1);
   return {s.rows() * s.ins, s.rows() * outs, round_up(product, 64)};
 }

@@ -33,7 +33,7 @@ bool accepts_rounded(const KernelQuery& q) noexcept { return q.products == DType
 
 size_t workspace_rounded(const KernelQuery& q) noexcept {
   const Shape& w = q.in[kW].shape;
-  return quant_workspace(rows_of(q.in[kX].shape), size_t(w[0]), size_t(w[1]), q.threads);
+  return quant_workspace(q.in[kW].dtype, rows_of(q.in[kX].shape), size_t(w[0]), size_t(w[1]), q.threads);
 }
 
 void run_rounded(const ExecContext& ctx, const KernelArgs& args) noexcept {

@@ -28,26 +28,26 @@ const QuantIsa& best_isa(const QuantProduct& p) {
   return few && !p.repacked && p.rows <= few_rows(*few, p.w_type) ? *few : isa_of_panels();
 }
 
-// Values of k that share an integer scale of the weights.
-size_t part_of(DType t) {
+// Values of k that share a scale of the weights.
+size_t run_of(DType t) {
   return quant::with_format(t, []<class F>() { return size_t(F::kRun); });
 }
 
 size_t sums_bytes(size_t rows) { return std::min(rows, kRowBlock) * kMostStrip * sizeof(float); }
 bool is_private(size_t rows, size_t k) { return rows * k <= kPrivate; }
-size_t rows_bytes(size_t rows, size_t k) { return (QuantRows::bytes(rows, k) + 63) / 64 * 64; }
+size_t rows_bytes(DType t, size_t rows, size_t k) { return (QuantRows::bytes(rows, k, run_of(t)) + 63) / 64 * 64; }
 
 // Without what narrow products need.
-size_t wide_workspace(size_t rows, size_t k, int threads) {
+size_t wide_workspace(DType t, size_t rows, size_t k, int threads) {
   // Fewer rows than planned may be private, and then need a copy for each thread.
   const size_t own = std::max<size_t>(1, std::min(rows, kPrivate / std::max<size_t>(k, 1)));
-  return std::max(rows_bytes(rows, k), rows_bytes(own, k) * size_t(threads)) + sums_bytes(rows) * size_t(threads);
+  return std::max(rows_bytes(t, rows, k), rows_bytes(t, own, k) * size_t(threads)) + sums_bytes(rows) * size_t(threads);
 }
 
 // Fewer outputs than a strip: repeated ones make one of it.
 void narrow_product(const QuantProduct& p, const QuantIsa& isa, std::byte* workspace) {
   const size_t row_bytes = bytes_of(p.w_type, int64_t(p.k));
-  std::byte* weights = workspace + wide_workspace(p.rows, p.k, 1);
+  std::byte* weights = workspace + wide_workspace(p.w_type, p.rows, p.k, 1);
   auto* y = reinterpret_cast<float*>(weights + (isa.strip * row_bytes + 63) / 64 * 64);
   for (size_t o = 0; o < isa.strip; ++o)
     std::memcpy(weights + o * row_bytes, p.w + std::min(o, p.outs - 1) * row_bytes, row_bytes);
@@ -71,9 +71,9 @@ void repack(DType type, const std::byte* w, size_t outs, size_t k, const TeamMem
                reinterpret_cast<uint8_t*>(to) + s * isa.strip * row_bytes);
 }
 
-size_t quant_workspace(size_t rows, size_t outs, size_t k, int threads) {
+size_t quant_workspace(DType w_type, size_t rows, size_t outs, size_t k, int threads) {
   const size_t narrow = outs < kMostStrip ? kMostStrip * (2 * k + rows * sizeof(float)) + 64 : 0;
-  return wide_workspace(rows, k, threads) + narrow;
+  return wide_workspace(w_type, rows, k, threads) + narrow;
 }
 
 void quant_product(const QuantProduct& p, const TeamMember& team, std::byte* workspace) {
@@ -82,8 +82,8 @@ void quant_product(const QuantProduct& p, const TeamMember& team, std::byte* wor
   if (p.outs < isa.strip) return team.thread == 0 ? narrow_product(p, isa, workspace) : void();
   const bool is_own = is_private(p.rows, p.k);
   std::byte* memory = workspace + size_t(team.threads) * sums_bytes(p.rows);
-  if (is_own) memory += size_t(team.thread) * rows_bytes(p.rows, p.k);
-  const QuantRows x(memory, p.rows, p.k, info_of(p.w_type).block, part_of(p.w_type), isa.tile);
+  if (is_own) memory += size_t(team.thread) * rows_bytes(p.w_type, p.rows, p.k);
+  const QuantRows x(memory, p.rows, p.k, info_of(p.w_type).block, run_of(p.w_type), isa.tile);
   const int64_t tiles = int64_t((p.rows + isa.tile - 1) / isa.tile);
   const Range mine = is_own ? Range{0, tiles} : team.share(tiles);
   quantize_rows(p.x, size_t(mine.begin) * isa.tile, std::min(p.rows, size_t(mine.end) * isa.tile), isa.offset(p.w_type),

@@ -1,17 +1,16 @@
 // y = x w^T + bias + acc on block-quantized weights as they lie in the file, with x rounded to 8 bits.
 //
-// A row of x becomes int8 once, values rounded to the nearest: blocks of 32, or of 256 for the types with such blocks,
-// have the scale xs, their largest magnitude / 127 without its lowest two bits. Inside such a block everything is
-// integer arithmetic and so exact in any order; across blocks y is one chain of f32 fma per element, from the first
-// block to the last:
+// A row of x becomes int8 once, values rounded to the nearest: each run of 32 or 16 values, which share a scale of the
+// weights, has a scale xs of its own, its largest magnitude / 127 without the lowest two bits. Inside a run everything
+// is integer arithmetic and so exact in any order; across runs y is one chain of f32 fma per element, from the first
+// run to the last:
 //
-//   blocks of 32:   y = fma(d, xs I, y), and with a minimum y = fma(m, xs X, y)
-//   blocks of 256:  y = fma(d xs, I, y), and with a minimum y = fma(-(dmin xs), J, y)
+//   y = fma(d, xs I, y), and with a minimum y = fma(m, xs X, y)
 //
-// d, m, dmin are the weights' scales, I the integer dot product (of 256: with the integer scales of
-// its parts), X the sum of the 32 quantized x, J the same times the integer minimums. bias and acc are added to the
-// finished sum. So a row of y has the same bits whatever the other rows, the number of threads, the instruction set.
-// A row of x that is not finite, or has a magnitude of 2^111 or more, makes its row of y NaN.
+// d and m are the weights' scale and minimum in f32 (in blocks of 256, which are exact, halves times integers), I the
+// integer dot product, X the sum of the quantized x. bias and acc are added to the finished sum. So a row of y has the
+// same bits whatever the other rows, the number of threads, the instruction set. A row of x that is not finite, or has
+// a magnitude of 2^111 or more, makes its row of y NaN.
 //
 // One thread unpacks a strip of outputs, some 256 values of k at a time, into a panel in L1 in which 4 neighbouring k
 // of an output are one 32-bit lane: the layout of the dot product instructions. Then all rows of x pass by. Few rows by
@@ -37,7 +36,7 @@ struct QuantProduct {
   bool repacked = false;        ///< w is what repack() wrote
 };
 /// Bytes for all threads together, enough for any number of rows up to `rows`.
-size_t quant_workspace(size_t rows, size_t outs, size_t k, int threads);
+size_t quant_workspace(DType w_type, size_t rows, size_t outs, size_t k, int threads);
 void quant_product(const QuantProduct& p, const TeamMember& team, std::byte* workspace);
 
 /// Bytes of a repacked copy of weights [outs,k]; 0 where there is none, because there are too few outputs.

@@ -77,7 +77,6 @@ struct Avx2 {
   static V dot(V sum, V w, V x) {
     return add(sum, sum_pairs(pairs<kSigned>(w, x)));
   }
-  static V dot_pairs(V sum, V a, V b) { return add(sum, _mm256_madd_epi16(a, b)); }
 
   static F zero() { return _mm256_setzero_ps(); }
   static F set1f(float v) { return _mm256_set1_ps(v); }

@@ -1,7 +1,7 @@
 // Products on quantized weights for few rows of x: no panels, a block is multiplied as it lies. The sums are those of
 // quant.h, because integers are exact in any order. Blocks of eight outputs give eight vectors of integers, which are
 // added up across together. Included by a file for each instruction set, which defines `Isa`: vectors V of kBlocks
-// times 32 bytes, one or two blocks (or parts of a large block) at a time.
+// times 32 bytes, one or two blocks (or parts of 32 of a large one) at a time.
 #pragma once
 
 #include <immintrin.h>
@@ -148,14 +148,32 @@ inline V pairs(V w, V x) {
   if constexpr (kSigned) return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
   return _mm256_maddubs_epi16(w, x);
 }
-// Lane o: the sum of the lanes of v[o].
-inline V sums_across(const V (&v)[kOutputs]) {
+// sums[n], lane o: the sum of the lanes of v[o] that are of run n, 16 or 32 values.
+template <size_t kRuns>
+inline void sums_across(const V (&v)[kOutputs], V (&sums)[kRuns]) {
   const V a = _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3])),
           b = _mm256_hadd_epi32(_mm256_hadd_epi32(v[4], v[5]), _mm256_hadd_epi32(v[6], v[7]));
-  return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
+  const V low = _mm256_permute2x128_si256(a, b, 0x20), high = _mm256_permute2x128_si256(a, b, 0x31);
+  if constexpr (kRuns == 2)
+    sums[0] = low, sums[1] = high;
+  else
+    sums[0] = _mm256_add_epi32(low, high);
 }
-// 16 bits of a part's scale, in all places of half a vector: what shuffles take them from the half that has them.
-constexpr short place_of_scale(int i) { return short(0x0100 + 0x0202 * (i % 8)); }
+// Integers of eight outputs, 16 of each, as floats: vector i has number i of all outputs.
+template <size_t kRuns>
+inline void by_runs(const V (&of_outputs)[kOutputs], F factor, F (&of_runs)[kRuns]) {
+  V v[kOutputs], w[kOutputs];
+  std::copy_n(of_outputs, kOutputs, v);
+  for (int round = 0; round < 3; ++round) {  // each turns the bits of a number's place by one
+    for (size_t i = 0; i < 4; ++i)
+      w[2 * i] = _mm256_unpacklo_epi16(v[i], v[i + 4]), w[2 * i + 1] = _mm256_unpackhi_epi16(v[i], v[i + 4]);
+    std::copy_n(w, kOutputs, v);
+  }
+  for (size_t i = 0; i < kRuns; ++i) {
+    const __m128i eight = i < 8 ? _mm256_castsi256_si128(v[i]) : _mm256_extracti128_si256(v[i - 8], 1);
+    of_runs[i] = _mm256_mul_ps(factor, _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(eight)));
+  }
+}
 
 // One block at a time, with AVX2.
 struct Single {
@@ -177,33 +195,18 @@ struct Single {
   static inline V dot(V w, V x) {
     return _mm256_madd_epi16(pairs<kSigned>(w, x), _mm256_set1_epi16(1));
   }
-  // What is added to a sum for a part of a large block: dot times its scales.
-  template <bool kSigned>
-  static inline V scaled_dot(V w, V x, V scales) {
-    return _mm256_madd_epi16(pairs<kSigned>(w, x), scales);
+  // Of the runs of a vector, each output's sum.
+  template <size_t kRuns>
+  [[gnu::always_inline]] static inline void across(const V (&v)[kOutputs], __m256i (&sums)[kRuns]) {
+    sums_across(v, sums);
   }
-  // The scale of each pair: in each half of the vector those of its values.
-  template <int kPart>
-  [[gnu::always_inline]] static inline V scales(V all, int part) {
-    constexpr bool kTwo = kPart == 16;
-    const int own = kTwo ? 2 * part : part, next = kTwo ? own + 1 : own;
-    const V half = _mm256_permute4x64_epi64(all, 0x44), other = _mm256_permute4x64_epi64(all, 0xee);
-    return _mm256_shuffle_epi8(own < 8 ? half : other, _mm256_set_m128i(_mm_set1_epi16(place_of_scale(next)),
-                                                                        _mm_set1_epi16(place_of_scale(own))));
-  }
-  static inline V zero() { return _mm256_setzero_si256(); }
-  static inline V add(V a, V b) { return _mm256_add_epi32(a, b); }
-  [[gnu::always_inline]] static inline void across(const V (&v)[kOutputs], __m256i (&sums)[kBlocks]) {
-    sums[0] = sums_across(v);
-  }
-  [[gnu::always_inline]] static inline __m256i across_all(const V (&v)[kOutputs]) { return sums_across(v); }
 };
 
 template <class T, class Isa>
 class FewTask {
  public:
   explicit FewTask(const QuantPart& part)
-      : p_(*part.p), x_(part.x.from(part.row)), part_(part), row_bytes_(p_.k / block() * T::kBytes) {}
+      : p_(*part.p), x_(part.x.from(part.row)), part_(part), row_bytes_(p_.k / T::kBlock * T::kBytes) {}
 
   // A strip begins earlier where it would end behind the last output.
   [[gnu::noinline]] void strip(size_t s) {
@@ -218,15 +221,13 @@ class FewTask {
   }
 
  private:
-  static constexpr size_t block() { return HasParts<T> ? 256 : 32; }
-
   template <int MR>
   void rows(size_t r, size_t first) const {
-    const size_t blocks = p_.k / block();
+    const size_t blocks = p_.k / T::kBlock;
     F y[MR];
     for (F& v : y) v = _mm256_setzero_ps();
     size_t b = 0;
-    if constexpr (HasParts<T>) {
+    if constexpr (HasRuns<T>) {
       for (; b < blocks; ++b) fetch_next(b, 1), large<MR>(w_ + b * T::kBytes, r, b, y);
     } else {
       for (; b + Isa::kBlocks <= blocks; b += Isa::kBlocks)
@@ -263,81 +264,59 @@ class FewTask {
     return _mm256_load_ps(d);
   }
 
+  // kBlocks blocks from block b on.
   template <class I, int MR>
   inline void small(const uint8_t* w, size_t r, size_t b, F (&y)[MR]) const {
-    const size_t count = p_.k / 32;
+    F d[I::kBlocks], m[I::kBlocks];
+    for (size_t n = 0; n < I::kBlocks; ++n) {
+      d[n] = scale(w + n * T::kBytes);
+      if constexpr (T::kMin) m[n] = halves(w + n * T::kBytes, T::kMinAt);
+    }
+    add<I, MR>([&](size_t o) { return T::template values<I>(w + o * row_bytes_); }, d, m, r, b, y);
+  }
+
+  // Block b of 256.
+  template <int MR>
+  inline void large(const uint8_t* w, size_t r, size_t b, F (&y)[MR]) const requires HasRuns<T> {
+    constexpr size_t kRuns = 256 / T::kRun, kOnce = 32 * Isa::kBlocks / T::kRun;
+    V scales[kOutputs], mins[kOutputs];
+    for (size_t o = 0; o < kOutputs; ++o) {
+      const Integers of_output = T::integers(w + o * row_bytes_);
+      scales[o] = of_output.scale, mins[o] = of_output.min;
+    }
+    F d[kRuns], m[kRuns];
+    by_runs(scales, halves(w, T::kScaleAt), d);
+    if constexpr (T::kMin) by_runs(mins, _mm256_xor_ps(halves(w, T::kMinAt), _mm256_set1_ps(-0.0f)), m);
+#pragma GCC unroll 8
+    for (size_t n = 0; n < kRuns; n += kOnce)
+      add<Isa, MR>([&](size_t o) { return Isa::template parts<T>(w + o * row_bytes_, int(n * T::kRun / 32)); }, d + n,
+                   m + n, r, b * kRuns + n, y);
+  }
+
+  // Adds the runs of one vector, values(o) of output o, from run `at` of a row on; d and m are theirs.
+  template <class I, int MR, class Values>
+  [[gnu::always_inline]] inline void add(const Values& values, const F* d, const F* m, size_t r, size_t at,
+                                         F (&y)[MR]) const {
+    constexpr size_t kRuns = 32 * I::kBlocks / T::kRun;
     typename I::V dot[MR][kOutputs];
 #pragma GCC unroll 8
     for (size_t o = 0; o < kOutputs; ++o) {
-      const auto values = T::template values<I>(w + o * row_bytes_);
+      const auto w = values(o);
 #pragma GCC unroll 4
       for (int i = 0; i < MR; ++i)
-        dot[i][o] = I::template dot<T::kSigned>(values, I::load(x_.q + (r + size_t(i)) * p_.k + b * 32));
+        dot[i][o] = I::template dot<T::kSigned>(w, I::load(x_.q + (r + size_t(i)) * p_.k + at * T::kRun));
     }
-    F d[I::kBlocks];
-    for (size_t n = 0; n < I::kBlocks; ++n) d[n] = scale(w + n * T::kBytes);
     for (int i = 0; i < MR; ++i) {
-      V sums[I::kBlocks];
+      V sums[kRuns];
       I::across(dot[i], sums);
-      for (size_t n = 0; n < I::kBlocks; ++n) {
-        const size_t at = (r + size_t(i)) * count + b + n;
+      for (size_t n = 0; n < kRuns; ++n) {
+        const size_t run = (r + size_t(i)) * (p_.k / T::kRun) + at + n;
         constexpr bool kCorrects = T::kOffset != 0 || (T::kSigned && I::kSignedOffset != 0);
-        const int begin = kCorrects ? x_.correction[at] : std::bit_cast<int>(kRounder);
+        const int begin = kCorrects ? x_.correction[run] : std::bit_cast<int>(kRounder);
         const F sum = _mm256_castsi256_ps(_mm256_add_epi32(sums[n], _mm256_set1_epi32(begin)));
-        y[i] = _mm256_fmadd_ps(d[n], _mm256_fmadd_ps(sum, _mm256_set1_ps(x_.scale[at]), _mm256_set1_ps(x_.less[at])),
+        y[i] = _mm256_fmadd_ps(d[n], _mm256_fmadd_ps(sum, _mm256_set1_ps(x_.scale[run]), _mm256_set1_ps(x_.less[run])),
                                y[i]);
-        if constexpr (T::kMin)
-          y[i] = _mm256_fmadd_ps(halves(w + n * T::kBytes, T::kMinAt), _mm256_set1_ps(x_.scaled_sum[at]), y[i]);
-      }
-    }
-  }
-
-  // The sums of the parts' x times `factors`, one for each part, in some lanes.
-  static inline V weighted_sums(const int16_t* sums, V factors) requires HasParts<T> {
-    if constexpr (T::kPart == 16)
-      return _mm256_madd_epi16(factors, _mm256_loadu_si256(reinterpret_cast<const V*>(sums)));
-    return _mm256_zextsi128_si256(
-        _mm_madd_epi16(_mm256_castsi256_si128(factors), _mm_loadu_si128(reinterpret_cast<const __m128i*>(sums))));
-  }
-
-  template <int MR>
-  inline void large(const uint8_t* w, size_t r, size_t b, F (&y)[MR]) const requires HasParts<T> {
-    constexpr size_t kParts = 256 / T::kPart;
-    const size_t blocks = p_.k / 256;
-    typename Isa::V dot[MR][kOutputs];
-    V mins[MR][kOutputs], corrections[MR][kOutputs];
-    for (size_t o = 0; o < kOutputs; ++o) {
-      const uint8_t* from = w + o * row_bytes_;
-      const Integers s = T::integers(from);
-      typename Isa::V total[MR];
-      for (int i = 0; i < MR; ++i) {
-        const int16_t* sums = x_.sum + ((r + size_t(i)) * blocks + b) * kParts;
-        total[i] = Isa::zero();
-        if constexpr (T::kOffset != 0) corrections[i][o] = weighted_sums(sums, s.scale);
-        if constexpr (T::kMin) mins[i][o] = weighted_sums(sums, s.min);
-      }
-#pragma GCC unroll 8
-      for (int j = 0; j < 8; j += int(Isa::kBlocks)) {
-        const auto scales = Isa::template scales<T::kPart>(s.scale, j);
-        const auto values = Isa::template parts<T>(from, j);
-#pragma GCC unroll 4
-        for (int i = 0; i < MR; ++i) {
-          const auto x = Isa::load(x_.q + (r + size_t(i)) * p_.k + b * 256 + 32 * size_t(j));
-          total[i] = Isa::add(total[i], Isa::template scaled_dot<T::kSigned>(values, x, scales));
-        }
-      }
-      for (int i = 0; i < MR; ++i) dot[i][o] = total[i];
-    }
-    const F d = halves(w, T::kScaleAt);
-    for (int i = 0; i < MR; ++i) {
-      const F xs = _mm256_set1_ps(x_.scale[(r + size_t(i)) * blocks + b]);
-      V all = Isa::across_all(dot[i]);
-      if constexpr (T::kOffset != 0)
-        all = _mm256_sub_epi32(all, _mm256_slli_epi32(sums_across(corrections[i]), T::kOffset == 4 ? 2 : 5));
-      y[i] = _mm256_fmadd_ps(_mm256_mul_ps(d, xs), _mm256_cvtepi32_ps(all), y[i]);
-      if constexpr (T::kMin) {
-        const F of_min = _mm256_mul_ps(halves(w, T::kMinAt), xs);
-        y[i] = _mm256_fnmadd_ps(of_min, _mm256_cvtepi32_ps(sums_across(mins[i])), y[i]);
+        if constexpr (T::kMin) y[i] = _mm256_fmadd_ps(m[n], _mm256_set1_ps(x_.scaled_sum[run]), y[i]);
       }
     }
   }

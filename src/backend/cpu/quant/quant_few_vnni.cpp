@@ -43,24 +43,6 @@ struct Double {
   static inline V dot(V w, V x) {
     return _mm512_dpbusd_epi32(zero(), kSigned ? _mm512_xor_si512(w, _mm512_set1_epi8(-128)) : w, x);
   }
-  template <bool kSigned>
-  static inline V scaled_dot(V w, V x, V scales) {
-    if constexpr (kSigned) {  // the sign goes to x
-      x = _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(w), zero(), x);
-      w = _mm512_abs_epi8(w);
-    }
-    return _mm512_madd_epi16(_mm512_maddubs_epi16(w, x), scales);
-  }
-  // Of parts `part` and the next: each lane of 128 bits has those of its values.
-  template <int kPart>
-  [[gnu::always_inline]] static inline V scales(__m256i all, int part) {
-    constexpr bool kTwo = kPart == 16;
-    const int own = kTwo ? 2 * part : part;
-    const auto place = [&](int lane) { return _mm_set1_epi16(place_of_scale(own + (kTwo ? lane : lane / 2))); };
-    const V where = both(_mm256_set_m128i(place(1), place(0)), _mm256_set_m128i(place(3), place(2)));
-    const __m128i half = own < 8 ? _mm256_castsi256_si128(all) : _mm256_extracti128_si256(all, 1);
-    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(half), where);
-  }
   static inline V zero() { return _mm512_setzero_si512(); }
   static inline V add(V a, V b) { return _mm512_add_epi32(a, b); }
   // In each lane of 128 bits: the sums of its four values, of outputs 0 to 3 in a and 4 to 7 in b.
@@ -71,17 +53,21 @@ struct Double {
     a = add(_mm512_unpacklo_epi64(two[0], two[1]), _mm512_unpackhi_epi64(two[0], two[1]));
     b = add(_mm512_unpacklo_epi64(two[2], two[3]), _mm512_unpackhi_epi64(two[2], two[3]));
   }
-  [[gnu::always_inline]] static inline void across(const V (&v)[kOutputs], __m256i (&sums)[kBlocks]) {
+  template <size_t kRuns>
+  [[gnu::always_inline]] static inline void across(const V (&v)[kOutputs], __m256i (&sums)[kRuns]) {
     V a, b;
     in_lanes(v, a, b);
-    const V all = add(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd)),
-            in_order = _mm512_shuffle_i32x4(all, all, 0xd8);
-    sums[0] = _mm512_castsi512_si256(in_order), sums[1] = _mm512_extracti64x4_epi64(in_order, 1);
+    if constexpr (kRuns == 4) {
+      halves_of(_mm512_shuffle_i32x4(a, b, 0x44), sums[0], sums[1]);
+      halves_of(_mm512_shuffle_i32x4(a, b, 0xee), sums[2], sums[3]);
+    } else {
+      halves_of(add(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd)), sums[0], sums[1]);
+    }
   }
-  [[gnu::always_inline]] static inline __m256i across_all(const V (&v)[kOutputs]) {
-    __m256i sums[kBlocks];
-    across(v, sums);
-    return _mm256_add_epi32(sums[0], sums[1]);
+  // Lanes of 128 bits 0 and 2, and 1 and 3.
+  static inline void halves_of(V v, __m256i& low, __m256i& high) {
+    v = _mm512_shuffle_i32x4(v, v, 0xd8);
+    low = _mm512_castsi512_si256(v), high = _mm512_extracti64x4_epi64(v, 1);
   }
 };
 

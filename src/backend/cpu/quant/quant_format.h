@@ -14,7 +14,7 @@ struct BlockFormat {
   using Format = F;
   using Code = typename F::Code;
   static constexpr size_t kBytes = sizeof(typename F::Block), kBlock = F::kBlock;
-  static constexpr size_t kPart = F::kRun;  ///< values that share an integer scale
+  static constexpr size_t kRun = F::kRun;  ///< values that share a scale
   static constexpr int kBits = Code::Low::bits + (Code::has_high ? Code::High::bits : 0);
   static constexpr bool kTable = requires { F::Level::table; };
   static constexpr bool kSigned = kTable || kBits == 8;                     ///< else kOffset was added to them
@@ -34,8 +34,8 @@ struct BlockFormat {
   static constexpr size_t kScaleAt = quant::scale_at<typename F::Block>(), kMinAt = kScaleAt + 2;
 };
 
-/// Blocks of 256, of parts with integer scales.
+/// Blocks of 256, of runs with integer scales.
 template <class T>
-concept HasParts = T::kBlock == 256;
+concept HasRuns = T::kBlock == 256;
 
 }  // namespace toy::cpu

@@ -14,7 +14,6 @@
 namespace toy::cpu {
 namespace {
 
-constexpr size_t kBlockK = 256;    // k of the blocks that have parts
 constexpr size_t kManyRows = 16;   // from here on arithmetic takes longer than memory
 constexpr size_t kFetchRows = 64;  // from here on lines for the next panel come in time if they are fetched with tiles
 constexpr size_t kSplitRows = 12;  // from here on a SplitPanel pays (measured)
@@ -46,9 +45,9 @@ template <class Isa, class T, unsigned N, bool kSigned = T::kSigned, class V>
 template <class Isa>
 struct SplitPanel : Panel<Isa> {
   typename Isa::V negative[kMostChunk / 4];  // bytes of ones where a weight is negative
-  typename Isa::V begin[kMostChunk / 32];    // of each block or part of 32
-  // `first`: begins each sum, too.
-  void split(size_t steps, typename Isa::V first) {
+  typename Isa::V begin[kMostChunk / 32];    // of each run of 32
+  void split(size_t steps) {
+    const auto first = Isa::set1(std::bit_cast<uint32_t>(kRounder));
     for (size_t s = 0; s < steps; ++s) {
       auto& w = this->q[s];
       negative[s] = Isa::negative_bytes(w), w = Isa::magnitudes(w);
@@ -60,25 +59,25 @@ struct SplitPanel : Panel<Isa> {
 
 // What blocks of 256 become for MR rows of x: their bytes are multiplied at once, and wait in no panel.
 template <class Isa, class T, int MR>
-struct RowDots : Scales<Isa> {
+struct RunDots : Scales<Isa> {
   using V = typename Isa::V;
-  static constexpr unsigned kSteps = T::kPart / 4;
+  static constexpr unsigned kSteps = T::kRun / 4;
 
-  const int8_t* x;            // of the block
-  const int32_t* correction;  // of its parts
-  V dot[MR][4], run[MR][4];   // of the parts that are mixed
-  V total[MR][1];
+  const int8_t* x;                    // of the block
+  const int32_t* correction;          // of its runs
+  V sum[MR][4], pairs[MR][4];         // of the runs that are mixed
+  V dot[T::kBlock / T::kRun][MR][1];  // of all runs
 
   [[gnu::always_inline]] inline void put(int number, int at, V w) {
-    const unsigned step = unsigned(at) % kSteps, part = unsigned(at) / kSteps;
+    const unsigned step = unsigned(at) % kSteps, run = unsigned(at) / kSteps;
 #pragma GCC unroll 8
     for (int i = 0; i < MR; ++i) {
       uint32_t four;
       std::memcpy(&four, x + 4 * (at * MR + i), 4);
-      V& sum = dot[i][number];
-      if (step == 0) sum = Isa::set1(uint32_t(correction[part * MR + unsigned(i)]));
-      add_step<Isa, T, kSteps>(step, w, Isa::set1(four), run[i][number], sum);
-      if (step == kSteps - 1) total[i][0] = Isa::add(total[i][0], Isa::multiply(sum, this->scale[part]));
+      V& own = sum[i][number];
+      if (step == 0) own = Isa::set1(uint32_t(correction[run * MR + unsigned(i)]));
+      add_step<Isa, T, kSteps>(step, w, Isa::set1(four), pairs[i][number], own);
+      if (step == kSteps - 1) dot[run][i][0] = own;
     }
   }
 };
@@ -88,7 +87,7 @@ class QuantTask {
   using V = typename Isa::V;
   using F = typename Isa::F;
   static constexpr int kGroups = 2;  // vectors of outputs
-  static constexpr size_t kStrip = size_t(kGroups) * Isa::kLanes;
+  static constexpr size_t kStrip = size_t(kGroups) * Isa::kLanes, kRuns = T::kBlock / T::kRun;
 
  public:
   explicit QuantTask(const QuantPart& part) : p_(*part.p), x_(part.x), part_(part) {}
@@ -96,7 +95,7 @@ class QuantTask {
   // A strip begins earlier where it would end behind the last output; p_.outs is at least a strip.
   void strip(size_t s) {
     from_ = s * kStrip, first_ = std::min(from_, p_.outs - kStrip);
-    const size_t row_bytes = p_.k / block() * T::kBytes;
+    const size_t row_bytes = p_.k / T::kBlock * T::kBytes;
     const auto* w = reinterpret_cast<const uint8_t*>(p_.w);
     if (p_.repacked) {
       w += from_ * row_bytes;
@@ -113,23 +112,19 @@ class QuantTask {
   }
 
  private:
-  static constexpr size_t block() { return HasParts<T> ? kBlockK : 32; }
-
   // Up to so many rows a panel costs more than it saves (measured): with the 32 registers of AVX-512, more.
-  static constexpr size_t kFewRows = Isa::kLanes == 16 ? (T::kLight ? 2 * Isa::kTile : 4)
-                                     : HasPairs<Isa>   ? (T::kSigned ? 4 : 2)
-                                     : HasParts<T>     ? 0
-                                                       : 2;
+  static constexpr size_t kFewRows = Isa::kLanes == 16             ? (T::kLight ? 2 * Isa::kTile : 4)
+                                     : HasPairs<Isa> && T::kSigned ? 4
+                                                                   : 2;
 
   template <class Rows>
   void few_or_many(Rows (&rows)[kGroups]) {
     if (part_.rows > kFewRows) return many(rows, nullptr);
-    if constexpr (kFewRows > 0)
-      for (int g = 0; g < kGroups; ++g)
-        for (size_t r = 0; r < part_.rows; r += Isa::kTile) {
-          Rows own = rows[g];  // the next tile finds them in a cache
-          few<std::min(int(kFewRows), Isa::kTile)>(own, r, g);
-        }
+    for (int g = 0; g < kGroups; ++g)
+      for (size_t r = 0; r < part_.rows; r += Isa::kTile) {
+        Rows own = rows[g];  // the next tile finds them in a cache
+        few<std::min(int(kFewRows), Isa::kTile)>(own, r, g);
+      }
     finish(0, part_.rows);
   }
 
@@ -147,24 +142,24 @@ class QuantTask {
   [[gnu::noinline, gnu::flatten]] void tile_of_few(Rows& rows, size_t r, int g) const {
     F y[MR][1];  // of one vector
     for (int i = 0; i < MR; ++i) y[i][0] = Isa::zero();
-    size_t c = 0, at = 0;  // the chunk, and the block of 32 in it
-    for (size_t b = 0; b < p_.k / block(); ++b) {
-      if constexpr (HasParts<T>) {
-        const size_t first = x_.at(part_.row + r, b) / kBlockK;
-        RowDots<Isa, T, MR> dots[1];
-        dots[0].x = x_.q + first * kBlockK;
-        dots[0].correction = x_.correction + first * (kBlockK / T::kPart);
-        for (int i = 0; i < MR; ++i) dots[0].total[i][0] = Isa::set1(0);
-        T::template unpack<Isa>(rows, dots[0]);
-        rows.advance();
-        for (int i = 0; i < MR; ++i) add_block<MR>(dots, dots[0].total[i], first, i, y[i]);
+    size_t c = 0, at = 0;  // the chunk, and the run in it
+    for (size_t b = 0; b < p_.k / T::kBlock; ++b) {
+      const size_t first = x_.at(part_.row + r, c) / T::kRun + at * MR;
+      if constexpr (HasRuns<T>) {
+        RunDots<Isa, T, MR> dots[1];
+        dots[0].x = x_.q + first * T::kRun;
+        dots[0].correction = x_.correction + first;
+        T::template unpack<Isa>(rows, 0, dots[0]);
+#pragma GCC unroll 16
+        for (size_t run = 0; run < kRuns; ++run) add_run<MR>(dots, dots[0].dot[run], first + run * MR, run, y);
       } else {
         Panel<Isa> panel[1];
         T::template unpack<Isa>(rows, 0, panel[0]);
-        rows.advance();
-        small_block<MR>(panel, x_.at(part_.row + r, c) / 32 + at * MR, 0, y);
-        if (++at == x_.chunk / 32) at = 0, ++c;
+        whole_run<MR>(panel, first, 0, y);
       }
+      rows.advance();
+      at += kRuns;
+      if (at == x_.chunk / T::kRun) at = 0, ++c;
     }
     for (int i = 0; i < MR; ++i) Isa::store(y[i][0], sum(r + size_t(i), g));
   }
@@ -181,27 +176,23 @@ class QuantTask {
     P panel[kGroups];
     const uint8_t* fetched = next;
     for (size_t c = 0; c * x_.chunk < p_.k; ++c) {
-      const size_t blocks = std::min(x_.chunk, p_.k - c * x_.chunk) / block();
+      const size_t blocks = std::min(x_.chunk, p_.k - c * x_.chunk) / T::kBlock;
       if (next != nullptr && part_.rows < kManyRows) {  // long before
         for (size_t at = 0; at < blocks * kStrip * T::kBytes; at += 64) __builtin_prefetch(fetched + at);
         fetched += blocks * kStrip * T::kBytes;
       }
       for (int g = 0; g < kGroups; ++g) {
         for (size_t b = 0; b < blocks; ++b) {
-          if constexpr (HasParts<T>)
-            T::template unpack<Isa>(rows[g], panel[g]);
-          else
-            T::template unpack<Isa>(rows[g], b, panel[g]);
+          T::template unpack<Isa>(rows[g], b, panel[g]);
           rows[g].advance();
         }
-        if constexpr (std::is_same_v<P, SplitPanel<Isa>>)
-          panel[g].split(blocks * block() / 4, Isa::set1(HasParts<T> ? 0 : std::bit_cast<uint32_t>(kRounder)));
+        if constexpr (std::is_same_v<P, SplitPanel<Isa>>) panel[g].split(blocks * T::kBlock / 4);
       }
       Ahead ahead;
       if constexpr (requires { rows[0].stride; })
         if (part_.rows >= kFetchRows)
           ahead = {(c + 1) * x_.chunk < p_.k ? rows[0].p : next, rows[0].stride, blocks * T::kBytes / 64 + 1};
-      pass(panel, c, blocks, ahead);
+      pass(panel, c, blocks * kRuns, ahead);
     }
   }
 
@@ -216,7 +207,7 @@ class QuantTask {
 
   // All rows by one panel. While a tile is computed, lines come that are needed later.
   template <class P>
-  void pass(const P (&panel)[kGroups], size_t chunk, size_t blocks, const Ahead& ahead) {
+  void pass(const P (&panel)[kGroups], size_t chunk, size_t runs, const Ahead& ahead) {
     size_t r = 0, fetched = 0;
     const size_t lines = ahead.p ? kStrip * ahead.lines : 0, of_a_tile = lines * Isa::kTile / part_.rows + 1;
     const bool is_last = (chunk + 1) * x_.chunk >= p_.k;
@@ -226,35 +217,33 @@ class QuantTask {
           for (size_t o = 0; o < kStrip; o += 16) __builtin_prefetch(p_.y + (part_.row + i) * p_.outs + first_ + o, 1);
       const size_t end = std::min(lines, fetched + of_a_tile);
       ahead.fetch(fetched, end), fetched = end;
-      tile<Isa::kTile>(panel, r, chunk, blocks);
+      tile<Isa::kTile>(panel, r, chunk, runs);
       if (is_last) finish(r, Isa::kTile);
     }
     if (r == part_.rows) return;
-    last_tile<Isa::kTile - 1>(panel, r, chunk, blocks);
+    last_tile<Isa::kTile - 1>(panel, r, chunk, runs);
     if (is_last) finish(r, part_.rows - r);
   }
   template <int MR, class P>
-  void last_tile(const P (&panel)[kGroups], size_t r, size_t chunk, size_t blocks) {
+  void last_tile(const P (&panel)[kGroups], size_t r, size_t chunk, size_t runs) {
     if constexpr (MR > 1) {
-      if (part_.rows - r < MR) return last_tile<MR - 1>(panel, r, chunk, blocks);
+      if (part_.rows - r < MR) return last_tile<MR - 1>(panel, r, chunk, runs);
     }
-    tile<MR>(panel, r, chunk, blocks);
+    tile<MR>(panel, r, chunk, runs);
   }
 
   template <int MR, class P>
-  void tile(const P (&panel)[kGroups], size_t r, size_t chunk, size_t blocks) {
-    if constexpr (HasParts<T>) return block_of_parts<MR>(panel, r, chunk);
+  void tile(const P (&panel)[kGroups], size_t r, size_t chunk, size_t runs) {
     F y[MR][kGroups];
     for (int i = 0; i < MR; ++i)
       for (int g = 0; g < kGroups; ++g) y[i][g] = chunk == 0 ? Isa::zero() : Isa::load_floats(sum(r + i, g));
-    const size_t first = x_.at(part_.row + r, chunk) / 32;
-    if constexpr (!HasParts<T>)
-      for (size_t b = 0; b < blocks; ++b) small_block<MR>(panel, first + b * MR, b, y);
+    const size_t first = x_.at(part_.row + r, chunk) / T::kRun;
+    for (size_t b = 0; b < runs; ++b) whole_run<MR>(panel, first + b * MR, b, y);
     for (int i = 0; i < MR; ++i)
       for (int g = 0; g < kGroups; ++g) Isa::store(y[i][g], sum(r + i, g));
   }
 
-  // dot[i][g] = the products of 4 N of k, N steps, for the block or part `at`. `correction`: of each row.
+  // dot[i][g] = the products of run `at`, N steps of 4 k. `correction`: of each row.
   template <int N, int MR, class P, size_t G>
   [[gnu::always_inline]] static inline void dots(const P (&panel)[G], const int8_t* x, const int32_t* correction,
                                                  size_t at, V (&dot)[MR][G]) {
@@ -288,63 +277,24 @@ class QuantTask {
     }
   }
 
-  // Block `at` of the panel and blocks `first` to first + MR of x.
+  // Run `at` of the panel by runs `first` to first + MR of x.
   template <int MR, class P, size_t G>
-  inline void small_block(const P (&panel)[G], size_t first, size_t at, F (&y)[MR][G]) const {
+  inline void whole_run(const P (&panel)[G], size_t first, size_t at, F (&y)[MR][G]) const {
     V dot[MR][G];
-    dots<8>(panel, x_.q + first * 32, x_.correction + first, at, dot);
+    dots<int(T::kRun / 4)>(panel, x_.q + first * T::kRun, x_.correction + first, at, dot);
+    add_run<MR>(panel, dot, first, at, y);
+  }
+  template <int MR, class P, size_t G>
+  [[gnu::always_inline]] inline void add_run(const P (&w)[G], const V (&dot)[MR][G], size_t first, size_t at,
+                                             F (&y)[MR][G]) const {
     for (int i = 0; i < MR; ++i) {
       const F xs = Isa::set1f(x_.scale[first + i]), less = Isa::set1f(x_.less[first + i]);
       for (size_t g = 0; g < G; ++g)
-        y[i][g] = Isa::fma(panel[g].d[at], Isa::fma(Isa::as_float(dot[i][g]), xs, less), y[i][g]);
+        y[i][g] = Isa::fma(w[g].d[at], Isa::fma(Isa::as_float(dot[i][g]), xs, less), y[i][g]);
       if constexpr (T::kMin) {
         const F all = Isa::set1f(x_.scaled_sum[first + i]);
-        for (size_t g = 0; g < G; ++g) y[i][g] = Isa::fma(panel[g].m[at], all, y[i][g]);
+        for (size_t g = 0; g < G; ++g) y[i][g] = Isa::fma(w[g].m[at], all, y[i][g]);
       }
-    }
-  }
-
-  template <int MR, class P>
-  inline void block_of_parts(const P (&panel)[kGroups], size_t r, size_t c) const requires HasParts<T> {
-    constexpr size_t kParts = kBlockK / T::kPart;
-    const size_t first = x_.at(part_.row + r, c) / kBlockK;
-    const int32_t* correction = x_.correction + first * kParts;
-    const int8_t* x = x_.q + first * kBlockK;
-    V total[MR][kGroups];
-    for (int i = 0; i < MR; ++i)
-      for (int g = 0; g < kGroups; ++g) total[i][g] = Isa::set1(0);
-    for (size_t s = 0; s < kParts; ++s) {
-      V dot[MR][kGroups];
-      dots<T::kPart / 4>(panel, x + s * (T::kPart * MR), correction + s * MR, s, dot);
-      for (int i = 0; i < MR; ++i)
-        for (int g = 0; g < kGroups; ++g)
-          total[i][g] = Isa::add(total[i][g], Isa::multiply(dot[i][g], panel[g].scale[s]));
-    }
-    for (int i = 0; i < MR; ++i) {
-      F y[kGroups];
-      for (int g = 0; g < kGroups; ++g) y[g] = c == 0 ? Isa::zero() : Isa::load_floats(sum(r + i, g));
-      add_block<MR>(panel, total[i], first, i, y);
-      for (int g = 0; g < kGroups; ++g) Isa::store(y[g], sum(r + i, g));
-    }
-  }
-
-  // Adds a block of weights, of integer sum `total`, for row i of MR whose blocks of x begin with block `first`.
-  template <int MR, class Block, size_t N>
-  inline void add_block(const Block (&w)[N], const V (&total)[N], size_t first, int i, F (&y)[N]) const {
-    const F xs = Isa::set1f(x_.scale[first + size_t(i)]);
-    for (size_t g = 0; g < N; ++g) y[g] = Isa::fma(Isa::mul(w[g].d[0], xs), Isa::to_float(total[g]), y[g]);
-    if constexpr (T::kMin) {
-      constexpr size_t kParts = kBlockK / T::kPart;
-      const int16_t* sums = x_.sum + first * kParts + 2 * i;
-      V mins[N];
-      for (size_t g = 0; g < N; ++g) mins[g] = Isa::set1(0);
-      for (size_t s = 0; s < kParts; s += 2) {
-        uint32_t two;
-        std::memcpy(&two, sums + s * MR, 4);
-        for (size_t g = 0; g < N; ++g) mins[g] = Isa::dot_pairs(mins[g], w[g].min[s / 2], Isa::set1(two));
-      }
-      for (size_t g = 0; g < N; ++g)
-        y[g] = Isa::fma(Isa::negative(Isa::mul(w[g].m[0], xs)), Isa::to_float(mins[g]), y[g]);
     }
   }
 
@@ -394,7 +344,7 @@ int offset_of_type(DType type) {
 template <class Isa, class T>
 void repack_strip_of(const uint8_t* w, size_t k, uint8_t* to) {
   constexpr size_t kStrip = 2 * Isa::kLanes, kBytes = Isa::kLanes * T::kBytes;
-  const size_t blocks = k / (HasParts<T> ? kBlockK : 32), row_bytes = blocks * T::kBytes;
+  const size_t blocks = k / T::kBlock, row_bytes = blocks * T::kBytes;
   const uint8_t* ahead = w + kStrip * row_bytes;
   Panel<Isa> nowhere;
   for (size_t from = 0; from < kStrip; from += Isa::kLanes)
@@ -402,10 +352,7 @@ void repack_strip_of(const uint8_t* w, size_t k, uint8_t* to) {
       for (size_t at = 0; at < kBytes; at += 64) __builtin_prefetch(ahead + at);
       StreamWriter<Isa, T> writer{
           {w + from * row_bytes + b * T::kBytes, row_bytes, Isa::multiples(uint32_t(row_bytes))}, to};
-      if constexpr (HasParts<T>)
-        T::template unpack<Isa>(writer, nowhere);
-      else
-        T::template unpack<Isa>(writer, 0, nowhere);
+      T::template unpack<Isa>(writer, 0, nowhere);
       to = writer.to;
     }
 }

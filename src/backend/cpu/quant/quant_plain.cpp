@@ -73,9 +73,6 @@ struct Plain {
     const H even = H(w & kEven) * (H(x << 8) >> 8), odd = H(w >> 8 & kEven) * (H(x) >> 8);
     return sum + ((low_half(even) + low_half(odd)) + (high_half(even) + high_half(odd)));
   }
-  static V dot_pairs(V sum, V a, V b) {
-    return sum + low_half(H(a)) * low_half(H(b)) + high_half(H(a)) * high_half(H(b));
-  }
 
   static F zero() { return F{}; }
   static F set1f(float v) { return F{} + v; }

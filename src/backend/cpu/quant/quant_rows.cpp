@@ -16,7 +16,7 @@ constexpr float kEnd = 0x1p111f;     // from here on it counts as infinite: kRou
 // The same without its lowest bits.
 HWY_INLINE float of_22_bits(float v) { return std::bit_cast<float>(std::bit_cast<uint32_t>(v) & ~3u); }
 
-// Eight lanes at most: the sum or maximum of 32 values takes longer with more.
+// Eight lanes at most: the sum or maximum of a run takes longer with more.
 using D8 = hn::CappedTag<float, 8>;
 constexpr D8 kF32x8;
 constexpr hn::RebindToSigned<D8> kI32x8;
@@ -50,43 +50,28 @@ HWY_INLINE int quantize(const float* x, float inverse, int8_t* q) {
   return hn::GetLane(hn::SumOfLanes(kI32x8, sum));
 }
 
-// n values of row i of a tile of m rows, which begin at `at` (QuantRows::at). kScaled of them share a scale.
-template <size_t kScaled, size_t kPart>
+// n values of row i of a tile of m rows, which begin at `at` (QuantRows::at), in runs of N.
+template <size_t N>
 HWY_INLINE void quantize_chunk(const float* x, size_t n, size_t at, size_t i, size_t m, int offset,
                                const QuantRows& to) {
-  constexpr size_t kInScale = kScaled / kPart;
   int8_t* q = to.q + at + 4 * i;
-  float inverse = 0, scale = 0;
-  for (size_t p = 0; p < n / kPart; ++p, x += kPart) {
-    const size_t begin = at / kPart + p * m, of_scale = begin / kInScale + i;
-    if (p % kInScale == 0) {
-      const uint32_t bits = largest_of<kScaled>(x);
-      const float most = std::bit_cast<float>(bits);
-      const bool finite = bits < std::bit_cast<uint32_t>(kEnd), counts = finite && most > kLeast;
-      scale = counts ? of_22_bits(most / 127.0f) : finite ? 0 : std::numeric_limits<float>::quiet_NaN();
-      inverse = counts ? 1 / scale : 0;
-      to.scale[of_scale] = scale;
-    }
-    alignas(64) int8_t values[kPart];
-    const int sum = quantize<kPart>(x, inverse, values);
-    for (size_t j = 0; j < kPart; j += 4, q += 4 * m) std::memcpy(q, values + j, 4);
-    // Of a block with infinities the sum is any number: its scale is not finite, either.
-    const uint32_t correction = uint32_t(-offset) * uint32_t(sum);
-    if constexpr (kScaled == 32) {
-      to.less[of_scale] = -kRounder * scale, to.scaled_sum[of_scale] = scale * float(sum);
-      to.correction[begin + i] = int32_t(correction + std::bit_cast<uint32_t>(kRounder));
-    } else {
-      to.sum[at / kPart + (p / 2 * m + i) * 2 + p % 2] = int16_t(sum);
-      to.correction[begin + i] = int32_t(correction);
-    }
+  for (size_t run = at / N + i; n > 0; n -= N, x += N, run += m) {
+    const uint32_t bits = largest_of<N>(x);
+    const float most = std::bit_cast<float>(bits);
+    const bool finite = bits < std::bit_cast<uint32_t>(kEnd), counts = finite && most > kLeast;
+    const float scale = counts ? of_22_bits(most / 127.0f) : finite ? 0 : std::numeric_limits<float>::quiet_NaN();
+    alignas(64) int8_t values[N];
+    const int sum = quantize<N>(x, counts ? 1 / scale : 0, values);
+    for (size_t j = 0; j < N; j += 4, q += 4 * m) std::memcpy(q, values + j, 4);
+    // Of a run with infinities the sum is any number: its scale is not finite, either.
+    to.scale[run] = scale, to.less[run] = -kRounder * scale, to.scaled_sum[run] = scale * float(sum);
+    to.correction[run] = int32_t(uint32_t(-offset) * uint32_t(sum) + std::bit_cast<uint32_t>(kRounder));
   }
 }
 
 HWY_MAYBE_UNUSED void quantize_rows_of_target(const float* x, size_t first, size_t last, int offset,
                                               const QuantRows& to) {
-  const auto& quantize = to.scaled == 32 ? quantize_chunk<32, 32>
-                         : to.part == 32 ? quantize_chunk<256, 32>
-                                         : quantize_chunk<256, 16>;
+  const auto& quantize = to.run == 32 ? quantize_chunk<32> : quantize_chunk<16>;
   for (size_t tile = first; tile < last; tile += to.tile) {
     const size_t m = std::min(to.tile, last - tile);
     for (size_t begin = 0; begin < to.k; begin += to.chunk)
@@ -103,25 +88,18 @@ HWY_AFTER_NAMESPACE();
 namespace toy::cpu {
 HWY_EXPORT(quantize_rows_of_target);
 
-QuantRows::QuantRows(std::byte* memory, size_t rows_in, size_t k_in, size_t scaled_in, size_t part_in, size_t tile_in)
-    : rows(rows_in), k(k_in), scaled(scaled_in), part(part_in), tile(tile_in) {
-  const auto take = [&memory](size_t bytes) {
-    std::byte* p = memory;
-    memory += (bytes + 63) / 64 * 64;
-    return p;
-  };
+QuantRows::QuantRows(std::byte* memory, size_t rows_in, size_t k_in, size_t block, size_t run_in, size_t tile_in)
+    : rows(rows_in), k(k_in), run(run_in), tile(tile_in) {
   if (tile == 1)
     chunk = k;
-  else if (has_own_scales() && k > 0)  // equal ones: each costs the kernels some time
+  else if (block == 32 && k > 0)  // equal ones: each costs the kernels some time
     chunk = round_up(ceil_div(k, ceil_div(k, kMostChunk)), 32);
-  const auto take_of = [&]<class T>(T*& array, size_t values) {
-    array = reinterpret_cast<T*>(take(values * sizeof(T)));
+  const auto take = [&memory]<class T>(T*& array, size_t values) {
+    array = reinterpret_cast<T*>(memory);
+    memory += round_up(values * sizeof(T), 64);
   };
-  take_of(q, rows * k), take_of(scale, rows * (k / scaled)), take_of(correction, rows * (k / part));
-  if (has_own_scales())
-    take_of(less, rows * (k / 32)), take_of(scaled_sum, rows * (k / 32));
-  else
-    take_of(sum, rows * (k / part));
+  const size_t runs = rows * (k / run);
+  take(q, rows * k), take(scale, runs), take(less, runs), take(scaled_sum, runs), take(correction, runs);
 }
 
 void quantize_rows(const float* x, size_t first, size_t last, int offset, const QuantRows& to) {

@@ -87,13 +87,11 @@ struct StreamWriter {
   }
 };
 
-// The scales of a chunk of k for the lanes of one vector.
+// The scales and minimums of the runs of a chunk of k for the lanes of one vector.
 template <class Isa>
 struct Scales {
-  typename Isa::F d[kMostChunk / 32];  // of blocks of 32; [0] of a block of 256
-  typename Isa::F m[kMostChunk / 32];  // minimums, or [0] their scale
-  typename Isa::V scale[16];           // integer scales of the parts of a block of 256
-  typename Isa::V min[8];              // their integer minimums, two parts in a lane
+  static constexpr size_t kMost = std::max<size_t>(kMostChunk / 32, 256 / 16);
+  typename Isa::F d[kMost], m[kMost];
 };
 
 // All that is unpacked of them.
@@ -196,34 +194,31 @@ struct Head {
     return place(at) % 4 == 0 ? Isa::half_low(v) : Isa::half_high(v);
   }
 
+  // The integers of the runs: scales, and minimums where there are some.
+  using Runs = V[T::kBlock / T::kRun];
   template <size_t kAt>
-  [[gnu::always_inline]] inline void integers(quant::SignedBytes<kAt>, Scales<Isa>& to) const {
-    for (int s = 0; s < 16; ++s) to.scale[s] = Isa::signed_byte(words[place(kAt + size_t(s)) / 4], s % 4);
+  [[gnu::always_inline]] inline void integers(quant::SignedBytes<kAt>, Runs& scale, Runs&) const {
+    for (int s = 0; s < 16; ++s) scale[s] = Isa::signed_byte(words[place(kAt + size_t(s)) / 4], s % 4);
   }
   template <size_t kAt>
-  [[gnu::always_inline]] inline void integers(quant::NibblePairs<kAt>, Scales<Isa>& to) const {
-    for (int s = 0; s < 16; ++s) to.scale[s] = get(kAt + size_t(s), 0, 4);
-    for (int p = 0; p < 8; ++p)
-      to.min[p] =
-          Isa::or_(get(kAt + size_t(2 * p), 4, 4), Isa::shift_words_left(get(kAt + size_t(2 * p + 1), 4, 4), 16));
+  [[gnu::always_inline]] inline void integers(quant::NibblePairs<kAt>, Runs& scale, Runs& min) const {
+    for (int s = 0; s < 16; ++s) scale[s] = get(kAt + size_t(s), 0, 4), min[s] = get(kAt + size_t(s), 4, 4);
   }
   template <size_t kAt>
-  [[gnu::always_inline]] inline void integers(quant::SixBitPairs<kAt>, Scales<Isa>& to) const {
+  [[gnu::always_inline]] inline void integers(quant::SixBitPairs<kAt>, Runs& scale, Runs& min) const {
     const V &first = words[place(kAt) / 4], &second = words[place(kAt) / 4 + 1];
-    V mins[8];
     for (int s = 0; s < 4; ++s) {
-      to.scale[s] = get(kAt + size_t(s), 0, 6);
-      mins[s] = get(kAt + 4 + size_t(s), 0, 6);
+      scale[s] = get(kAt + size_t(s), 0, 6);
+      min[s] = get(kAt + 4 + size_t(s), 0, 6);
       const V low = get(kAt + 8 + size_t(s), 0, 4), high = get(kAt + 8 + size_t(s), 4, 4);
-      to.scale[s + 4] = Isa::or_(low, Isa::and_(Isa::shift_words(first, 8 * s + 2), Isa::set1(48)));
-      mins[s + 4] = Isa::or_(high, Isa::and_(Isa::shift_words(second, 8 * s + 2), Isa::set1(48)));
+      scale[s + 4] = Isa::or_(low, Isa::and_(Isa::shift_words(first, 8 * s + 2), Isa::set1(48)));
+      min[s + 4] = Isa::or_(high, Isa::and_(Isa::shift_words(second, 8 * s + 2), Isa::set1(48)));
     }
-    for (int p = 0; p < 4; ++p) to.min[p] = Isa::or_(mins[2 * p], Isa::shift_words_left(mins[2 * p + 1], 16));
   }
   template <class Low, class High>
-  [[gnu::always_inline]] inline void integers(quant::SixBits<Low, High>, Scales<Isa>& to) const {
-    for (int s = 0; s < int(256 / T::kPart); ++s)
-      to.scale[s] = Isa::sub(Isa::or_(get<Low>(s), get<High>(s)), Isa::set1(32));
+  [[gnu::always_inline]] inline void integers(quant::SixBits<Low, High>, Runs& scale, Runs&) const {
+    for (int s = 0; s < int(256 / T::kRun); ++s)
+      scale[s] = Isa::sub(Isa::or_(get<Low>(s), get<High>(s)), Isa::set1(32));
   }
 };
 
@@ -237,7 +232,7 @@ struct Unpacked : BlockFormat<F> {
 
   // A block of 32: block b of the panel.
   template <class Isa, class Rows>
-  static inline void unpack(Rows& r, size_t b, Panel<Isa>& to) {
+  requires(!HasRuns<BlockFormat<F>>) static inline void unpack(Rows& r, size_t b, Panel<Isa>& to) {
     if constexpr (T::kMin) {
       static_assert(T::kMinAt == T::kScaleAt + 2);
       const auto dm = r.word(T::kScaleAt);
@@ -249,15 +244,21 @@ struct Unpacked : BlockFormat<F> {
     if constexpr (!T::kMin) to.d[b] = T::kExponent ? Isa::power_of_two(r.odd()) : Isa::half_low(r.odd());
   }
 
-  // A block of 256, of parts of kPart elements with integer scales. The scales of `to` are set first. Then come vectors
-  // of 4 k each, those of a part in order; of the parts that are mixed, the first is number 0.
+  // A block of 256, of runs with integer scales. The scales of `to` are set first. Then come vectors of 4 k each, those
+  // of a run in order; of the runs that are mixed, the first is number 0. Its place is 0: a chunk has one block.
   template <class Isa, class Rows, class To>
-  static inline void unpack(Rows& r, To& to) {
+  requires HasRuns<BlockFormat<F>>
+  static inline void unpack(Rows& r, size_t, To& to) {
     {
       const Head<Isa, T> head(r);
-      to.d[0] = head.half(T::kScaleAt);
-      if constexpr (T::kMin) to.m[0] = head.half(T::kMinAt);
-      head.integers(typename F::Integers(), to);
+      typename Head<Isa, T>::Runs scale, min;
+      head.integers(typename F::Integers(), scale, min);
+      const auto d = head.half(T::kScaleAt);
+      for (size_t s = 0; s < std::size(scale); ++s) to.d[s] = Isa::mul(d, Isa::to_float(scale[s]));
+      if constexpr (T::kMin) {
+        const auto m = Isa::negative(head.half(T::kMinAt));
+        for (size_t s = 0; s < std::size(min); ++s) to.m[s] = Isa::mul(m, Isa::to_float(min[s]));
+      }
     }
     if constexpr (Low::stride == 16)
       put_neighbours<Isa>(r, to);
@@ -270,10 +271,10 @@ struct Unpacked : BlockFormat<F> {
  private:
   static constexpr int kGroup = Low::stride * Low::fields;  // elements of kStride bytes
 
-  // Both fields of a byte are in the same part.
+  // Both fields of a byte are in the same run.
   template <class Isa, class Rows, class To>
   static inline void put_neighbours(Rows& r, To& to) {
-    static_assert(!Code::has_high && T::kPart == 32);
+    static_assert(!Code::has_high && T::kRun == 32);
 #pragma GCC unroll 1
     for (int s = 0; s < 8; ++s) {
       typename Isa::V q[8];
@@ -311,7 +312,7 @@ struct Unpacked : BlockFormat<F> {
     };
 #pragma GCC unroll 1
     for (int n = 0; n < 256 / kGroup; ++n)
-      if constexpr (T::kPart == 32) {  // both halves are in a part, whose steps are counted
+      if constexpr (T::kRun == 32) {  // both halves are in a run, whose steps are counted
         half(n, 0), half(n, 1);
       } else {
 #pragma GCC unroll 1
@@ -322,7 +323,7 @@ struct Unpacked : BlockFormat<F> {
   // High bits of several vectors of low ones in one.
   template <class Isa, class Rows, class To>
   static inline void put_with_high(Rows& r, To& to) {
-    static_assert(Low::fields == 2 && High::stride == 32 && High::stride * High::fields == kGroup && T::kPart == 16);
+    static_assert(Low::fields == 2 && High::stride == 32 && High::stride * High::fields == kGroup && T::kRun == 16);
     constexpr int kLows = Low::stride / High::stride;
 #pragma GCC unroll 1
     for (int n = 0; n < 256 / kGroup; ++n)

@@ -71,7 +71,6 @@ struct Vnni {
   static V dot(V sum, V w, V x) {
     return _mm512_dpbusd_epi32(sum, w, x);
   }
-  static V dot_pairs(V sum, V a, V b) { return _mm512_dpwssd_epi32(sum, a, b); }
 
   static F zero() { return _mm512_setzero_ps(); }
   static F set1f(float v) { return _mm512_set1_ps(v); }
