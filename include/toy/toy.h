@@ -103,6 +103,7 @@
 #include "toy/runtime/plan.h"
 #include "toy/runtime/plan_profile.h"
 #include "toy/runtime/session.h"
+#include "toy/synth/chats.h"
 #include "toy/synth/ngram.h"
 #include "toy/synth/stories.h"
 #include "toy/tensor/buffer.h"

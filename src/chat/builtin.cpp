@@ -54,10 +54,22 @@ std::vector<std::string> builtin_chat_templates() {
   return names;
 }
 
+namespace {
+
+const Builtin* find(std::string_view name) {
+  const auto found = std::ranges::find(builtins(), name, &Builtin::name);
+  return found == builtins().end() ? nullptr : &*found;
+}
+
+ChatTemplate template_of(const Builtin& b) {
+  return ChatTemplate(std::string(b.source), fmt::format("chat template {}", b.name));
+}
+
+}  // namespace
+
 std::optional<ChatTemplate> builtin_chat_template(std::string_view name, const Tokenizer& tokenizer) {
-  const auto& all = builtins();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const Builtin& b) { return b.name == name; });
-  if (found == all.end()) return std::nullopt;
+  const Builtin* found = find(name);
+  if (!found) return std::nullopt;
   std::vector<std::string> missing;
   for (const std::string_view token : found->tokens)
     if (tokenizer.encode(token, {.parse_special = true}).size() != 1) missing.emplace_back(token);
@@ -65,11 +77,16 @@ std::optional<ChatTemplate> builtin_chat_template(std::string_view name, const T
         fmt::join(missing, ", "), fmt::join(builtin_chat_templates(), ", "));
   check(!found->needs_eos || (tokenizer.eos() && !tokenizer.written(*tokenizer.eos()).empty()),
         "the chat template {} ends answers with an end-of-sequence token, which the vocabulary lacks", name);
-  return ChatTemplate(std::string(found->source), fmt::format("chat template {}", name));
+  return template_of(*found);
 }
 
 ChatTemplate chat_template_named(const std::string& name_or_file, const Tokenizer& tokenizer) {
   if (auto builtin = builtin_chat_template(name_or_file, tokenizer)) return *builtin;
+  return chat_template_named(name_or_file);
+}
+
+ChatTemplate chat_template_named(const std::string& name_or_file) {
+  if (const Builtin* builtin = find(name_or_file)) return template_of(*builtin);
   std::error_code error;
   check(std::filesystem::exists(name_or_file, error), "chat-template: '{}' is no file and none of {}", name_or_file,
         fmt::join(builtin_chat_templates(), ", "));

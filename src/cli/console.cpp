@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "cli/tables.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
@@ -71,8 +72,26 @@ void write_file(const std::string& path, std::string_view text) {
   file.commit();
 }
 
+// Sentences longer than a terminal's line continue between words. Commands to copy, which begin with a space, tables and
+// what has colors stay.
+std::string for_terminal(std::string_view text) {
+  if (!is_terminal(STDERR_FILENO)) return std::string(text);
+  const size_t columns = size_t(terminal_width(STDERR_FILENO));
+  std::string out;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    const bool keep = line.size() < columns || line.starts_with(' ') || line.find("  ") != line.npos ||
+                      line.find('\x1b') != line.npos;
+    out += keep ? std::string(line) : wrapped(line, columns);
+    if (end < text.size()) out += '\n';
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
 void to_stderr(std::string_view text) {
-  std::string all = erasing() + std::string(text);
+  std::string all = erasing() + for_terminal(text);
   if (!text.ends_with('\n')) status_line = {};
   if (!status_line.text.empty()) status_line.text = redrawn();
   write_stderr(all + status_line.text);

@@ -13,7 +13,9 @@ void print_json(const nlohmann::ordered_json& json, int indent = -1);
 /// Writes a file, completely or not at all.
 void write_file(const std::string& path, std::string_view text);
 
-/// Writes above the status line, if there is one.
+/// `text` with lines that end between words, if standard error is a terminal.
+std::string for_terminal(std::string_view text);
+/// Writes it above the status line, if there is one.
 void to_stderr(std::string_view text);
 /// Opens /dev/null in place of closed standard streams, so that no file of ours gets their numbers; writing to a
 /// standard output that was closed fails. Call it first.

@@ -100,7 +100,7 @@ std::string explain_missing(const CLI::App& app) {
     return fmt::format("no {} given; use one of {}", kind_of_commands(app), fmt::join(commands_of(app), ", "));
   for (const CLI::Option* o : app.get_options())
     if (o->get_required() && o->count() == 0)
-      return fmt::format("{} is missing: {}; see `{} --help`", o->get_name(), o->get_description(), full_name(app));
+      return fmt::format("{} is missing ({}); see `{} --help`", o->get_name(), o->get_description(), full_name(app));
   return {};
 }
 

@@ -15,6 +15,7 @@
 #include "toy/base/utf8.h"
 #include "toy/models/grow.h"
 #include "toy/models/model.h"
+#include "toy/runs/run.h"
 #include "toy/tensor/convert.h"
 #include "toy/tensor/quantize.h"
 
@@ -305,13 +306,13 @@ Model load(const gguf::File& f, ModelSpec spec, const Device& device, bool mappe
 }  // namespace
 
 Model load_model(const std::string& path, const Device& device, LoadMode mode, const Families& more) {
-  const gguf::File f = gguf::File::open(path);
+  const gguf::File f = gguf::File::open(runs::model_path(path));
   f.map_ahead();
   return load(f, spec_from_gguf(f, more), device, mode == LoadMode::mapped);
 }
 
 Model load_model(const std::string& path, const Device& device, const ModelSpec& spec) {
-  return load(gguf::File::open(path), spec, device, false);
+  return load(gguf::File::open(runs::model_path(path)), spec, device, false);
 }
 
 Weights::DTypeOf held_types(const gguf::File& f, const ModelSpec& spec) {

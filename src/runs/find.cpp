@@ -94,6 +94,15 @@ std::vector<std::string> runs_below(std::span<const std::string> roots) {
 Made newest_model(const std::string& folder) { return newest(folder, kModelFile, kWeightsFile); }
 Made newest_adapter(const std::string& folder) { return newest(folder, kAdapterFile, kAdapterFile); }
 
+std::string model_path(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return path;
+  const Made made = newest_model(path);
+  check(!made.file.empty(), "{}: the folder has no {} and no checkpoint; give a GGUF file or the folder of a run", path,
+        kModelFile);
+  return made.file;
+}
+
 std::vector<std::string> find_runs(const std::string& root) {
   std::error_code error;
   const fs::file_type type = fs::status(root, error).type();

@@ -15,7 +15,7 @@ namespace toy {
 namespace {
 
 constexpr std::string_view kAcceptedSpecs =
-    "accepted are \"bytes\", \"bpe:V\", \"spm:V\" and \"unigram:V\", V being the number of tokens, such as spm:512";
+    "use \"bytes\", \"bpe:V\", \"spm:V\" or \"unigram:V\" with the number of tokens V, such as spm:512, or an existing file";
 
 constexpr const char* kMergesKey = "tokenizer.ggml.merges";
 
@@ -108,8 +108,14 @@ std::shared_ptr<const Tokenizer> load_tokenizer_file(const std::string& path) {
   return tokenizer;
 }
 
-std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view spec, std::string_view corpus) {
-  if (spec == "bytes") return make_byte_tokenizer();
+bool is_tokenizer_spec(std::string_view spec) {
+  if (spec == "bytes") return true;
+  return spec.starts_with("bpe:") || spec.starts_with("spm:") || spec.starts_with("unigram:");
+}
+
+std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view spec, std::string_view corpus,
+                                                const ControlTokens* control) {
+  if (spec == "bytes") return control ? make_byte_tokenizer(*control) : make_byte_tokenizer();
   const size_t colon = spec.find(':');
   const std::string_view kind = spec.substr(0, colon);
   check(colon != spec.npos && (kind == "bpe" || kind == "spm" || kind == "unigram"), "unknown tokenizer \"{}\": {}",
@@ -121,7 +127,8 @@ std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view spec, std::stri
         kAcceptedSpecs);
   check(error == std::errc() && end == number.data() + number.size(), "tokenizer \"{}\": \"{}\" is not a number; {}",
         spec, number, kAcceptedSpecs);
-  if (kind == "bpe") return train_bpe(corpus, options.vocab_size);
+  if (control) options.control = *control;
+  if (kind == "bpe") return train_bpe(corpus, options.vocab_size, options.control);
   return kind == "spm" ? train_spm(corpus, options) : train_unigram(corpus, options);
 }
 

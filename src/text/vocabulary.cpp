@@ -131,6 +131,20 @@ void read_vocabulary(const gguf::File& file, const VocabularyDefaults& otherwise
   find_special_tokens(file.get_string("general.name", ""), v);
 }
 
+ControlTokens without(ControlTokens control, std::initializer_list<std::string_view> there) {
+  std::erase_if(control.names, [&](const std::string& name) { return std::ranges::find(there, name) != there.end(); });
+  return control;
+}
+
+void add_control_tokens(Vocabulary& v, const ControlTokens& control) {
+  for (const std::string& name : control.names) {
+    if (name == control.end_of_turn) v.other_ids["tokenizer.ggml.eot_token_id"] = v.size();
+    v.tokens.push_back(name);
+    v.types.push_back(int32_t(TokenType::control));
+  }
+  if (!control.names.empty()) find_special_tokens("", v);
+}
+
 void save_vocabulary(const Vocabulary& v, gguf::Writer& writer, const std::vector<float>& scores) {
   writer.set("tokenizer.ggml.tokens", gguf::Value(gguf::Array(v.tokens)));
   if (!scores.empty()) writer.set("tokenizer.ggml.scores", gguf::Value(gguf::Array(scores)));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <span>
@@ -54,6 +55,10 @@ struct VocabularyDefaults {
 /// (llama-vocab.cpp, llama_vocab::impl::load): some texts make a token a control token that ends a generation, whatever
 /// its type in the file. Throws Error{bad_input} for ids outside the vocabulary.
 void read_vocabulary(const gguf::File& file, const VocabularyDefaults& otherwise, Vocabulary& v);
+/// Names without those that a vocabulary has anyway.
+ControlTokens without(ControlTokens control, std::initializer_list<std::string_view> there);
+/// Adds control tokens, and finds special tokens by their names once more.
+void add_control_tokens(Vocabulary& v, const ControlTokens& control);
 /// The same keys, and the tokens' scores, where there are some.
 void save_vocabulary(const Vocabulary& v, gguf::Writer& writer, const std::vector<float>& scores = {});
 /// Throws Error{bad_input} naming source, key and reason for what is no vocabulary: sizes, types, ids, tokens that are

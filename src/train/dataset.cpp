@@ -178,10 +178,21 @@ std::string Dataset::cache_folder() const {
 }
 
 std::string Dataset::tokenizer_text() const {
-  check(o_.examples.empty(), "tokenizer: none is trained on --data; use --tokenizer bytes, or warm-start from a model");
   std::string text;
   uint64_t all = 0;
   for (const DataSource& s : sources_) all += s.files.bytes();
+  if (!o_.examples.empty()) {
+    const auto chat = template_of_options();
+    const auto most = [&](const DataSource& s) { return double(s.files.bytes()) / double(all) * double(o_.tokenizer_bytes); };
+    for (const DataSource& s : sources_) {
+      require_below(memory_, 5 * size_t(s.files.bytes()), fmt::format("reading {} for the tokenizer", s.name),
+                    "fewer examples");
+      text += example_text(s.files.files, chat ? &*chat : nullptr, control_tokens_of(chat ? &*chat : nullptr),
+                           {.renamed = parse_field_map(o_.map)}, given_validation_ ? 0 : o_.validation_fraction,
+                           size_t(most(s)), o_.preferences);
+    }
+    return text;
+  }
   for (const DataSource& s : sources_) {
     const auto& files = s.files.files;
     const uint64_t end =
@@ -197,6 +208,17 @@ std::string Dataset::tokenizer_text() const {
     text += sample_text(files, end, most);
   }
   return text;
+}
+
+std::optional<ChatTemplate> Dataset::template_of_options() const {
+  if (o_.chat_template.empty()) return std::nullopt;
+  return chat_template_named(o_.chat_template);
+}
+
+std::optional<ControlTokens> Dataset::control_tokens() const {
+  if (o_.examples.empty()) return std::nullopt;
+  const auto chat = template_of_options();
+  return control_tokens_of(chat ? &*chat : nullptr);
 }
 
 void Dataset::find_chat_template(const std::string& model_file, const Tokenizer& tokenizer,
@@ -399,6 +421,20 @@ std::vector<int32_t> Dataset::validation_start(size_t count) const {
   if (!validation_.empty())
     validation_[0].ids.copy(0, std::min<int64_t>(int64_t(count), validation_[0].ids.size()), ids);
   return ids;
+}
+
+std::string Dataset::name() const { return joined(paths()); }
+
+void Dataset::warn_of_epochs(int64_t rows) const {
+  constexpr double kMost = 10;
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    const double share = mixture_ ? mixture_->shares()[i] : 1;
+    const double epochs = share * double(rows) / double(std::max<int64_t>(1, sources_[i].rows->rows()));
+    if (epochs > kMost)
+      tell_.warn(fmt::format("{}: the run sees it {:.0f} times ({:.0f} epochs), so the model may learn it by heart; "
+                             "use fewer --steps or --epochs, more data, or --patience",
+                             sources_[i].name, epochs, epochs));
+  }
 }
 
 std::string Dataset::change() {

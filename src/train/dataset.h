@@ -49,12 +49,12 @@ class Dataset {
 
   /// Training text for a tokenizer.
   std::string tokenizer_text() const;
-  /// Takes the chat template for examples from the options, or from the model file that the run begins with ("": from
-  /// none). `earlier_time`: the chat_time of the config of a run that is resumed, or null. Before tokenize().
+  /// Of examples: what a new tokenizer gets for them, and whether there are any.
+  std::optional<ControlTokens> control_tokens() const;
+  /// Takes the chat template for examples from the options, or from a model file ("": from none). `earlier_time`: the chat_time of the config of a run that is resumed, or null. Before tokenize().
   void find_chat_template(const std::string& model_file, const Tokenizer& tokenizer,
                           const nlohmann::ordered_json& earlier_time);
-  /// What find_chat_template() found in the options: the model that learns with it keeps it.
-  const ChatTemplate* given_chat_template() const { return o_.chat_template.empty() || !chat_ ? nullptr : &*chat_; }
+  const ChatTemplate* chat_template() const { return chat_ ? &*chat_ : nullptr; }
   /// Tokenizes, or opens caches, for rows of `tokens` places; nullopt: of as many as the longest example takes, rounded
   /// up to a multiple of 64, and `most` at most.
   void tokenize(const Tokenizer& tokenizer, std::optional<int64_t> tokens, uint64_t seed, int64_t most = 0);
@@ -65,6 +65,10 @@ class Dataset {
   nlohmann::ordered_json config() const;
   /// Rows [first, first + count), counted from 0 through all steps.
   Windows windows(int64_t first, int64_t count);
+  /// The paths that are trained on.
+  std::string name() const;
+  /// Warns where some source is seen so often in so many rows of the run that a model learns it by heart.
+  void warn_of_epochs(int64_t rows) const;
   const Rows& rows() const { return mixed_ ? *mixed_ : *sources_[0].rows; }
   int64_t tokens() const { return tokens_; }
   int64_t training_tokens() const;
@@ -79,6 +83,7 @@ class Dataset {
   /// @}
 
  private:
+  std::optional<ChatTemplate> template_of_options() const;
   void list(const std::string& out);
   std::string cache_folder() const;
   void tokenize(DataSource& source, const Tokenizer& tokenizer, double fraction) const;

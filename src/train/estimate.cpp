@@ -81,6 +81,7 @@ std::string to_text(const RunEstimate& e) {
   std::string s = fmt::format(
       "model   {}, {:.2f} M parameters{}\n", e.model, double(e.parameters) * 1e-6,
       e.trained == e.parameters ? "" : fmt::format(", of which {:.2f} M are trained", double(e.trained) * 1e-6));
+  s += fmt::format("data    {}, {:.3g} epochs of {} rows\n", e.data, e.epochs, e.rows);
   if (e.fit.memory.total() > 0) s += fmt::format("memory  {}\n", to_text(e.fit.memory));  // else nothing is left to do
   if (const std::string less = e.fit.text(); !less.empty()) s += fmt::format("        {}\n", less);
   const bool all = e.measured_tokens == e.tokens_per_step;
@@ -103,6 +104,9 @@ nlohmann::ordered_json to_json(const RunEstimate& e) {
             {"blocks", e.fit.blocks},
             {"peak_bytes_without", e.fit.kept},
             {"more_work", e.fit.more_work}}},
+          {"data", e.data},
+          {"rows", e.rows},
+          {"epochs", e.epochs},
           {"steps", e.steps},
           {"step_seconds", e.step_seconds},
           {"measured_steps", e.measured_steps},

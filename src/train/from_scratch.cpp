@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "toy/base/memory.h"
+#include "toy/runs/run.h"
+#include "train/dataset.h"
 #include "train/run.h"
 
 namespace toy {
@@ -20,14 +23,17 @@ class Fresh final : public ModelSource {
     j["tokenizer"] = o_.tokenizer, j["init_scale"] = o_.init_scale;
     return j;
   }
-  std::shared_ptr<const Tokenizer> tokenizer(const std::function<std::string()>& training_text) override {
-    check(o_.tokenizer != "bytes" || o_.data.tokenizer_bytes == DataOptions().tokenizer_bytes,
-          "tokenizer-bytes: the tokenizer 'bytes' is not trained on anything; leave it out, or choose spm:V or "
-          "unigram:V");
-    if (o_.tokenizer == "bytes") return make_tokenizer(o_.tokenizer, "");
-    const std::string text = training_text();
-    if (o_.memory > 0) require_training(text);
-    return make_tokenizer(o_.tokenizer, text);
+  std::shared_ptr<const Tokenizer> tokenizer(const Dataset& data) override {
+    const bool trains = o_.tokenizer != "bytes" && !from_file();
+    check(trains || o_.data.tokenizer_bytes == DataOptions().tokenizer_bytes,
+          "tokenizer-bytes: the tokenizer '{}' is not trained on anything; leave it out, or choose bpe:V, spm:V or "
+          "unigram:V",
+          o_.tokenizer);
+    if (from_file()) return load_tokenizer_file(runs::model_path(o_.tokenizer));
+    const auto control = data.control_tokens();
+    const std::string text = trains ? data.tokenizer_text() : "";
+    if (trains && o_.memory > 0) require_training(text);
+    return make_tokenizer(o_.tokenizer, text, control ? &*control : nullptr);
   }
   ModelSpec spec(const Tokenizer& tokenizer) override {
     ModelSpec spec = model_spec(o_.size, tokenizer.vocab_size(), o_.context);
@@ -36,7 +42,13 @@ class Fresh final : public ModelSource {
     spec.name = o_.name.empty() ? "toy" : o_.name;
     return spec;
   }
-  std::vector<std::pair<const char*, std::string>> reads() const override { return {{"--size", o_.size}}; }
+  std::vector<std::pair<const char*, std::string>> reads() const override {
+    return {{"--size", o_.size}, {"--tokenizer", o_.tokenizer}};
+  }
+  std::string template_file() const override {
+    const std::string path = from_file() ? runs::model_path(o_.tokenizer) : "";
+    return path.ends_with(".gguf") ? path : "";
+  }
   std::string architecture() const override {
     constexpr int64_t kAnyVocabulary = 256;  // the tokenizer decides later
     ModelSpec spec = model_spec(o_.size, kAnyVocabulary);
@@ -48,6 +60,10 @@ class Fresh final : public ModelSource {
   }
 
  private:
+  bool from_file() const {
+    std::error_code error;
+    return !is_tokenizer_spec(o_.tokenizer) && std::filesystem::exists(o_.tokenizer, error);
+  }
   // The tokenizer's training keeps within --memory, too.
   void require_training(const std::string& text) const {
     const size_t needed = training_bytes(o_.tokenizer, text), there = anonymous_memory();

@@ -1,6 +1,7 @@
 // A run that begins with the weights and the tokenizer of a GGUF.
 #pragma once
 
+#include "toy/runs/run.h"
 #include "toy/train/warm_start.h"
 #include "train/checkpoints.h"
 #include "train/run.h"
@@ -11,13 +12,13 @@ namespace toy {
 class Loaded : public ModelSource {
  public:
   /// `options` must outlive it.
-  explicit Loaded(const WarmStartOptions& options) : o_(options), file_(gguf::File::open(options.init)) {}
+  explicit Loaded(const WarmStartOptions& options) : o_(options), file_(gguf::File::open(runs::model_path(options.init))) {}
   nlohmann::ordered_json config() const override;
   std::string file() const override { return o_.init; }
   std::vector<std::pair<const char*, std::string>> reads() const override { return {{"--init", o_.init}}; }
   bool may_be_replaced() const override { return true; }
   std::string architecture() const override { return spec_from_gguf(file_).architecture; }
-  std::shared_ptr<const Tokenizer> tokenizer(const std::function<std::string()>& training_text) override;
+  std::shared_ptr<const Tokenizer> tokenizer(const Dataset& data) override;
   ModelSpec spec(const Tokenizer& tokenizer) override;
   Model model(const ModelSpec& spec, const Device& device) override;
 

@@ -45,7 +45,7 @@ class Reader {
     Recipe::fields(r_, [&](const Option& option, auto& value) {
       known.push_back(option.flag().substr(2));
       const GivenOption* g = find(known.back());
-      check(g || !option.required, "{} is missing: {}", known.back(), option.help);
+      check(g || !option.required, "{} is missing ({})", known.back(), option.help);
       if (!g) return;
       const GivenOption* other = option.excludes.empty() ? nullptr : find(option.excludes);
       check(!other, "{} and {} exclude each other; give one of them", g->name, other ? other->name : "");

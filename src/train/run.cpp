@@ -37,13 +37,14 @@ class Run {
         tell_(tell),
         writes_(writes),
         recipe_(source.config().at("name")),
+        base_(source.file()),
         data_(o_.data, o.out, o.memory, tell),
         resume_(o_, source, tell, writes),
         state_(resume_.state()) {
     auto tokenizer = resume_.tokenizer();
-    if (!tokenizer) tokenizer = source.tokenizer([this] { return data_.tokenizer_text(); });
+    if (!tokenizer) tokenizer = source.tokenizer(data_);
     const ModelSpec spec = source.spec(*tokenizer);
-    data_.find_chat_template(source.file(), *tokenizer, resume_.earlier("/texts/chat_time"));
+    data_.find_chat_template(source.template_file(), *tokenizer, resume_.earlier("/texts/chat_time"));
     data_.tokenize(*tokenizer, o.fit_tokens ? std::nullopt : std::optional(o.trainer.tokens), o.seed,
                    std::min({kMostFittedTokens, spec.context, o.context > 0 ? o.context : spec.context}));
     settle();
@@ -63,7 +64,9 @@ class Run {
     if (!resumed())
       for (const std::string& choice : source.choices()) tell.note(choice);
     model_.tokenizer = std::move(tokenizer);
-    if (const ChatTemplate* chat = data_.given_chat_template()) {
+    // The model that learns with a template keeps it, where it does not come from the model itself.
+    const ChatTemplate* chat = data_.chat_template();
+    if (chat && (!o.data.chat_template.empty() || source.file().empty())) {
       model_.metadata.insert_or_assign("tokenizer.chat_template", gguf::Value(chat->source()));
       if (!model_.spec.adapters.empty()) model_.spec.adapters.back().chat_template = chat->source();
     }
@@ -79,6 +82,7 @@ class Run {
     if (model_.params) e.roles = tensor_roles(model_, o_.trainer.optimizer, o_.lr);
     e.preparing_seconds = tell_.seconds();
     if (resume_.complete()) return e;
+    e.data = data_.name(), e.rows = data_.rows().rows(), e.epochs = epochs();
     e.steps = o_.steps - state_.step;
     tell_.preparing("some steps, to see how long they take");
     const auto windows = [&](int64_t first, int64_t count) { return data_.windows(state_.windows + first, count); };
@@ -141,6 +145,9 @@ class Run {
   bool resumed() const { return !resume_.from().empty(); }
   double elapsed() const { return tell_.seconds() - begin_; }
   int64_t rows_per_step() const { return o_.trainer.batch * o_.trainer.accumulate; }
+  double epochs() const {
+    return double(o_.steps * rows_per_step()) / double(std::max<int64_t>(1, data_.rows().rows()));
+  }
   int64_t tokens_per_step() const { return rows_per_step() * o_.trainer.tokens; }
 
   // What the rows decide.
@@ -159,10 +166,7 @@ class Run {
                   {"warmup", o_.rates().warmup},
                   {"schedule", schedule_text(o_)}};
     if (o_.epochs || o_.fit_tokens) effective_["steps"] = o_.steps, effective_["tokens"] = o_.trainer.tokens;
-    if (!o_.data.examples.empty())
-      tell_.note(fmt::format("{} steps of {} x {} tokens are {:.3g} epochs of {} rows", o_.steps, rows_per_step(),
-                             o_.trainer.tokens, double(o_.steps * rows_per_step()) / double(std::max<int64_t>(1, rows)),
-                             rows));
+    data_.warn_of_epochs(o_.steps * rows_per_step());
   }
 
   void tell_of_start() {
@@ -187,15 +191,16 @@ class Run {
     e.windows_per_epoch = data_.rows().rows();
     e.validation_tokens = data_.validation_tokens();
     e.planned_bytes = int64_t(trainer_->planned_bytes() + watcher_->planned_bytes());
+    e.trained = trained_count(model_.spec);
+    e.epochs = epochs();
+    e.data = data_.name();
+    if (!base_.empty()) e.base = base_;
     tell_(std::move(e));
     if (resumed()) {
       tell_.at(state_.step);
       tell_(runs::Resume{runs::utc_now(), resume_.from(), o_.steps, o_.record.config,
                          runs::JsonObject{json_text(effective_)}});
     }
-    if (has_frozen(model_.spec))
-      tell_.note(fmt::format("training {:.2f} M of {:.2f} M parameters", double(trained_count(model_.spec)) * 1e-6,
-                             double(parameter_count(model_.spec)) * 1e-6));
     if (const std::string less = fit_.text(); !less.empty()) tell_.note(less);
     for (const std::string& note : trainer_->plan().notes) tell_.note("plan: " + note);
     data_.tell_sources({});
@@ -407,7 +412,7 @@ class Run {
   RunFolder& folder_;
   Teller& tell_;
   bool writes_;
-  std::string recipe_;
+  std::string recipe_, base_;
   Dataset data_;
   Resume resume_;
   RunState state_;

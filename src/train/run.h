@@ -13,6 +13,8 @@
 
 namespace toy {
 
+class Dataset;
+
 /// Where a recipe's model comes from. Called in this order, each once; everything that can be refused is, before the
 /// weights are made. A run that is resumed takes tokenizer and weights from its checkpoint instead.
 class ModelSource {
@@ -20,11 +22,13 @@ class ModelSource {
   virtual ~ModelSource() = default;
   /// The recipe's name and its own options, by which a resumed run knows that it is the same.
   virtual nlohmann::ordered_json config() const = 0;
-  /// `training_text` reads it, for a tokenizer that is trained on it.
-  virtual std::shared_ptr<const Tokenizer> tokenizer(const std::function<std::string()>& training_text) = 0;
+  /// Loaded, or made from the data.
+  virtual std::shared_ptr<const Tokenizer> tokenizer(const Dataset& data) = 0;
   virtual ModelSpec spec(const Tokenizer& tokenizer) = 0;
   /// The model file that it begins with, or "".
   virtual std::string file() const { return {}; }
+  /// The GGUF whose chat template rows are read with, or "".
+  virtual std::string template_file() const { return file(); }
   /// The files that it reads, by the options that name them.
   virtual std::vector<std::pair<const char*, std::string>> reads() const = 0;
   /// May the run's own model take the place of file()? Where resuming needs it, it may not.

@@ -13,7 +13,7 @@ namespace toy {
 // Only the path: a resumed run takes its weights from the checkpoint, and --init may be the file that the run replaces.
 nlohmann::ordered_json Loaded::config() const { return {{"name", "warm-start"}, {"init", o_.init}}; }
 
-std::shared_ptr<const Tokenizer> Loaded::tokenizer(const std::function<std::string()>&) {
+std::shared_ptr<const Tokenizer> Loaded::tokenizer(const Dataset&) {
   auto t = load_tokenizer(file_);
   check(t != nullptr, "{}: the file has no tokenizer, so it cannot read a text; give a model that has one", o_.init);
   return t;

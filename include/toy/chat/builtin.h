@@ -16,5 +16,7 @@ std::vector<std::string> builtin_chat_templates();
 std::optional<ChatTemplate> builtin_chat_template(std::string_view name, const Tokenizer& tokenizer);
 /// A built-in one by its name, or that of a file. Throws Error{bad_input} for what is neither.
 ChatTemplate chat_template_named(const std::string& name_or_file, const Tokenizer& tokenizer);
+/// The same for a vocabulary that is still to be made.
+ChatTemplate chat_template_named(const std::string& name_or_file);
 
 }  // namespace toy

@@ -93,6 +93,10 @@ class ExampleMaker {
   std::vector<int32_t> ends_;
 };
 
+/// Control tokens for a new vocabulary: what a chat template writes as marks of roles and turns ("<|im_start|>"), and the
+/// one that ends the assistant's turn. None without a template.
+ControlTokens control_tokens_of(const ChatTemplate* chat);
+
 /// What to do with rows.
 struct ExampleReading {
   bool skip_bad_rows = false;                                                ///< else the first one is an error
@@ -118,6 +122,11 @@ struct ExampleSet {
 /// one. Throws Error{bad_input} also where there is no example.
 ExampleSet load_examples(const std::vector<TextFile>& files, const ExampleMaker& maker, double validation_fraction,
                          bool skip_bad_rows, const std::function<void(const std::string&)>& warn,
+                         Preferences preferences = Preferences::none);
+/// Their training part as texts, `most` bytes at most, which a new tokenizer is trained on: what a chat template makes of
+/// them, without its control tokens. Rows that cannot be used are left out.
+std::string example_text(const std::vector<TextFile>& files, const ChatTemplate* chat, const ControlTokens& control,
+                         const RowOptions& rows, double validation_fraction, size_t most,
                          Preferences preferences = Preferences::none);
 
 }  // namespace toy

@@ -47,6 +47,9 @@ struct RunStart {
   std::optional<JsonObject> effective = {};
   int64_t parameters = 0, steps = 0, tokens_per_step = 0, train_tokens = 0, windows_per_epoch = 0,
           validation_tokens = 0, planned_bytes = 0;
+  std::optional<int64_t> trained = {};
+  std::optional<double> epochs = {};
+  std::optional<std::string> data = {}, base = {};
   static void fields(auto& e, auto&& f) {
     f("schema", e.schema, "toy/v1");
     f("run_id", e.run_id, "the name of the run's folder");
@@ -66,6 +69,10 @@ struct RunStart {
     f("windows_per_epoch", e.windows_per_epoch, "rows of an epoch of the training text");
     f("validation_tokens", e.validation_tokens, "tokens of the validation text");
     f("planned_bytes", e.planned_bytes, "memory that training holds");
+    f("trained", e.trained, "weights that the run changes");
+    f("epochs", e.epochs, "epochs that the steps are");
+    f("data", e.data, "what is trained on: the paths of --corpus or --data");
+    f("base", e.base, "the model file that the run begins with");
   }
 };
 

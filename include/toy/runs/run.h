@@ -78,6 +78,9 @@ struct Made {
 Made newest_model(const std::string& folder);
 /// The same of kAdapterFile.
 Made newest_adapter(const std::string& folder);
+/// The model that a path means: a file itself, of the folder of a run or checkpoint the newest model. Throws
+/// Error{bad_input} for a folder without one.
+std::string model_path(const std::string& path);
 /// The log that a user means: a file, the folder of a run, or an id (or the beginning of only one) below `roots`.
 /// Throws Error{bad_input} that says what is near, or which runs begin so.
 std::string find_log(const std::string& what, std::span<const std::string> roots);

@@ -124,9 +124,17 @@ std::shared_ptr<const Tokenizer> load_tokenizer_file(const std::string& path);
 /// beginning-of-sequence token at the start of prompts: adds_bos() is false.
 std::shared_ptr<const Tokenizer> load_spm_model(std::span<const std::byte> bytes, const std::string& name);
 
+/// Control tokens that a new vocabulary gets: its last ids. They count as tokens of it; those that every vocabulary of
+/// its kind has ("</s>") need not be named.
+struct ControlTokens {
+  std::vector<std::string> names;
+  std::string end_of_turn = {};  ///< the one of them that ends a generation, whatever its name
+};
+
 /// How a SentencePiece vocabulary is trained.
 struct SpmTrainOptions {
   int32_t vocab_size = 512;
+  ControlTokens control = {};
   int threads = 1;
   /// tokenizer.ggml.add_bos_token. Off: windows of a running text never show a model the
   /// beginning-of-sequence token.
@@ -147,10 +155,15 @@ std::shared_ptr<const Tokenizer> train_unigram(std::string_view text, const SpmT
 /// "<|endoftext|>" as bos() and eos(). Words are those of Qwen 2: numbers are cut into digits. decode(encode(t)) == t
 /// for every text. llama.cpp reads it. Deterministic. Throws Error{bad_input} when the text is too small for the
 /// vocabulary, naming how many tokens it gives.
-std::shared_ptr<const Tokenizer> train_bpe(std::string_view text, int32_t vocab_size);
+std::shared_ptr<const Tokenizer> train_bpe(std::string_view text, int32_t vocab_size,
+                                           const ControlTokens& control = {});
 
-/// "bytes", "bpe:V", "spm:V" or "unigram:V". Throws with the accepted forms.
-std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view spec, std::string_view corpus);
+/// Is it of the form "bytes", "bpe:V", "spm:V" or "unigram:V"? Else it may name a file.
+bool is_tokenizer_spec(std::string_view spec);
+/// "bytes", "bpe:V", "spm:V" or "unigram:V", perhaps with control tokens; then "bytes" has "<|endoftext|>", too. Throws
+/// with the accepted forms.
+std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view spec, std::string_view corpus,
+                                                const ControlTokens* control = nullptr);
 
 /// Puts bos() in front of ids where the tokenizer adds it and they do not begin with it; false: nothing was added.
 bool add_bos(const Tokenizer& tokenizer, std::vector<int32_t>& ids);

@@ -33,6 +33,9 @@ struct RunEstimate {
   int64_t parameters = 0;
   int64_t trained = 0;            ///< parameters that the run changes
   std::vector<TensorRole> roles;  ///< of all tensors; none where the run is complete
+  std::string data;               ///< what is trained on: paths
+  int64_t rows = 0;               ///< of an epoch
+  double epochs = 0;              ///< of the complete run
   int64_t steps = 0;              ///< that the run has to make
   MemoryFit fit;                  ///< of the whole process
   int64_t tokens_per_step = 0;

@@ -12,7 +12,7 @@ namespace toy {
 struct FromScratchOptions : RecipeOptions {
   std::string size = "small";       ///< a named size or a JSON file
   std::string layers = {};          ///< set_layers() of the size, "" for its own
-  std::string tokenizer = "bytes";  ///< as make_tokenizer() takes it: "bytes", "bpe:V", ...
+  std::string tokenizer = "bytes";  ///< as make_tokenizer() takes it, or a GGUF or SentencePiece file
   double init_scale = 1.0;          ///< matrices start as N(0, init_scale / sqrt(fan_in))
 
   /// Those that other recipes lack; see toy/base/options.h.
@@ -20,7 +20,7 @@ struct FromScratchOptions : RecipeOptions {
     constexpr auto k = "Model";
     f({"size", "Size or JSON file of dimensions: {}", {}, k}, o.size);
     f({"layers", "Mixers of the layers, like gdn*3,attn (toy help training.md lists them)", {}, k}, o.layers);
-    f(text_option("tokenizer", "bytes, or bpe:V, spm:V or unigram:V with V tokens", k, "bytes|bpe:|spm:|unigram:"),
+    f(text_option("tokenizer", "bytes, bpe:V, spm:V or unigram:V with V tokens, or a model file", k, "bytes|bpe:|spm:|unigram:"),
       o.tokenizer);
     f({"tokenizer_bytes", "Bytes of the corpus to train the tokenizer on, at most", at_least(1), k},
       o.data.tokenizer_bytes);

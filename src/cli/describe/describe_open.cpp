@@ -31,6 +31,8 @@ bool is_size(const std::string& what) {
 int64_t vocabulary_of(const std::string& tokenizer) {
   if (tokenizer.empty()) return 0;
   if (tokenizer == "bytes") return 256;
+  if (std::error_code error; !is_tokenizer_spec(tokenizer) && fs::exists(tokenizer, error))
+    return load_tokenizer_file(tokenizer)->vocab_size();
   std::smatch parts;
   check(std::regex_match(tokenizer, parts, std::regex("(bpe|spm|unigram):([1-9][0-9]{0,8})")),
         "tokenizer is '{}'; use bytes, bpe:V, spm:V or unigram:V", tokenizer);
@@ -83,7 +85,7 @@ std::string file_of(const std::string& what) {
     if (const std::string model = runs::newest_model(folder).file; !model.empty()) return model;
     for (const char* options : {"config.json", "train.json"})  // of a run to come
       if (const fs::path file = fs::path(folder) / options; planned(file)) return file.string();
-    refuse_hugging_face(folder);
+    if (const auto converted = converted_folder(folder)) return *converted;
     fail("{}: the folder has no model.gguf, no checkpoint and no options of a run; give a GGUF file", folder);
   }
   if (const std::string listed = listed_model(what); !listed.empty()) return listed;

@@ -8,11 +8,8 @@
 #include "cli/console.h"
 #include "cli/files/model_file.h"
 #include "cli/files/rewrite.h"
-#include "cli/interrupt.h"
 #include "cli/options.h"
-#include "cli/progress.h"
 #include "cli/run/chat_template_option.h"
-#include "toy/base/clock.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
 #include "toy/chat/builtin.h"
@@ -20,9 +17,6 @@
 
 namespace toy::cli {
 namespace {
-
-// Ctrl-C between two tensors.
-struct Interrupted {};
 
 std::optional<DType> float_type(const std::string& name) {
   for (const DTypeInfo& t : kDTypes)
@@ -91,28 +85,9 @@ struct Convert : Command {
   }
   // From or to a Hugging Face folder.
   void convert(const std::function<hf::Converted(const hf::ConvertOptions&)>& work) const {
-    std::optional<Progress> progress(std::in_place);
-    progress->waiting("converting");
-    Interrupt interrupt;
-    const double begin = steady_seconds();
     hf::ConvertOptions options{.type = float_type(rewrite.type), .tokenizer = !no_tokenizer};
     if (!chat_template.empty()) options.chat_template = [this](const Tokenizer& t) { return template_for(t); };
-    options.progress = [&](size_t done, size_t total) {
-      if (interrupt.signal()) throw Interrupted();
-      progress->show({.label = "tensor",
-                      .brief = "",
-                      .done = int64_t(done),
-                      .total = int64_t(total),
-                      .seconds_left = (steady_seconds() - begin) / double(done) * double(total - done)});
-    };
-    try {
-      const hf::Converted done = work(options);
-      progress.reset();
-      print(done);
-    } catch (const Interrupted&) {
-      progress.reset();
-      interrupt.end_by_signal();
-    }
+    if (const auto done = convert_with_progress(std::move(options), work)) print(*done);
   }
 
   void print(const hf::Converted& done) const {

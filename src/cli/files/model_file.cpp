@@ -5,11 +5,19 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "cli/console.h"
 #include "cli/help.h"
+#include "cli/interrupt.h"
+#include "cli/options.h"
+#include "cli/progress.h"
 #include "fetch/catalog.h"
+#include "toy/base/checksum.h"
+#include "toy/base/clock.h"
 #include "toy/base/error.h"
+#include "toy/base/nearest.h"
+#include "toy/base/user_cache.h"
 #include "toy/base/utf8.h"
 #include "toy/hf/peft.h"
 #include "toy/models/adapter.h"
@@ -21,7 +29,7 @@ namespace toy::cli {
 namespace fs = std::filesystem;
 
 CLI::Option* add_model_option(CLI::App& app, std::string& model) {
-  return add_option(app, "model", model, "GGUF file, name in `toy list`, a run's folder, or its id", file_name());
+  return add_option(app, "model", model, "GGUF file, run or its id, name in `toy list`, or Hugging Face folder", file_name());
 }
 
 std::string run_folder(const std::string& what) {
@@ -51,37 +59,109 @@ std::string listed_model(const std::string& what, bool takes_folders) {
   std::error_code error;
   if (what.empty() || what == "-" || fs::exists(what, error)) return {};
   const std::string path = catalog::find(what, catalog::list(catalog::default_places()));
-  check(takes_folders || !fs::is_directory(path, error),
-        "{0}: a repository in safetensors; convert it first: toy convert {0} OUT.gguf", what);
-  if (!path.empty()) to_stderr(fmt::format("toy: using {}\n", one_line(path)));
-  return path;
+  if (path.empty()) return {};
+  to_stderr(fmt::format("toy: using {}\n", one_line(path)));
+  return takes_folders ? path : converted_folder(path).value_or(path);
 }
 
-void refuse_hugging_face(const std::string& folder) {
+std::optional<hf::Converted> convert_with_progress(
+    hf::ConvertOptions options, const std::function<hf::Converted(const hf::ConvertOptions&)>& work) {
+  struct Interrupted {};  // between two tensors
+  std::optional<Progress> progress(std::in_place);
+  progress->waiting("converting");
+  Interrupt interrupt;
+  const double begin = steady_seconds();
+  options.progress = [&](size_t done, size_t total) {
+    if (interrupt.signal()) throw Interrupted();
+    progress->show({.label = "tensor",
+                    .brief = "",
+                    .done = int64_t(done),
+                    .total = int64_t(total),
+                    .seconds_left = (steady_seconds() - begin) / double(done) * double(total - done)});
+  };
+  try {
+    return work(options);
+  } catch (const Interrupted&) {
+    progress.reset();
+    interrupt.end_by_signal();
+    return std::nullopt;
+  }
+}
+
+std::optional<std::string> converted_folder(const std::string& folder) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) return std::nullopt;
   if (hf::is_peft_folder(folder))
     fail("{0}: an adapter of PEFT; give the model that it belongs to, and --lora {0} (toy merge makes one model)",
          folder);
-  for (const char* weights : {"model.safetensors", "model.safetensors.index.json"}) {
-    if (!fs::exists(fs::path(folder) / weights)) continue;
-    check(fs::exists(fs::path(folder) / "config.json"),
-          "{}: the folder has {}, but no config.json; download the complete repository", folder, weights);
-    fail("{}: a folder from Hugging Face; convert it first (toy convert FOLDER OUT.gguf)", folder);
-  }
+  const fs::path path = fs::canonical(folder);
+  const bool has_weights = fs::exists(path / "model.safetensors") || fs::exists(path / "model.safetensors.index.json");
+  if (!has_weights) return std::nullopt;
+  check(hf::is_model_folder(folder), "{}: the folder has weights, but no config.json; download the complete repository",
+        folder);
+  std::set<std::string> files;  // what the model is made of, and when that changed
+  for (const fs::directory_entry& e : fs::directory_iterator(path))
+    if (e.is_regular_file())
+      files.insert(fmt::format("{} {} {}\n", e.path().filename().string(), e.file_size(),
+                               e.last_write_time().time_since_epoch().count()));
+  const std::string own = fmt::format("{}-{}-", path.filename().string(), checksum_text(xxh64(path.string())));
+  const fs::path cache = user_cache().empty() ? fs::path() : fs::path(user_cache()) / "models";
+  const fs::path file = cache / fmt::format("{}{}.gguf", own, checksum_text(xxh64(fmt::format("{}", fmt::join(files, "")))));
+  if (fs::exists(file, error)) return file.string();
+  check(!cache.empty() && make_writable(cache.string()),
+        "{}: a folder from Hugging Face, and the cache for its GGUF cannot be written; convert it first: toy convert {} "
+        "OUT.gguf",
+        folder, folder);
+  for (const fs::directory_entry& e : fs::directory_iterator(cache))
+    if (e.path().filename().string().starts_with(own)) fs::remove(e.path(), error);  // of what the folder held before
+  to_stderr(fmt::format("toy: {}: a folder from Hugging Face, converted once to {}\n", one_line(folder),
+                        one_line(file.string())));
+  const auto done = convert_with_progress(
+      {}, [&](const hf::ConvertOptions& o) { return hf::convert_folder(folder, file.string(), o); });
+  if (done) print_warnings(folder, done->warnings);
+  return file.string();
 }
+
+namespace {
+
+[[noreturn]] void no_model(const std::string& what) {
+  std::vector<std::string> names = runs::find_runs(".");
+  for (const catalog::Entry& e : catalog::list(catalog::default_places())) names.push_back(e.name);
+  std::error_code error;
+  const fs::path folder = fs::path(what).parent_path();
+  for (fs::directory_iterator i(folder.empty() ? "." : folder, error), end; !error && i != end; i.increment(error))
+    if (i->path().extension() == ".gguf") names.push_back((folder / i->path().filename()).string());
+  const std::string near = nearest(what, names);
+  fail("{}: no such file, no run below this folder, and no model of `toy list`{}", what,
+       near.empty() ? "" : fmt::format("; did you mean '{}'?", near));
+}
+
+}  // namespace
 
 std::string model_file(const std::string& what) {
   const std::string folder = run_folder(what);
+  std::error_code error;
   if (folder.empty()) {
     const std::string listed = listed_model(what);
-    return listed.empty() ? what : listed;  // a file, or nothing: whoever opens it says so
+    if (listed.empty() && !fs::exists(what, error)) no_model(what);
+    return listed.empty() ? what : listed;
   }
   const runs::Made made = runs::newest_model(folder);
-  if (std::error_code error; made.file.empty() && fs::exists(fs::path(folder) / runs::kAdapterFile, error))
-    fail("{0}: the run made an adapter; give the model that it belongs to, and --lora {0}", folder);
-  if (made.file.empty()) refuse_hugging_face(folder);
-  check(!made.file.empty(),
-        "{}: the folder has no model.gguf and no checkpoint; train a model first, or give a GGUF file", folder);
-  return told(made);
+  if (!made.file.empty()) return told(made);
+  check(!fs::exists(fs::path(folder) / runs::kAdapterFile, error),
+        "{0}: the run made an adapter; give the model that it belongs to, and --lora {0}", folder);
+  const auto converted = converted_folder(folder);
+  check(converted.has_value(),
+        "{}: the folder has no model.gguf, no checkpoint and no weights of Hugging Face; give a GGUF file", folder);
+  return *converted;
+}
+
+std::string tokenizer_file(const std::string& what) {
+  std::error_code error;
+  const bool known = !is_tokenizer_spec(what) &&
+                     (fs::exists(what, error) || !run_folder(what).empty() ||
+                      !catalog::find(what, catalog::list(catalog::default_places())).empty());
+  return known ? model_file(what) : what;
 }
 
 void refuse_broken_weights(const std::string& path) {

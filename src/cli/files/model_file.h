@@ -2,11 +2,14 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "toy/base/error.h"
+#include "toy/hf/convert.h"
 #include "toy/models/model.h"
 
 namespace toy::cli {
@@ -16,18 +19,26 @@ inline const std::vector<std::string> kRunRoots{"."};
 /// The positional `model` of a command.
 CLI::Option* add_model_option(CLI::App& app, std::string& model);
 
-/// Throws with the way out if the folder holds weights of Hugging Face.
-void refuse_hugging_face(const std::string& folder);
+/// The GGUF of a folder from Hugging Face, made in the user's cache when it is first asked for and again when the folder
+/// changes; nullopt for any other folder. Throws Error{bad_input} for an adapter of PEFT and an incomplete repository.
+std::optional<std::string> converted_folder(const std::string& folder);
+/// What `work` converts, with a bar. Ctrl-C ends the program between two tensors.
+std::optional<hf::Converted> convert_with_progress(
+    hf::ConvertOptions options, const std::function<hf::Converted(const hf::ConvertOptions&)>& work);
 
 /// The folder of a run that is named by its path or its id (or the beginning of it) below this folder; "" if none is.
 /// Throws Error{bad_input} where several ids begin so.
 std::string run_folder(const std::string& what);
 /// The path of a model that `toy list` shows under this name, "" if there is none or if `what` is a file. Says on
-/// stderr which file it is. Throws Error{bad_input} for a repository in safetensors, unless `takes_folders`.
+/// stderr which file it is. Of a repository in safetensors that is its converted_folder(), unless `takes_folders`.
 std::string listed_model(const std::string& what, bool takes_folders = false);
-/// The GGUF file that `what` names: a path, a run, or a model of `toy list`. Says on stderr when it is the checkpoint
-/// of a run. Throws Error{bad_input} for a folder without a model.
+/// The GGUF file that `what` names: a path, a run, a model of `toy list`, or a folder from Hugging Face. Says on stderr
+/// when it is the checkpoint of a run. Throws Error{bad_input} saying what was searched, and for a folder without a
+/// model.
 std::string model_file(const std::string& what);
+
+/// The file whose tokenizer `what` means, as model_file() finds it; "bytes", "spm:512" and what is unknown stay.
+std::string tokenizer_file(const std::string& what);
 
 /// For a computation that has failed: throws Error{bad_input} naming the first tensor of the file that holds NaN or
 /// infinity, if there is one. (Quantized tensors are checked when a model is loaded.)

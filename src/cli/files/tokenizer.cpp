@@ -8,10 +8,13 @@
 #include "cli/console.h"
 #include "cli/files/model_file.h"
 #include "cli/options.h"
+#include "cli/run/chat_template_option.h"
 #include "cli/run/prompts.h"
 #include "toy/base/error.h"
 #include "toy/base/gguf_name.h"
 #include "toy/base/json_text.h"
+#include "toy/chat/builtin.h"
+#include "toy/data/examples.h"
 #include "toy/data/text_files.h"
 #include "toy/text/tokenizer.h"
 
@@ -40,25 +43,52 @@ void add_tokenizer_file(CLI::App& app, std::string& model) {
 }
 
 struct Train : Command {
-  std::string corpus, spec = "spm:512", out;
+  std::string corpus, data, chat_template, map, spec = "spm:512", out;
   void add(CLI::App& app) {
-    add_option(app, "--corpus", corpus, "Text file to train on", file_name())->required();
+    CLI::Option* text = add_option(app, "--corpus", corpus, "Text file to train on", file_name());
+    add_option(app, "--data", data, "File of examples to train on: JSON Lines, a JSON list, .csv or .tsv", file_name())
+        ->excludes(text);
+    add_chat_template(app, chat_template, "With --data, the chat template; its marks become control tokens");
+    add_option(app, "--map", map, "Fields of --data with other names, such as prompt=question,completion=reply");
     add_option(app, "--tokenizer", spec,
                "bpe:V (byte-level BPE), spm:V or unigram:V (SentencePiece) with V tokens, or bytes",
                suggested({"bytes", "bpe:", "spm:", "unigram:"}));
     add_option(app, "--out", out, "GGUF file to write, a vocabulary without weights", file_name())->required();
+    app.footer(
+        "A model is trained with it by --tokenizer. See toy help tokenizers.md.\n\n"
+        "Examples:\n"
+        "  toy tokenizer train --corpus book.txt --tokenizer spm:1024 --out vocab.gguf\n"
+        "  toy tokenizer train --data chats.jsonl --chat-template chatml --tokenizer bpe:800 --out chat-vocab.gguf\n"
+        "  toy train from-scratch --data chats.jsonl --tokenizer chat-vocab.gguf --out out/chat");
   }
   void run() const {
-    refuse_overwriting("out", out, {{"--corpus", corpus}});
+    check(given("--corpus") || given("--data"), "tokenizer train: give --corpus FILE or --data FILE");
+    check(given("--data") || (chat_template.empty() && map.empty()), "{}: it says how rows of --data are read",
+          chat_template.empty() ? "--map" : "--chat-template");
+    refuse_overwriting("out", out, {{"--corpus", corpus}, {"--data", data}});
     refuse_replacing("out", out, is_vocabulary);
-    const std::string text = read_text_file(corpus);
-    check(!is_binary(text), "{}: {}", corpus, why_not_text(text));
-    const auto t = make_tokenizer(spec, text);
     gguf::Writer w("llama");
+    const auto t = given("--data") ? of_examples(w) : make_tokenizer(spec, corpus_text());
     t->save(w);
     w.finish(out);
     to_stderr(fmt::format("{} tokens\n", t->vocab_size()));
     fmt::print("{}\n", out);
+  }
+  std::string corpus_text() const {
+    std::string text = read_text_file(corpus);
+    check(!is_binary(text), "{}: {}", corpus, why_not_text(text));
+    return text;
+  }
+  // The file keeps their chat template, too.
+  std::shared_ptr<const Tokenizer> of_examples(gguf::Writer& w) const {
+    std::optional<ChatTemplate> chat;
+    if (!chat_template.empty()) chat = chat_template_named(chat_template);
+    const ChatTemplate* given = chat ? &*chat : nullptr;
+    if (chat) w.set("tokenizer.chat_template", chat->source());
+    const ControlTokens control = control_tokens_of(given);
+    const std::vector<TextFile> files = list_text_files(std::span(&data, 1)).files;
+    const std::string text = example_text(files, given, control, {.renamed = parse_field_map(map)}, 0, SIZE_MAX);
+    return make_tokenizer(spec, text, &control);
   }
 };
 
@@ -73,6 +103,10 @@ struct Encode : Command {
     add_parse_special(app, parse_special);
     app.add_flag("--pieces", pieces, "Print the text of each id next to it, one per line");
     app.add_flag("--json", json, "Print a JSON array; with --pieces, of objects with id and text");
+    app.footer(
+        "Examples:\n"
+        "  toy tokenizer encode out/book --text \"Once upon a time\" --pieces\n"
+        "  toy tokenizer encode out/book --file book.txt > ids.txt");
   }
   void run() const {
     check(given("--text") || given("--file"), "tokenizer encode: give --text TEXT or --file FILE");
@@ -106,6 +140,7 @@ struct Decode : Command {
     add_tokenizer_file(app, model);
     add_option(app, "ids", words, "Token ids to decode: 1 2 3 or 1,2,3")->required();
     app.add_flag("--json", json, "Print a JSON string (replaces invalid UTF-8)");
+    app.footer("Example:\n  toy tokenizer decode out/book 72 101 108");
   }
   void run() const {
     const std::vector<int32_t> ids = parse_ids("ids", fmt::format("{}", fmt::join(words, " ")));

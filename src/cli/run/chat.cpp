@@ -142,10 +142,26 @@ struct Given {
   }
 };
 
+// The message of a command line, and no other.
+class OneMessage final : public talk::PlainScreen {
+ public:
+  explicit OneMessage(std::string text) : text_(std::move(text)) {}
+  talk::LineRead read(const std::string&, const std::string&) override {
+    talk::LineRead read;
+    if (std::exchange(said_, true)) read.kind = talk::LineRead::end;
+    else read.line = text_;
+    return read;
+  }
+
+ private:
+  std::string text_;
+  bool said_ = false;
+};
+
 constexpr const char* kHint = "/help lists the commands";
 
 struct Chat : Command {
-  std::string model_path, url, system, tools_file, schema_file, grammar_file;
+  std::string model_path, message, url, system, tools_file, schema_file, grammar_file;
   talk::ToolCommand tool_command;
   ordered_json tools;
   dialog::TextForm form;
@@ -157,6 +173,7 @@ struct Chat : Command {
 
   void add(CLI::App& app) {
     add_model_option(app, model_path);
+    add_option(app, "text", message, "Message: its answer is printed, and that is all");
     add_option(app, "--url", url, "Talk to the model of a server instead, such as http://127.0.0.1:8080", not_empty());
     adapters.add(app);
     chat_template.add(app);
@@ -181,6 +198,7 @@ struct Chat : Command {
         "the key comes from TOY_API_KEY or OPENAI_API_KEY.\n\n"
         "Examples:\n"
         "  toy chat chat.gguf --system \"Answer in one sentence.\"\n"
+        "  toy chat chat.gguf \"What is a badger?\"\n"
         "  echo \"What is a badger?\" | toy chat chat.gguf --temperature 0\n"
         "  toy chat chat.gguf --tools weather.json --tool-command ./weather.py\n"
         "  toy chat --url http://127.0.0.1:8080");
@@ -234,7 +252,7 @@ struct Chat : Command {
          {"--lora", "--chat-template", "--ctx", "--kv", "--exact", "--repack", "--device", "--threads"})
       check(!parser->count(local), "{} is up to the server; remove it, or --url", local);
     talk::RemoteModel replier(url, model_path, api_key());
-    if (is_terminal(STDERR_FILENO)) to_stderr(fmt::format("{}; {}\n", one_line(replier.model()), kHint));
+    if (is_terminal(STDERR_FILENO) && message.empty()) to_stderr(fmt::format("{}; {}\n", one_line(replier.model()), kHint));
     talk_to(replier, given, [&](const AnswerOptions& o) {
       talk::ReplySettings settings{.fields = given.fields()};
       add_form(settings.fields);
@@ -270,7 +288,7 @@ struct Chat : Command {
     Decoder decoder(*dev, model, options);
     warn_of_long_context(model_path, model.spec, decoder.context());
     talk::LocalModel replier(decoder, model, chat);
-    if (is_on_terminal())
+    if (is_on_terminal() && message.empty())
       to_stderr(fmt::format("{} ({:.3g} M parameters, context {}); {}\n",
                             one_line(std::filesystem::path(model_path).stem().string()),
                             double(parameter_count(model.spec)) / 1e6, decoder.context(), kHint));
@@ -281,7 +299,8 @@ struct Chat : Command {
   }
 
   static bool is_on_terminal() { return is_terminal(STDIN_FILENO) && is_terminal(STDOUT_FILENO); }
-  static std::unique_ptr<talk::Screen> make_screen() {
+  std::unique_ptr<talk::Screen> make_screen() const {
+    if (!message.empty()) return std::make_unique<OneMessage>(message);
     if (!is_on_terminal()) return std::make_unique<talk::PlainScreen>();
     return std::make_unique<talk::TerminalScreen>(
         talk::Look{.color = has_color(STDOUT_FILENO), .unicode = has_unicode()}, talk::default_history_path());

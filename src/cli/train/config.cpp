@@ -4,24 +4,21 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
-#include <set>
 
 #include "cli/command.h"
 #include "cli/files/model_file.h"
 #include "cli/help.h"
 #include "cli/scripts.h"
 #include "toy/base/error.h"
-#include "toy/base/json_text.h"
 #include "toy/base/nearest.h"
 #include "toy/base/utf8.h"
 #include "toy/data/text_files.h"
+#include "toy/train/recipes.h"
 
 namespace toy::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::ordered_json;
 using Words = std::vector<std::string>;
 
 // Whether a word is the option, with or without a value.
@@ -41,70 +38,53 @@ std::string value_of(const Words& words, const std::string& option, std::string 
   return otherwise;
 }
 
-// An object of options, each given once.
-ordered_json read_options(const std::string& path) {
-  std::set<std::string> keys;
-  const auto once = [&](const std::string& key) {
-    check(keys.insert(key).second, "{}: '{}' is given twice; keep one of them", path, key);
-  };
-  const auto options = read_json<ordered_json>(path, read_text_file(path), once);
-  check(options.is_object(), "{}: not a JSON object of options; use e.g. {{\"steps\": 500}}", path);
-  return options;
-}
+std::vector<GivenOption> read_options(const std::string& path) { return given_options(read_text_file(path), path); }
 
-// The value as words of a command line. null and defaults give none.
-Words words_of(const CLI::Option& option, const std::string& key, const ordered_json& value, const std::string& path) {
-  if (value.is_null()) return {};
-  const std::string name = "--" + key;
-  if (is_flag(option)) {
-    check(value.is_boolean(), "{}: '{}' is {}; use true or false", path, key, json_text(value));
-    return value.get<bool>() ? Words{name} : Words{};
-  }
-  const bool takes_list = option.get_items_expected_max() > 1;
+// Words of a command line. Defaults give none.
+Words words_of(const CLI::Option& option, const GivenOption& given, const std::string& path) {
+  const std::string name = "--" + given.name, &key = given.name;
+  check(given.values.size() == 1 || option.get_items_expected_max() > 1, "{}: '{}' is a list; give one value", path, key);
   Words words;
-  for (const ordered_json& v : value.is_array() && takes_list ? value : ordered_json::array({value})) {
-    check(v.is_string() || v.is_number(), "{}: '{}' is {}; use a number or a string{}", path, key, json_text(v),
-          takes_list ? ", or a list of them" : "");
-    const std::string text = v.is_string() ? v.get<std::string>() : json_text(v);
+  for (const std::string& text : given.values) {
+    check(!is_flag(option) || text == "true" || text == "false", "{}: '{}' is {}; use true or false", path, key, text);
     check(text.find('\0') == std::string::npos, "{}: '{}' holds a NUL character; remove it", path, key);
-    if (text == option.get_default_str()) continue;
+    if (text == option.get_default_str() || (is_flag(option) && text == "false")) continue;
     const std::string wrong = violation(option, text);  // the parser will not see it where the command line goes first
     check(wrong.empty(), "{} {}", option.get_name(), wrong);
     // Joined, so that a text that begins with a dash is no option; the parser takes the word after an empty "--name=".
-    if (text.empty())
-      words.insert(words.end(), {name, text});
+    if (is_flag(option) || text.empty())
+      words.push_back(name);
     else
       words.push_back(name + "=" + text);
+    if (text.empty()) words.push_back(text);
   }
   return words;
 }
 
 // The recipe that has all these options: each has some that no other has.
-std::string recipe_of(const CLI::App& train, const ordered_json& options, const std::string& file) {
-  for (const CLI::App* recipe : train.get_subcommands({}))
-    if (std::all_of(options.items().begin(), options.items().end(),
-                    [&](const auto& o) { return recipe->get_option_no_throw("--" + o.key()) != nullptr; }))
-      return recipe->get_name();
+std::string recipe_of(const CLI::App& train, const std::vector<GivenOption>& options, const std::string& file) {
+  const auto recipes = train.get_subcommands({});
+  const auto has = [](const CLI::App* r, const GivenOption& o) { return r->get_option_no_throw("--" + o.name); };
+  for (const CLI::App* recipe : recipes)
+    if (std::ranges::all_of(options, [&](const auto& o) { return has(recipe, o); })) return recipe->get_name();
   std::string unknown;
-  for (const auto& [key, value] : options.items()) {
-    const auto all = train.get_subcommands({});
-    const std::string name = "--" + key;
-    if (std::none_of(all.begin(), all.end(), [&](const CLI::App* r) { return r->get_option_no_throw(name); }))
-      unknown += (unknown.empty() ? "" : ", ") + key;
-  }
+  for (const GivenOption& o : options)
+    if (std::ranges::none_of(recipes, [&](const CLI::App* r) { return has(r, o); }))
+      unknown += (unknown.empty() ? "" : ", ") + o.name;
   fail("{}: no recipe has all of these options{}; give the recipe and the options of the run", file,
        unknown.empty() ? "" : ", and none has " + one_line(unknown));
 }
 
-void require_files(const ordered_json& options, const Words& words, const std::string& file) {
-  for (const std::string key : {"corpus", "data", "val", "init", "model", "size"}) {
-    if (has(words, "--" + key)) continue;
-    const ordered_json value = options.value(key, ordered_json());
-    for (const ordered_json& path : value.is_array() ? value : ordered_json::array({value})) {
-      const std::string name = path.is_string() ? path.get<std::string>() : "-";
+void require_files(const std::vector<GivenOption>& options, const Words& words, const std::string& file) {
+  for (const auto& [key, values] : options) {
+    constexpr const char* kPaths[] = {"corpus", "data", "val", "init", "donor", "model", "size", "tokenizer"};
+    if (std::ranges::find(kPaths, key) == std::end(kPaths) || has(words, "--" + key)) continue;
+    for (const std::string& name : values) {
       std::error_code error;
-      check(name == "-" || (key == "size" && !name.ends_with(".json")) || fs::exists(name, error) ||
-                ((key == "init" || key == "model") && !listed_model(name).empty()),
+      const bool is_model = key == "init" || key == "donor" || key == "model";
+      const bool is_word = (key == "size" || key == "tokenizer") && !fs::path(name).has_extension();
+      check(name == "-" || is_word || fs::exists(name, error) ||
+                (is_model && (!run_folder(name).empty() || !listed_model(name).empty())),
             "{}: '{}' of --{} does not exist. Paths are relative to the folder where the run was started: resume it "
             "there, or give --{} too",
             file, name, key, key);
@@ -134,8 +114,8 @@ Words with_config(const CLI::App& root, Words words) {
     for (const std::string& name : o->get_lnames())
       if (!is_help(*o) && name != "config") known.push_back(name);
   const Words given = words;
-  const ordered_json options = read_options(path);
-  for (const auto& [key, value] : options.items()) {
+  for (const GivenOption& option_given : read_options(path)) {
+    const std::string& key = option_given.name;
     if (std::find(known.begin(), known.end(), key) == known.end()) {
       check(!key.starts_with("help") && key != "config", "{}: '{}' belongs on the command line", path, key);
       const std::string near = nearest(key, known);
@@ -143,7 +123,7 @@ Words with_config(const CLI::App& root, Words words) {
            near.empty() ? "the keys are the options in --help-all" : "did you mean '" + near + "'?");
     }
     const CLI::Option& option = *app->get_option("--" + key);
-    const Words more = words_of(option, key, value, path);
+    const Words more = words_of(option, option_given, path);
     const bool overridden = std::any_of(given.begin(), given.end(), [&](const std::string& word) {
       return word.starts_with("-") && option.check_name(word.substr(0, word.find('=')));
     });
@@ -171,10 +151,11 @@ Words with_resumed_options(const CLI::App& root, Words words) {
     check(named, "resume: '{}' has no config.json with the options of a run; give the recipe and its options", out);
     return words;  // the parser knows what is missing
   }
-  const ordered_json options = read_options(file);
+  const std::vector<GivenOption> options = read_options(file);
   if (!named) words.insert(words.begin() + 1, recipe_of(train, options, file));
+  const auto is_data = [](const GivenOption& o) { return o.name == "corpus" || o.name == "data"; };
   check(
-      options.contains("corpus") || options.contains("data") || has_data,
+      has_data || std::ranges::any_of(options, is_data),
       "{}: it has no 'corpus' or 'data', so it is not of a run; give the options of the run, --corpus or --data among "
       "them",
       file);

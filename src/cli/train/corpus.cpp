@@ -8,6 +8,7 @@
 #include "cli/options.h"
 #include "toy/base/error.h"
 #include "toy/data/text_files.h"
+#include "toy/synth/chats.h"
 #include "toy/synth/ngram.h"
 #include "toy/synth/stories.h"
 
@@ -48,6 +49,29 @@ struct Stories : Command {
   }
 };
 
+struct Chats : Command {
+  int64_t rows = 2000;
+  uint64_t seed = 0;
+  std::string out;
+  void add(CLI::App& app) {
+    add_option(app, "--rows", rows, "Conversations to write", from_to(1, 1e7));
+    add_option(app, "--seed", seed, "Seed of the conversations");
+    add_option(app, "--out", out, "File to write (default: stdout)", file_name());
+    app.footer(
+        "Questions about animals, sums, opposites and names, with their answers. See toy help chat-from-scratch.md.\n\n"
+        "Example:\n"
+        "  toy corpus chats --rows 4000 --out chats.jsonl");
+  }
+  void run() const {
+    if (!out.empty())
+      refuse_replacing("out", out, [](std::string_view beginning) { return beginning.starts_with("{\"messages\": [{"); });
+    const std::string text = write_chats(seed, rows);
+    if (out.empty()) return (void)std::fwrite(text.data(), 1, text.size(), stdout);
+    write_file(out, text);
+    fmt::print("{}\n", out);
+  }
+};
+
 struct Floor : Command {
   std::string file;
   bool json = false;
@@ -78,8 +102,9 @@ struct Ngram : Command {
 }  // namespace
 
 void add_corpus(CLI::App& root) {
-  CLI::App& app = add_command_group(root, "corpus", "Write stories of known probability and score text");
+  CLI::App& app = add_command_group(root, "corpus", "Write stories and conversations, and score text");
   add_subcommand<Stories>(app, "stories", "Write English stories from a random grammar");
+  add_subcommand<Chats>(app, "chats", "Write short conversations to train a first chat model on");
   add_subcommand<Floor>(app, "floor", "Print the lowest possible loss on stories, in nats per byte");
   add_subcommand<Ngram>(app, "ngram", "Print the loss of a 5-gram model, which a good model beats");
 }

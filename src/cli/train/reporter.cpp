@@ -28,6 +28,21 @@ std::string to_text(const runs::Rewards& r) {
   return text;
 }
 
+// "training toy (0.22 M parameters) from scratch on book.txt: 1000 steps, 1.19 epochs of 6750 rows"
+std::string to_text(const runs::RunStart& s) {
+  const auto model = parse_json<nlohmann::json>(s.model.text).at("name").get<std::string>();
+  const double all = double(s.parameters) * 1e-6, trained = double(s.trained.value_or(s.parameters)) * 1e-6;
+  std::string what = fmt::format("{} ({:.2f} M parameters)", model, all);
+  if (s.recipe == "lora" || s.recipe == "dpo")
+    what = fmt::format("an adapter ({:.2f} M parameters) of {} ({:.2f} M)", trained, s.base.value_or(model), all);
+  else if (s.recipe == "from-scratch")
+    what += " from scratch";
+  else if (trained < all)
+    what = fmt::format("{:.2f} M of the {:.2f} M parameters of {}", trained, all, s.base.value_or(model));
+  return fmt::format("training {} on {}: {} steps, {:.3g} epochs of {} rows", what, s.data.value_or("a text"), s.steps,
+                     s.epochs.value_or(0), s.windows_per_epoch);
+}
+
 }  // namespace
 
 Reporter::Reporter(Results& results, bool json, std::optional<int64_t> log_every)
@@ -43,11 +58,9 @@ void Reporter::event(const runs::Event& e) {
   if (const auto* start = e.as<runs::RunStart>()) {
     steps_ = start->steps;
     clear_status();
-    say(fmt::format(
-        "{}: {:.2f} M parameters, {} training tokens ({} windows per epoch), {} validation tokens, {} planned",
-        one_line(parse_json<nlohmann::json>(start->model.text).at("name").get<std::string>()),
-        double(start->parameters) * 1e-6, start->train_tokens, start->windows_per_epoch, start->validation_tokens,
-        format_bytes(size_t(start->planned_bytes))));
+    say(one_line(to_text(*start)));
+    say(fmt::format("{} training tokens, {} validation tokens, {} of memory planned", start->train_tokens,
+                    start->validation_tokens, format_bytes(size_t(start->planned_bytes))));
     interrupt_.emplace();  // before the first step there is nothing to save, and a signal ends the program at once
   } else if (e.as<runs::Resume>()) {
     say(fmt::format("resumed after step {}", *e.step));

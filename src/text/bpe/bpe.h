@@ -54,6 +54,9 @@ class BpeTokenizer final : public VocabularyTokenizer {
   std::array<int32_t, 256> byte_symbols_;
 };
 
+/// The 256 bytes without merges, "<|endoftext|>", and control tokens.
+std::shared_ptr<const Tokenizer> make_byte_tokenizer(const ControlTokens& control);
+
 /// The rules that tokenizer.ggml.pre of a file names, llama.cpp's default if it names none; nullptr if nobody knows
 /// them.
 const PreTokenizer* pre_tokenizer_of(const gguf::File& file);

@@ -135,20 +135,42 @@ class BpeTrainer {
   std::priority_queue<Candidate> queue_;
 };
 
-}  // namespace
-
-std::shared_ptr<const Tokenizer> train_bpe(std::string_view text, int32_t vocab_size) {
-  check(vocab_size >= kLeastBpeTokens && vocab_size <= kMostBpeTokens,
-        "bpe:{}: the number of tokens must be within {} and {} ({} are taken by the bytes and {})", vocab_size,
-        kLeastBpeTokens, kMostBpeTokens, kBytes + 1, kEndOfText);
-  check(!text.empty(), "bpe:{}: there is no text to train the tokenizer on", vocab_size);
+BpeVocabulary byte_vocabulary() {
   BpeVocabulary v;
   v.source = "trained vocabulary";
   v.pre = kTrainedPre;
   for (int32_t byte = 0; byte < kBytes; ++byte) v.tokens.push_back(byte_level_name(uint8_t(byte)));
+  return v;
+}
+
+// With the control tokens after all others.
+std::shared_ptr<const Tokenizer> finished(BpeVocabulary v, const ControlTokens& control) {
+  v.types.assign(v.tokens.size(), int32_t(TokenType::normal));
+  v.bos = v.eos = v.size();
+  v.tokens.push_back(kEndOfText);
+  v.types.push_back(int32_t(TokenType::control));
+  add_control_tokens(v, control);
+  return std::make_shared<const BpeTokenizer>(std::move(v));
+}
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> make_byte_tokenizer(const ControlTokens& control) {
+  return finished(byte_vocabulary(), without(control, {kEndOfText}));
+}
+
+std::shared_ptr<const Tokenizer> train_bpe(std::string_view text, int32_t vocab_size, const ControlTokens& given) {
+  const ControlTokens control = without(given, {kEndOfText});
+  const int32_t special = 1 + int32_t(control.names.size());  // after all others
+  check(vocab_size >= kLeastBpeTokens && vocab_size <= kMostBpeTokens && vocab_size >= kBytes + special,
+        "bpe:{}: the number of tokens must be within {} and {} ({} are taken by the bytes, {}{})", vocab_size,
+        kLeastBpeTokens, kMostBpeTokens, kBytes + special, kEndOfText,
+        control.names.empty() ? "" : " and other control tokens");
+  check(!text.empty(), "bpe:{}: there is no text to train the tokenizer on", vocab_size);
+  BpeVocabulary v = byte_vocabulary();
   std::unordered_map<std::string, int32_t> ids;
   BpeTrainer trainer(text);
-  while (v.size() < vocab_size - 1) {
+  while (v.size() < vocab_size - special) {
     const auto parts = trainer.best();
     if (!parts) break;
     const std::string left = v.tokens[size_t(parts->first)], right = v.tokens[size_t(parts->second)];
@@ -157,14 +179,11 @@ std::shared_ptr<const Tokenizer> train_bpe(std::string_view text, int32_t vocab_
     if (is_new) v.tokens.push_back(left + right);
     trainer.merge(*parts, found->second);
   }
-  check(v.size() == vocab_size - 1, "bpe:{}: the text is too small: it gives {} tokens. {}", vocab_size, v.size() + 1,
-        v.size() + 1 >= kLeastBpeTokens ? "Ask for fewer, or give more text"
+  check(v.size() == vocab_size - special, "bpe:{}: the text is too small: it gives {} tokens. {}", vocab_size,
+        v.size() + special,
+        v.size() + special >= kLeastBpeTokens ? "Ask for fewer, or give more text"
                                         : "Give more text, or take the tokenizer bytes");
-  v.types.assign(v.tokens.size(), int32_t(TokenType::normal));
-  v.bos = v.eos = v.size();
-  v.tokens.push_back(kEndOfText);
-  v.types.push_back(int32_t(TokenType::control));
-  return std::make_shared<const BpeTokenizer>(std::move(v));
+  return finished(std::move(v), control);
 }
 
 }  // namespace toy

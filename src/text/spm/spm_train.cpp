@@ -120,7 +120,7 @@ std::string train(const Kind& kind, std::vector<std::string> sentences, const Sp
   const int threads = kind.model == SpmModel::bpe ? options.threads : kUnigramThreads;
   const auto status =
       sentencepiece::SentencePieceTrainer::Train({{"model_type", kind.library_name},
-                                                  {"vocab_size", std::to_string(options.vocab_size - kind.literals)},
+                                                  {"vocab_size", std::to_string(options.vocab_size - kind.literals - int32_t(options.control.names.size()))},
                                                   {"hard_vocab_limit", "false"},
                                                   {"byte_fallback", "true"},
                                                   {"character_coverage", "1.0"},  // the alphabet is already chosen
@@ -152,18 +152,21 @@ SpmVocabulary read_out(const Kind& kind, const std::string& model) {
   return v;
 }
 
-std::shared_ptr<const Tokenizer> train_kind(const Kind& kind, std::string_view text, const SpmTrainOptions& options) {
-  const int32_t wanted = options.vocab_size;
+std::shared_ptr<const Tokenizer> train_kind(const Kind& kind, std::string_view text, SpmTrainOptions options) {
+  options.control = without(options.control, {"<unk>", "<s>", "</s>"});
+  const int32_t wanted = options.vocab_size, basic = kind.basic_tokens + int32_t(options.control.names.size());
   check(wanted >= kLeastTokens && wanted <= kMostTokens,
         "{}:{}: the number of tokens must be within {} and {} ({} are taken by the bytes and special tokens)",
-        kind.spec, wanted, kLeastTokens, kMostTokens, kind.basic_tokens);
+        kind.spec, wanted, kLeastTokens, kMostTokens, basic);
   check(options.threads >= 1 && options.threads <= 1024, "{}:{}: threads is {}, not within 1 and 1024", kind.spec,
         wanted, options.threads);
-  const auto alphabet = choose_alphabet(text, size_t(wanted - kind.basic_tokens));
+  const auto alphabet = choose_alphabet(text, size_t(std::max(0, wanted - basic)));
   std::vector<std::string> sentences = cut_into_sentences(text, alphabet);
   check(!sentences.empty(), "{}:{}: there is no text to train the tokenizer on", kind.spec, wanted);
   SpmVocabulary vocabulary = read_out(kind, train(kind, std::move(sentences), options));
   vocabulary.add_bos = options.add_bos;
+  vocabulary.scores.resize(vocabulary.scores.size() + options.control.names.size());
+  add_control_tokens(vocabulary, options.control);
   const size_t got = vocabulary.tokens.size();
   check(
       got == size_t(wanted), "{}:{}: the text is too small: it gives {} tokens. {}", kind.spec, wanted, got,
