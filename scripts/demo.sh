@@ -70,7 +70,7 @@ say "Training: $size, tokenizer $tokenizer, $steps steps of $batch x $tokens tok
 # stdout is the record of the run; the progress bar is on stderr.
 "$toy" train from-scratch --json --corpus "$train" --val "$valid" --size "$size" --tokenizer "$tokenizer" \
   --batch "$batch" --tokens "$tokens" --steps "$steps" --lr "$lr" --final-lr "$final_lr" --seed "$seed" \
-  --eval-every "$eval_every" --eval-tokens "$eval_tokens" --sample "$sample_tokens" --name demo --out "$out" \
+  --eval-every "$eval_every" --eval-tokens "$eval_tokens" --sample "$sample_tokens" --name demo --out "$out" --overwrite \
   > "$out/train.jsonl"
 
 field() { sed -nE "s/.*\"$1\":\"?([^,\"}]*).*/\1/p"; }  # the value of a key in JSON lines

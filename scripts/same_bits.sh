@@ -47,13 +47,13 @@ record() {  # BINARY FOLDER
   rm -rf cut/checkpoints/step_000020 cut/checkpoints/best cut/finished.json cut/model.gguf cut/weights
   "$1" "${cut[@]}" --resume > cut.steps 2> /dev/null
   for model in tiny small gpt2 half; do
-    "$1" infer "$model/model.gguf" --prompt "Once upon" --n 60 > "$model.greedy" 2> /dev/null
+    "$1" infer "$model/model.gguf" --prompt "Once upon" --n 60 --temperature 0 > "$model.greedy" 2> /dev/null
     "$1" infer "$model/model.gguf" --prompt "Once upon" --n 40 --temperature 0.9 --top-p 0.9 --repeat-penalty 1.1 --seed 3 \
       --json --top-logprobs 4 > "$model.drawn" 2> /dev/null
     "$1" eval "$model/model.gguf" --file other.txt --ctx 64 --json > "$model.score" 2> /dev/null
   done
   head -n 12 other.txt | grep . > prompts.txt
-  "$1" infer small/model.gguf --prompts prompts.txt --n 20 --json --parallel 5 > several.answers 2> /dev/null
+  "$1" infer small/model.gguf --prompts prompts.txt --n 20 --temperature 0 --json --parallel 5 > several.answers 2> /dev/null
   set +f
   find . -type f '(' -name '*.gguf' -o -name '*.steps' -o -name '*.greedy' -o -name '*.drawn' -o -name '*.score' \
     -o -name '*.answers' -o -name '*.txt' ')' | sort | xargs sha256sum > "$work/$(basename "$2").sums"

@@ -250,7 +250,7 @@ Words in_our_words(const CLI::App& root, const Words& given) {
     if (!known && found.empty() && app->get_name() == "train")  // of a run that is resumed, whose recipe comes later
       found = our_option(*app->get_subcommands({})[0], name_of(word));
     if (!found.empty()) {
-      tell(name, found.starts_with("-") ? found : "the argument MODEL");
+      if (found != name) tell(name, found.starts_with("-") ? found : "the argument MODEL");
       if (!found.starts_with("-")) {
         const bool joined = word.size() > name.size();
         if (!joined && i + 1 == words.size()) continue;  // the parser says that the argument is missing

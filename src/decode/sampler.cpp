@@ -229,7 +229,8 @@ std::vector<std::string_view> set_sampler_chain(SamplerOptions& o, std::string_v
 void turn_off_left_out(SamplerOptions& o, std::span<const std::string_view> given) {
   const SamplerOptions off{.temperature = 1};
   for (const auto& [name, step] : kSteps) {
-    if (std::find(o.steps.begin(), o.steps.end(), step) != o.steps.end()) continue;
+    const bool replaced = o.mirostat && step > SamplerStep::temperature;
+    if (!replaced && std::find(o.steps.begin(), o.steps.end(), step) != o.steps.end()) continue;
     if (step == SamplerStep::temperature && o.temperature == 0) continue;  // greedy, with or without the step
     SamplerOptions::fields(o, [&, &step_name = name](const Option& option, auto& value) {
       if (option.of != step_name || std::find(given.begin(), given.end(), option.name) != given.end()) return;

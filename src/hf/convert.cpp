@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -14,6 +15,7 @@
 #include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
+#include "toy/formats/sampling_keys.h"
 #include "toy/models/model.h"
 #include "toy/tensor/convert.h"
 
@@ -100,6 +102,34 @@ void write_ids(const gguf::File& file, ordered_json& config, ordered_json& gener
   if (const auto ends = tokenizer->end_of_generation(); !ends.empty()) generation["eos_token_id"] = ends;
 }
 
+// How generation_config.json wants tokens drawn; nothing where it takes the likeliest.
+void write_sampling(const std::string& folder, gguf::Writer& writer) {
+  const Config generation = Config::open_if_there(folder + "/generation_config.json");
+  if (!generation.flag("do_sample", true)) return;
+  for (const SamplingKey& k : kSamplingKeys) {
+    if (k.hugging_face.empty() || !generation.has(k.hugging_face)) continue;
+    if (k.is_integer)
+      writer.set(std::string(k.gguf), int32_t(generation.integer(k.hugging_face)));
+    else
+      writer.set(std::string(k.gguf), generation.number(k.hugging_face));
+  }
+}
+
+// The same the other way round.
+void read_sampling(const gguf::File& file, ordered_json& generation) {
+  for (const SamplingKey& k : kSamplingKeys) {
+    const auto it = file.metadata().find(k.gguf);
+    if (k.hugging_face.empty() || it == file.metadata().end()) continue;
+    if (const auto* number = std::get_if<float>(&it->second))
+      generation[std::string(k.hugging_face)] = std::round(double(*number) * 1e6) / 1e6;
+    else if (const auto* whole = std::get_if<int32_t>(&it->second))
+      generation[std::string(k.hugging_face)] = *whole;
+    else
+      continue;
+    generation["do_sample"] = true;
+  }
+}
+
 // Weights that GPTQ, AWQ, bitsandbytes, FP8 and the like have packed. gpt-oss's MXFP4 is what a GGUF has, too.
 void refuse_packed_weights(const Config& config) {
   const Config how = config.object("quantization_config");
@@ -176,6 +206,7 @@ Converted convert_folder(const std::string& folder, const std::string& gguf, con
     done.warnings.push_back(fmt::format("{} tensors that predict further tokens (mtp) are left out", left));
   gguf::Writer writer(reading.spec.architecture);
   write_dimensions(reading.spec, writer, main_type(outputs));
+  write_sampling(folder, writer);
   std::shared_ptr<const Tokenizer> tokenizer;
   if (options.tokenizer)
     tokenizer = write_tokenizer_keys(TokenizerFiles::open(folder, config), reading.spec.vocab, writer, done.warnings);
@@ -205,6 +236,7 @@ Converted convert_gguf(const gguf::File& file, const std::string& folder, const 
                                             : type == DType::f16 ? "float16"
                                                                  : "bfloat16";
   write_ids(file, config, generation);
+  read_sampling(file, generation);
   const std::vector<Output> outputs = plan_folder(model, spec, file, type);
   Converted done{spec.architecture, std::string(model.class_name), outputs.size(), {}};
   NewFolder out(folder);

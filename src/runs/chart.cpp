@@ -96,12 +96,36 @@ std::vector<double> log_ticks(double lo, double hi, int most) {
 }
 
 std::vector<double> smoothed(const std::vector<double>& y) {
-  const double beta = 1 - 1 / std::max(1.0, double(y.size()) / 60);
-  std::vector<double> out;
-  double mean = 0, weight = 0;  // weight: 1 - beta^t
-  for (const double v : y) {
-    if (std::isfinite(v)) mean += (1 - beta) * (v - mean), weight += (1 - beta) * (1 - weight);
-    out.push_back(std::isfinite(v) ? mean / weight : v);
+  const size_t n = y.size();
+  const double beta = 1 - 1 / std::max(1.0, double(n) / 120);
+  // Sums over one side of a point at distance 0: of weights w, w d, w d^2, and w v, w d v.
+  struct Sums {
+    double w = 0, wd = 0, wdd = 0, wv = 0, wdv = 0;
+    // All points move away by one place.
+    void move(double beta) {
+      wdd = beta * (wdd + 2 * wd + w), wd = beta * (wd + w), w *= beta;
+      wdv = beta * (wdv + wv), wv *= beta;
+    }
+    void add(double v) {
+      if (std::isfinite(v)) w += 1, wv += v;
+    }
+  };
+  std::vector<Sums> before(n);  // without the point itself
+  Sums past, coming;
+  double lo = INFINITY, hi = -INFINITY;
+  for (size_t i = 0; i < n; ++i) {
+    past.move(beta), before[i] = past, past.add(y[i]);
+    if (std::isfinite(y[i])) lo = std::min(lo, y[i]), hi = std::max(hi, y[i]);
+  }
+  std::vector<double> out(y);
+  for (size_t i = n; i-- > 0;) {
+    coming.move(beta), coming.add(y[i]);
+    if (!std::isfinite(y[i])) continue;
+    const Sums& b = before[i];  // their distances are negative
+    const double w = b.w + coming.w, wd = coming.wd - b.wd, wdd = b.wdd + coming.wdd, wv = b.wv + coming.wv,
+                 wdv = coming.wdv - b.wdv, determinant = wdd * w - wd * wd;
+    const double fitted = determinant > 1e-9 * w * w ? (wdd * wv - wd * wdv) / determinant : wv / w;
+    if (beta > 0) out[i] = std::clamp(fitted, lo, hi);
   }
   return out;
 }

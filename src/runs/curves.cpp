@@ -62,17 +62,33 @@ constexpr Metric kMetrics[] = {
 constexpr const Metric& kLoss = kMetrics[0];
 constexpr const Metric& kValidation = kMetrics[1];
 
+// Where an event is along a chart; events in the order of their log.
+class Places {
+ public:
+  explicit Places(Along along) : along_(along) {}
+  double next(const Event& e) {
+    if (const Step* s = e.as<Step>()) tokens_ += double(s->tokens);
+    return along_ == Along::step ? double(e.step.value_or(0)) : along_ == Along::tokens ? tokens_ : e.t;
+  }
+
+ private:
+  Along along_;
+  double tokens_ = 0;
+};
+
 // The values of a metric: a series for each name, in order, or one.
-std::vector<Series> series_of(const Log& log, const Metric& m) {
+std::vector<Series> series_of(const Log& log, const Metric& m, Along along = Along::step) {
   constexpr std::string_view kWeight = ".weight";  // nearly all names have it, so it tells nothing
   std::map<std::string, Series, NaturalLess> by_name;
+  Places places(along);
   for (const Event& e : log.events) {
+    const double place = places.next(e);
     const auto v = m.value(e);
     if (!v) continue;
     std::string name = m.how & kNamed ? e.name_in_step().value_or("") : "";
     if (name.ends_with(kWeight)) name.resize(name.size() - kWeight.size());
     Series& s = by_name[name];
-    s.x.push_back(double(e.step.value_or(0)));
+    s.x.push_back(place);
     s.y.push_back(*v);
   }
   std::vector<Series> list;
@@ -82,9 +98,9 @@ std::vector<Series> series_of(const Log& log, const Metric& m) {
 
 // Adds a metric that has values, few as they are, many behind their smoothed course.
 void add_series(Chart& chart, const Metric& m, const Log& log, const std::string& name, Style style, int color,
-                bool with_raw = true) {
+                bool with_raw = true, Along along = Along::step) {
   constexpr size_t kFew = 80;
-  for (Series& s : series_of(log, m)) {
+  for (Series& s : series_of(log, m, along)) {
     const bool smooth = (m.how & kSmooth) && s.y.size() >= kFew;
     if (smooth && with_raw) chart.series.push_back({name, s.x, s.y, Style::faint, color});
     chart.series.push_back({name, s.x, smooth ? smoothed(s.y) : s.y, style, color});
@@ -168,7 +184,8 @@ std::vector<Curve> curves(const Log& log) {
   return list;
 }
 
-Chart compare_chart(const std::string& metric, std::span<const Log> logs, std::span<const std::string> names) {
+Chart compare_chart(const std::string& metric, std::span<const Log> logs, std::span<const std::string> names,
+                    Along along) {
   std::vector<std::string> known;
   const Metric* m = nullptr;
   for (const Metric& one : kMetrics) {
@@ -178,8 +195,10 @@ Chart compare_chart(const std::string& metric, std::span<const Log> logs, std::s
   }
   check(m, "metric '{}' is not one of those that runs are compared by: {}", metric, fmt::join(known, ", "));
   Chart chart = empty_chart(*m);
+  chart.x_label = along == Along::step ? "step" : along == Along::tokens ? "tokens" : "seconds";
   for (size_t i = 0; i < logs.size(); ++i)
-    add_series(chart, *m, logs[i], names[i], m->how & kSmooth ? Style::line : Style::points, int(i), logs.size() <= 4);
+    add_series(chart, *m, logs[i], names[i], m->how & kSmooth ? Style::line : Style::points, int(i), logs.size() <= 4,
+               along);
   choose_scale(chart, *m);
   return chart;
 }

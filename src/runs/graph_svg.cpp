@@ -96,7 +96,8 @@ class Column {
     if (layers_.empty() || layers_.back().name != layer) layers_.push_back({layer, layer, 1, {}, {}});
     Layer& l = layers_.back();
     Row row{n.op->name(), {}, {}, 1, costs_.nodes[size_t(n.id)].cost};
-    for (const TensorType& t : n.outputs) row.types += (row.types.empty() ? "" : " ") + t.str();
+    for (const TensorType& t : n.outputs)
+      if (t.shape.count() > 0) row.types += (row.types.empty() ? "" : " ") + t.str();  // others hold nothing here
     int params = 0;
     for (const Value& v : n.inputs) {
       if (!v) continue;
@@ -290,6 +291,8 @@ double draw_legend(svg::Drawing& d, const std::vector<Column>& columns, double w
     });
   };
   put("op, type of its result, weight, FLOPs", [&] { d.rect(x, y - 5, 20, 10, name_of(columns.front().phase()), 2); });
+  put("B sequences of T tokens: B x T rows", [] {});
+  put("transcendentals: exp, log and the like", [] {});
   put("layer", [&] { d.rect(x, y - 6, 20, 12, "layer", 2); });
   if (has([](const Layer& l) { return l.count > 1; }))
     put("layers that are alike, drawn once", [&] {

@@ -84,7 +84,8 @@ void draw_grid(Drawing& d, const Plot& p, const SvgOptions& o) {
     d.text(p.left - 8, p.py(ys[i]) + 4, names[i], "soft right");
   }
   std::vector<double> xs = p.x.ticks(std::max(2, int(p.right - p.left) / 60));
-  std::erase_if(xs, [](double x) { return x != std::floor(x); });  // there is no step 1.5
+  if (p.chart.x_label != "seconds")
+    std::erase_if(xs, [](double x) { return x != std::floor(x); });  // there is no step 1.5
   std::vector<std::string> steps = tick_labels(xs, false);
   if (!steps.empty() && !p.chart.x_label.empty()) steps.back().insert(0, p.chart.x_label + " ");
   for (size_t i = 0; i < xs.size(); ++i) {
@@ -156,8 +157,9 @@ std::string to_svg(const Chart& chart, const SvgOptions& o) {
     draw_labels(d, p, labels);
   }
   // What a page needs to read values off it.
-  const std::string data = fmt::format("data-x=\"{} {} {:.2f} {:.2f}\" data-y=\"{} {} {:.2f} {:.2f}\" data-log=\"{}\"",
-                                       p.x.lo, p.x.hi, p.left, p.right, p.y.lo, p.y.hi, p.bottom, p.top, int(p.y.log));
+  const std::string data = fmt::format(
+      "data-x=\"{} {} {:.2f} {:.2f}\" data-y=\"{} {} {:.2f} {:.2f}\" data-log=\"{}\" data-along=\"{}\"", p.x.lo, p.x.hi,
+      p.left, p.right, p.y.lo, p.y.hi, p.bottom, p.top, int(p.y.log), markup(p.chart.x_label));
   return o.standalone ? d.file(o.width, o.height, chart.title, data) : d.element(o.width, o.height, chart.title, data);
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "runs/text.h"
@@ -27,10 +29,10 @@ constexpr Column kColumns[] = {
     {"exit_code", "exit code", neither, false, cell<&Summary::exit_code>},
     {"error", "error", neither, false, cell<&Summary::error>},
     {"step", "step", neither, true, cell<&Summary::step>},
+    {"nats_per_byte", "nats/byte", less, true, cell<&Summary::nats_per_byte>},
     {"loss", "loss", less, true, cell<&Summary::loss>},
     {"validation_loss", "validation", less, true, cell<&Summary::validation_loss>},
     {"steps", "steps", neither, true, cell<&Summary::steps>},
-    {"nats_per_byte", "nats/byte", less, true, cell<&Summary::nats_per_byte>},
     {"seconds", "time", less, true, cell<&Summary::seconds>},
     {"tokens_per_second", "tokens/s", more, true, cell<&Summary::tokens_per_second>},
     {"model", "model", neither, true, cell<&Summary::model>},
@@ -47,6 +49,27 @@ constexpr Column kColumns[] = {
     {"folder", "folder", neither, false, cell<&Summary::folder>},
 };
 
+// Losses per token compare only where the tokens are the same.
+constexpr bool is_per_token(std::string_view column) {
+  return column == "loss" || column == "validation_loss" || column == "best_loss" || column == "best_validation_loss";
+}
+
+// A text in a JSON object; "" if there is none.
+std::string text_in(const nlohmann::ordered_json& object, const char* name) {
+  const auto it = object.find(name);
+  return it != object.end() && it->is_string() ? it->get<std::string>() : "";
+}
+
+// "tiny, spm:512", "demo (tiny, spm:512)"; of a run that says no size, the name of the model that it trains.
+std::string model_text(const nlohmann::ordered_json& model, const nlohmann::ordered_json& config) {
+  const std::string name = text_in(model, "name"),
+                    size = std::filesystem::path(text_in(config, "size")).stem().string(),
+                    tokenizer = text_in(config, "tokenizer");
+  if (size.empty() || tokenizer.empty()) return name;
+  const std::string what = size + ", " + tokenizer;
+  return name.empty() || name == "toy" ? what : fmt::format("{} ({})", name, what);
+}
+
 std::optional<double> finite(double v) { return std::isfinite(v) ? std::optional(v) : std::nullopt; }
 
 void keep_less(std::optional<double>& best, double v) {
@@ -59,8 +82,11 @@ void take(Summary& s, const Event& event) {
   if (const auto* e = event.as<RunStart>()) {
     if (!e->run_id.empty()) s.id = e->run_id;
     const auto model = parse_json<nlohmann::ordered_json>(e->model.text);
-    const auto name = model.find("name");
-    s.model = name != model.end() && name->is_string() ? name->get<std::string>() : "";
+    const auto config = parse_json<nlohmann::ordered_json>(e->config.text);
+    s.model = model_text(model, config);
+    s.tokenizer = text_in(config, "tokenizer");
+    const auto vocab = model.find("vocab");
+    s.vocab = vocab != model.end() && vocab->is_number_integer() ? vocab->get<int64_t>() : 0;
     s.recipe = e->recipe;
     s.started = e->time;
     s.steps = e->steps;
@@ -108,7 +134,8 @@ Summary empty_summary(const std::string& folder, bool running) {
 
 // Options that say where a run is, or what is shown of it.
 bool only_shows(const std::string& name) {
-  constexpr std::string_view kNames[] = {"out", "json", "resume", "allow-changes", "log-every", "tensorboard"};
+  constexpr std::string_view kNames[] = {"out",       "json",      "resume",     "allow-changes",
+                                         "overwrite", "log-every", "tensorboard"};
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
@@ -218,8 +245,42 @@ void sort_by(std::vector<Summary>& runs, const Column& column, bool descending) 
   });
 }
 
+bool have_same_tokens(std::span<const Summary> runs) {
+  const auto bytes_per_token = [](const Summary& s) {
+    return s.validation_loss && s.nats_per_byte && *s.nats_per_byte > 0 ? *s.validation_loss / *s.nats_per_byte : 0;
+  };
+  constexpr double kAlike = 1e-3;
+  for (const Summary& s : runs)
+    for (const Summary& o : runs) {
+      if (s.vocab != o.vocab || (!s.tokenizer.empty() && !o.tokenizer.empty() && s.tokenizer != o.tokenizer))
+        return false;
+      const double a = bytes_per_token(s), b = bytes_per_token(o);
+      if (a > 0 && b > 0 && std::fabs(a / b - 1) > kAlike) return false;
+    }
+  return true;
+}
+
+void name_apart(std::span<Summary> runs) {
+  std::map<std::string, int> runs_of;
+  for (const Summary& s : runs) ++runs_of[s.id];
+  for (Summary& s : runs)
+    if (runs_of[s.id] > 1) s.id = s.folder;
+}
+
+std::vector<std::string> short_names(std::span<const Summary> runs) {
+  std::string_view same = runs.empty() ? "" : std::string_view(runs[0].id);
+  for (const Summary& s : runs)
+    same =
+        same.substr(0, size_t(std::mismatch(same.begin(), same.end(), s.id.begin(), s.id.end()).first - same.begin()));
+  same = same.substr(0, same.find_last_of("-_/") + 1);
+  std::vector<std::string> names;
+  for (const Summary& s : runs) names.push_back(s.id.size() > same.size() ? s.id.substr(same.size()) : s.id);
+  return names;
+}
+
 std::vector<Compare> compare(std::span<const Summary> runs) {
   std::vector<Compare> list;
+  const bool same_tokens = have_same_tokens(runs);
   for (const Column& c : kColumns) {
     if (c.better == neither) continue;
     Compare e{c.name, {}, {}, {}};
@@ -228,7 +289,8 @@ std::vector<Compare> compare(std::span<const Summary> runs) {
       const std::optional<double> v = number_of(c.cell(s));
       e.runs.push_back(s.id);
       e.values.push_back(v.value_or(kUnknown));
-      if (v && (!best || (c.better == less ? *v < *best : *v > *best))) best = v, e.best = s.id;
+      if (v && (same_tokens || !is_per_token(c.name)) && (!best || (c.better == less ? *v < *best : *v > *best)))
+        best = v, e.best = s.id;
     }
     list.push_back(std::move(e));
   }

@@ -162,6 +162,7 @@ class Server {
   const CallForm* const form_;                  // of calls; nullptr: none is known
   const Prompts prompts_;
   const int64_t width_, cache_bytes_, parallel_;
+  const UsualSampling usual_;   // what requests are drawn with that do not say it
   const std::string pooling_;   // stated_pooling() of the model
   const std::string template_;  // of chats
   const ThoughtMarks thoughts_;

@@ -61,14 +61,14 @@ void Server::ollama_show(const std::shared_ptr<Exchange>& exchange) {
 }
 
 void Server::ollama_chat(const std::shared_ptr<Exchange>& exchange) {
-  const OllamaRequest r = read(exchange, parse_ollama_chat);
+  const OllamaRequest r = read(exchange, [this](const std::string& body) { return parse_ollama_chat(body, usual_); });
   ollama_answer(exchange, r);
 }
 
 void Server::ollama_generate(const std::shared_ptr<Exchange>& exchange) {
   const bool has_template = !template_.empty();
   const OllamaRequest r =
-      read(exchange, [has_template](const std::string& body) { return parse_ollama_generate(body, has_template); });
+      read(exchange, [&](const std::string& body) { return parse_ollama_generate(body, has_template, usual_); });
   ollama_answer(exchange, r);
 }
 

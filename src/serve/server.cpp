@@ -84,6 +84,7 @@ Server::Server(Decoder& decoder, const Model& model, const std::optional<ChatTem
       width_(model.spec.d_model),
       cache_bytes_(int64_t(decoder.state().bytes())),
       parallel_(decoder.state().shape().sequences),
+      usual_(usual_sampling(model.metadata)),
       pooling_(stated_pooling(model.metadata)),
       template_(chat ? chat->source() : ""),
       thoughts_(thought_marks(template_)),

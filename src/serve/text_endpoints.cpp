@@ -100,23 +100,23 @@ int64_t Server::prefix_owner(const Exchange& exchange) const {
 }
 
 void Server::completions(const std::shared_ptr<Exchange>& exchange) {
-  const auto r = read(exchange, [](const std::string& body) { return parse_completion(body, false); });
+  const auto r = read(exchange, [this](const std::string& body) { return parse_completion(body, false, usual_); });
   start(exchange, r, std::make_unique<CompletionFormat>(head("cmpl-", r), r, tokenizer_));
 }
 
 void Server::chat_completions(const std::shared_ptr<Exchange>& exchange) {
-  const auto r = read(exchange, [](const std::string& body) { return parse_completion(body, true); });
+  const auto r = read(exchange, [this](const std::string& body) { return parse_completion(body, true, usual_); });
   start(exchange, r, std::make_unique<ChatFormat>(head("chatcmpl-", r), r, tokenizer_));
 }
 
 void Server::responses(const std::shared_ptr<Exchange>& exchange) {
-  const ResponsesRequest r = read(exchange, parse_responses);
+  const ResponsesRequest r = read(exchange, [this](const std::string& body) { return parse_responses(body, usual_); });
   start(exchange, r.completion, std::make_unique<ResponsesFormat>(head("", r.completion), r.settings));
 }
 
 void Server::messages(const std::shared_ptr<Exchange>& exchange) {
   require_anthropic_version(exchange->request.anthropic_version);
-  const auto r = read(exchange, [](const std::string& body) { return parse_messages(body); });
+  const auto r = read(exchange, [this](const std::string& body) { return parse_messages(body, false, usual_); });
   start(exchange, r, std::make_unique<MessagesFormat>(head("msg_", r)));
 }
 

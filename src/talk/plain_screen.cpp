@@ -20,7 +20,7 @@ void PlainScreen::show(const ReplyPart& part) {
   if (!part.thought) print(std::string(part.text));
 }
 
-void PlainScreen::end_reply(const Reply* reply) {
+void PlainScreen::end_reply(const Reply* reply, bool) {
   if (reply == nullptr) return;
   const std::vector<std::string> calls = shown_calls(reply->message);
   if (calls.empty() || reply->message.at("content") != "") print("\n");

@@ -12,7 +12,7 @@ class PlainScreen : public Screen {
   LineRead read(const std::string& mark, const std::string& old) override;
   void remember(const std::string&) override {}
   void show(const ReplyPart& part) override;
-  void end_reply(const Reply* reply) override;
+  void end_reply(const Reply* reply, bool stats) override;
   void print(const std::string& text) override;
   void note(const std::string& text) override;
   bool confirm(const std::string&) override { return false; }

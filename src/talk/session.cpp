@@ -34,6 +34,7 @@ const std::vector<Session::Known>& Session::commands() {
       {"drop", "N", "Remove the N oldest messages and their answers", &Session::drop},
       {"save", "FILE", "Write the conversation as JSON, for toy train --data", &Session::save},
       {"load", "FILE", "Continue a saved conversation", &Session::load},
+      {"stats", "", "Show tokens and speed after each answer; again, hide them", &Session::stats},
       {"clear", "", "Forget the conversation; the system message stays", &Session::clear},
       {"quit", "", "Leave; so does Ctrl-D", &Session::quit},
   };
@@ -162,7 +163,7 @@ void Session::reply() {
     screen_.end_reply(nullptr);
     throw;
   }
-  screen_.end_reply(&reply);
+  screen_.end_reply(&reply, stats_);
   if (reply.tokens > 0) add(reply);
 }
 
@@ -334,6 +335,11 @@ void Session::load(const CommandLine& command) {
   file_ = command.rest;
   again_ = 0;
   screen_.note(fmt::format("{} messages loaded", conversation_.messages().size()));
+}
+
+void Session::stats(const CommandLine&) {
+  stats_ = !stats_;
+  screen_.note(stats_ ? "numbers follow each answer" : "no numbers follow answers");
 }
 
 void Session::clear(const CommandLine&) {

@@ -34,8 +34,8 @@ class Screen {
   virtual void begin_reply() = 0;
   virtual void show(const ReplyPart& part) = 0;
   virtual bool interrupted() = 0;
-  /// The calls of the answer are shown. nullptr: there is none, and an error follows.
-  virtual void end_reply(const Reply* reply) = 0;
+  /// The calls of the answer are shown, and with `stats` its numbers. nullptr: there is none, and an error follows.
+  virtual void end_reply(const Reply* reply, bool stats = false) = 0;
   /// Text that a command prints.
   virtual void print(const std::string& text) = 0;
   /// Something to know, or what went wrong.
@@ -90,6 +90,7 @@ class Session {
   void drop(const CommandLine& command);
   void save(const CommandLine& command);
   void load(const CommandLine& command);
+  void stats(const CommandLine& command);
   void clear(const CommandLine& command);
   void quit(const CommandLine& command);
 
@@ -101,7 +102,7 @@ class Session {
   std::string file_;    // where it was saved or loaded last
   uint64_t again_ = 0;  // answers to the latest message that were not liked
   std::string unsent_;  // a message that did not fit, to be edited
-  bool quitting_ = false, interrupted_ = false;
+  bool quitting_ = false, interrupted_ = false, stats_ = false;
 };
 
 }  // namespace toy::talk

@@ -4,6 +4,7 @@
 #include <histedit.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -66,7 +67,27 @@ std::string as_keys(const std::string& text) {
 
 }  // namespace
 
+// Ctrl-C is no text: while this lives, the terminal does not show it as ^C.
+class WithoutMarks {
+ public:
+  WithoutMarks() : saved_(tcgetattr(STDIN_FILENO, &before_) == 0) {
+    termios plain = before_;
+    plain.c_lflag &= ~tcflag_t(ECHOCTL);
+    if (saved_) tcsetattr(STDIN_FILENO, TCSANOW, &plain);
+  }
+  ~WithoutMarks() {
+    if (saved_) tcsetattr(STDIN_FILENO, TCSANOW, &before_);
+  }
+  WithoutMarks(const WithoutMarks&) = delete;
+  WithoutMarks& operator=(const WithoutMarks&) = delete;
+
+ private:
+  termios before_ = {};
+  bool saved_;
+};
+
 struct TerminalScreen::Editor {
+  WithoutMarks without_marks;  // first: libedit goes back to what it finds
   EditLine* el = nullptr;
   History* past = nullptr;
   HistoryFile file;
@@ -219,16 +240,17 @@ void TerminalScreen::show(const ReplyPart& part) {
   write_out(editor_->wrap.push(editor_->view->push(part.text, part.thought)));
 }
 
-void TerminalScreen::end_reply(const Reply* reply) {
+void TerminalScreen::end_reply(const Reply* reply, bool stats) {
   write_out(editor_->wrap.push(editor_->view->finish()));
   write_out(editor_->wrap.finish());
   editor_->view.reset();
   if (reply == nullptr) return write_out(editor_->shown ? "\n" : "");
-  const std::string text = "[" + summary(*reply) + "]";
+  const std::string text = summary(*reply, stats);
   bool begun = editor_->shown;
   for (const std::string& call : shown_calls(reply->message))
     write_out((std::exchange(begun, true) ? "\n" : "") + printable(call));
-  write_out("\n" + (look_.color ? dimmed(text) : text) + "\n");
+  write_out("\n");
+  if (!text.empty()) write_out((look_.color ? dimmed(wrapped(text)) : wrapped(text)) + "\n");
 }
 
 bool TerminalScreen::interrupted() { return caught; }
@@ -242,15 +264,16 @@ bool TerminalScreen::confirm(const std::string& question) {
   return answer.kind == LineRead::text && (answer.line == "y" || answer.line == "Y" || answer.line == "yes");
 }
 
-std::string summary(const Reply& reply) {
-  std::string text = fmt::format("{} token{}", reply.tokens, reply.tokens == 1 ? "" : "s");
-  if (reply.tokens > 1 && reply.seconds > 0)
-    text += fmt::format(", {:.1f} tokens/s", double(reply.tokens - 1) / reply.seconds);
-  if (reply.computed >= 0)
-    text += fmt::format("; {} of {} prompt tokens computed", reply.computed, reply.prompt_tokens);
-  if (reply.end == ReplyEnd::length) text += "; stopped at the limit of tokens (-n, or the context)";
-  if (reply.end == ReplyEnd::stopped) text += "; stopped";
-  return text;
+std::string summary(const Reply& reply, bool stats) {
+  std::vector<std::string> parts;
+  if (stats) parts.push_back(fmt::format("{} token{}", reply.tokens, reply.tokens == 1 ? "" : "s"));
+  if (stats && reply.tokens > 1 && reply.seconds > 0)
+    parts.push_back(fmt::format("{:.1f} tokens/s", double(reply.tokens - 1) / reply.seconds));
+  if (stats && reply.computed >= 0)
+    parts.push_back(fmt::format("{} of {} prompt tokens computed", reply.computed, reply.prompt_tokens));
+  if (reply.end == ReplyEnd::length) parts.emplace_back("stopped at the limit of tokens (-n, or the context)");
+  if (reply.end == ReplyEnd::stopped) parts.emplace_back("stopped");
+  return parts.empty() ? "" : fmt::format("[{}]", fmt::join(parts, ", "));
 }
 
 }  // namespace toy::talk

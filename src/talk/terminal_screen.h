@@ -25,7 +25,7 @@ class TerminalScreen : public Screen {
   void remember(const std::string& message) override;
   void begin_reply() override;
   void show(const ReplyPart& part) override;
-  void end_reply(const Reply* reply) override;
+  void end_reply(const Reply* reply, bool stats) override;
   bool interrupted() override;
   void print(const std::string& text) override;
   void note(const std::string& text) override;
@@ -39,7 +39,8 @@ class TerminalScreen : public Screen {
   std::unique_ptr<Editor> editor_;
 };
 
-/// What is said of an answer after it: "12 tokens, 34.5 tokens/s; 5 of 40 prompt tokens computed".
-std::string summary(const Reply& reply);
+/// What is said of an answer after it: why it stopped, if it did, and with `stats` its numbers: "[12 tokens, 34.5
+/// tokens/s, 5 of 40 prompt tokens computed]". "": nothing.
+std::string summary(const Reply& reply, bool stats);
 
 }  // namespace toy::talk

@@ -25,9 +25,9 @@ ordered_json recipe_config(const RecipeOptions& o) {
 }  // namespace
 
 bool is_free(std::string_view option) {
-  constexpr std::string_view kFree[] = {"epochs", "max_skipped", "time_limit",  "checkpoint_every",
-                                        "keep",   "out",         "resume",      "allow_changes",
-                                        "memory", "tensorboard", "check_finite"};
+  constexpr std::string_view kFree[] = {"epochs", "max_skipped", "time_limit",   "checkpoint_every",
+                                        "keep",   "out",         "resume",       "allow_changes",
+                                        "memory", "tensorboard", "check_finite", "overwrite"};
   return std::find(std::begin(kFree), std::end(kFree), option) != std::end(kFree);
 }
 

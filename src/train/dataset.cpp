@@ -342,7 +342,7 @@ void Dataset::add_validation(DataSource& source, double share, const Tokenizer& 
                       source.name));
     return;
   }
-  ValidationText v{source.name, share, part.ids, {}, part.ids.size() - 1, double(part.text_bytes)};
+  ValidationText v{&source, source.name, share, part.ids, {}, part.ids.size() - 1, double(part.text_bytes)};
   if (packs_) {
     const uint64_t end = uint64_t(part.begin + part.ids.size());
     std::unique_ptr<PackedRows> rows;
@@ -416,11 +416,28 @@ int64_t Dataset::validation_tokens() const {
   return tokens;
 }
 
-std::vector<int32_t> Dataset::validation_start(size_t count) const {
-  std::vector<int32_t> ids;
-  if (!validation_.empty())
-    validation_[0].ids.copy(0, std::min<int64_t>(int64_t(count), validation_[0].ids.size()), ids);
-  return ids;
+Dataset::Start Dataset::validation_start(int64_t number, int64_t most) const {
+  constexpr int64_t kFirst = 8;  // tokens of a text
+  Start start;
+  if (validation_.empty()) return start;
+  const DataSource& source = *validation_[0].source;
+  const TokenizedText::Part& part = source.text.validation();
+  const auto end = uint64_t(part.begin + part.ids.size());
+  const size_t documents = source.trained.empty() ? 0 : part.begins.size();
+  for (size_t k = 0; k < documents; ++k) {
+    const size_t d = (size_t(number) + k) % documents;
+    const auto begin = part.begins[d], behind = d + 1 < documents ? part.begins[d + 1] : end;
+    const auto mask = source.trained.begin();
+    const auto from = uint64_t(std::find(mask + int64_t(begin), mask + int64_t(behind), 1) - mask),
+               to = uint64_t(std::find(mask + int64_t(from), mask + int64_t(behind), 0) - mask);
+    const bool is_rejected = !source.chosen.empty() && !source.chosen[size_t(source.text.training().documents) + d];
+    if (from < begin + 2 || from == behind || int64_t(from - begin) >= most || is_rejected) continue;
+    source.text.ids().copy(int64_t(begin), int64_t(from - begin), start.ids);
+    source.text.ids().copy(int64_t(from), int64_t(to - from), start.wanted);
+    return start;
+  }
+  part.ids.copy(0, std::min({kFirst, most / 2, part.ids.size()}), start.ids);
+  return start;
 }
 
 std::string Dataset::name() const { return joined(paths()); }

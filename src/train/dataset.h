@@ -18,8 +18,11 @@
 
 namespace toy {
 
+struct DataSource;
+
 /// What a validation reads of one source.
 struct ValidationText {
+  const DataSource* source;
   std::string name;
   double share;   ///< in the run's loss; those of all texts sum up to 1
   TokenView ids;  ///< of all of it
@@ -74,8 +77,13 @@ class Dataset {
   int64_t training_tokens() const;
   const std::vector<ValidationText>& validation() const { return validation_; }
   int64_t validation_tokens() const;
-  /// The first tokens of the validation text, `count` at most.
-  std::vector<int32_t> validation_start(size_t count) const;
+  /// What a sample begins with, and how the text goes on there. Of examples: the prompt and the answer of one of the
+  /// validation, another for each `number`, if any leaves room in `most` tokens.
+  struct Start {
+    std::vector<int32_t> ids, wanted;
+  };
+  /// @copydoc Start
+  Start validation_start(int64_t number, int64_t most) const;
   /// Looks at some of the files, others at the next call. "", or what has changed since they were tokenized.
   std::string change();
   /// Says what each source is; `rows`: how many rows of it all have been taken, for a run at its end.

@@ -22,6 +22,9 @@ Resume::Resume(const RecipeOptions& options, ModelSource& source, Teller& tell, 
           "out: '{}' has checkpoints of an earlier run; resume it (--resume), remove the folder {}, or choose "
           "another --out",
           o_.out, checkpoints_.root());
+    const std::string there = earlier_result();
+    check(!writes_ || o_.overwrite || there.empty() || replaces_its_source(),
+          "out: '{}' is of an earlier run and would be lost; choose another --out, or --overwrite it", there);
     return;
   }
   from_ = checkpoints_.look();
@@ -33,9 +36,17 @@ Resume::Resume(const RecipeOptions& options, ModelSource& source, Teller& tell, 
   std::error_code unknown;
   const std::string model = result_path();
   check(finished_ || !fs::exists(model, unknown) || replaces_its_source(),
-        "resume: {} is there, but no checkpoint and no record of a complete run. Leave out --resume to start at step 1 "
-        "and replace it, or choose another --out",
+        "resume: {} is there, but no checkpoint and no record of a complete run. Use --overwrite instead of --resume "
+        "to start at step 1 and replace it, or choose another --out",
         model);
+}
+
+// What an earlier run made, "" if there is nothing.
+std::string Resume::earlier_result() const {
+  std::error_code unknown;
+  for (const bool adapter : {source_.adapts(), !source_.adapts()})
+    if (std::string path = model_path(o_.out, adapter); fs::exists(path, unknown)) return path;
+  return {};
 }
 
 // A warm start from the model that it will replace, which its options name.
@@ -75,8 +86,8 @@ void Resume::compare_with_finished(const nlohmann::ordered_json& config) {
     return tell_.note(fmt::format("{}: this run is complete, after step {} of {}", o_.out, complete_->step, o_.steps));
   }
   check((!from_.empty() && (!other_init || o_.allow_changes)) || replaces_its_source(),
-        "resume: {} is the finished model of another run: {}. Leave out --resume to replace it, or choose another "
-        "--out",
+        "resume: {} is the finished model of another run: {}. Use --overwrite instead of --resume to replace it, or "
+        "choose another --out",
         result_path(), short_list(changed));
 }
 
@@ -127,7 +138,6 @@ void Resume::prepare_to_write(const ModelSpec& spec) {
   }
   remove_leftovers(o_.out);
   clean_checkpoints(checkpoints_.root());
-  // Not a refusal: whoever tries things out begins again and again with the same command.
   std::error_code unknown;
   if (from_.empty() && fs::exists(result_path(), unknown))
     tell_.note(

@@ -41,6 +41,7 @@ class Resume {
 
  private:
   std::string result_path() const;
+  std::string earlier_result() const;
   bool replaces_its_source() const;
   void compare_with_finished(const nlohmann::ordered_json& config);
   void compare_with_checkpoint(const nlohmann::ordered_json& config);

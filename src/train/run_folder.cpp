@@ -151,23 +151,49 @@ bool can_go_on(const std::string& log, const std::function<void(const std::strin
   }
 }
 
+constexpr const char* kLatest = "latest";
+
+// `latest` beside a folder with a name that nobody chose. Renamed into place: it is never missing.
+void link_latest(const fs::path& folder, const std::function<void(const std::string&)>& warn) {
+  const fs::path link = folder.parent_path() / kLatest,
+                 temporary = folder.parent_path() / fmt::format(".{}.{}", kLatest, folder.filename().string());
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(link, error)) && !fs::is_symlink(link, error))
+    return warn(fmt::format("{} is not a link of a run and is left as it is", link.string()));
+  fs::remove(temporary, error);
+  fs::create_directory_symlink(folder.filename(), temporary, error);
+  if (!error) fs::rename(temporary, link, error);
+  if (error)
+    warn(fmt::format("{}: cannot be made: {}; the run is in {}", link.string(), error.message(), folder.string()));
+}
+
 }  // namespace
+
+std::string newest_run() {
+  const fs::path link = fs::path(kNewFolder).parent_path() / kLatest;
+  std::error_code error;
+  const fs::path there = fs::canonical(link, error);
+  return error ? "" : (link.parent_path() / there.filename()).string();
+}
 
 RunFolder::RunFolder(RecipeOptions& o, const ModelSource& source, TrainObserver& observer, bool writes)
     : observer_(observer) {
   const std::map<std::string, std::string> fields{
       {"arch", o.out.find("{arch}") == o.out.npos ? "" : source.architecture()},
       {"recipe", source.config().at("name")}};
+  if (const std::string newest = newest_run(); o.resume && o.out == kNewFolder && !newest.empty()) o.out = newest;
+  const bool begins = o.out == kNewFolder;
   o.out = settled(o.out, fields);  // first: of "p{seq}/../q", p001 would be made; where a run that goes on is already
   refuse_losses(o, source);
   require_own_folder(o.tensorboard, o.out);
   if (!writes) return;
   for (const char* fresh : {"{seq}", "{time}"})
-    check(!o.resume || o.out.find(fresh) == o.out.npos,
+    check(!o.resume || begins || o.out.find(fresh) == o.out.npos,
           "resume: --out is '{}', and {} names a new folder each time; give the folder of the run to resume", o.out,
           fresh);
   path_ = runs::make_folder(o.out, fields);
-  ours_ = path_ != o.out || !fs::exists(path_);
+  named_ = path_ != o.out;
+  ours_ = named_ || !fs::exists(path_);
   o.out = path_;
   try {
     require_own_folder(o.tensorboard, path_);  // once more: placeholders have their values
@@ -197,6 +223,7 @@ void RunFolder::open(const RecipeOptions& o, const ModelSpec& spec, bool resumed
   if (o.record.config != runs::JsonObject())
     write_json(folder / runs::kConfigFile, read_json<ordered_json>("record: config", o.record.config.text));
   write_json(folder / runs::kFlowFile, flow(spec, o.trainer));
+  if (named_) link_latest(folder.lexically_normal(), warn);
   board_ = std::move(board), log_ = std::move(log);
 }
 

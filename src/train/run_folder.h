@@ -22,7 +22,8 @@ class RunFolder {
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
-  /// Opens events.jsonl, and TensorBoard's files if they are wanted, and writes config.json and flow.json. `resumed`:
+  /// Opens events.jsonl, and TensorBoard's files if they are wanted, writes config.json and flow.json, and links
+  /// `latest` to a folder that placeholders named. `resumed`:
   /// the log goes on if it is there; one that cannot be read is put aside with a warning: it must not keep a whole
   /// checkpoint from going on.
   void open(const RecipeOptions& options, const ModelSpec& spec, bool resumed,
@@ -35,6 +36,7 @@ class RunFolder {
 
   std::string path_;
   TrainObserver& observer_;
+  bool named_ = false;    // by its placeholders
   bool ours_ = false;     // it was not there before
   bool goes_on_ = false;  // the log has the beginning of the run that is resumed
   std::vector<runs::Event> early_;

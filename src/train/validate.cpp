@@ -158,22 +158,30 @@ int64_t Validator::batches(int64_t limit) {
 }
 
 runs::Body Validator::sample_or_note() try {
-  return runs::Sample{sample(o_.sample_tokens)};
+  return sample(o_.sample_tokens);
 } catch (const Error& error) {  // of a model that has diverged; what that means for the run, its losses say
   return runs::Note{fmt::format("step {}: there is no sample: {}", state_.step, error.what()), {}};
 }
 
-// Continues the first tokens of the validation text.
-std::string Validator::sample(int64_t tokens) {
+// Continues the first tokens of the validation text, or answers its examples by turns.
+runs::Sample Validator::sample(int64_t tokens) {
   if (!decoder_) decoder_ = std::make_unique<Decoder>(device_, model_, sample_options(o_, model_.spec));
   decoder_->state().reset(0);
-  std::vector<int32_t> ids = data_.validation_start(std::min<size_t>(8, size_t(decoder_->context() / 2)));
-  GenerateOptions g{.max_tokens = std::min(tokens, decoder_->context() - int64_t(ids.size())),
-                    .sampler = {.temperature = 0.8, .seed = o_.seed + uint64_t(state_.step)}};
-  for (const GeneratedToken& t :
-       generate(*decoder_, 0, std::vector<int32_t>(ids), model_.tokenizer->end_of_generation(), g))
-    ids.push_back(t.chosen.id);
-  return model_.tokenizer->decode(ids);
+  const int64_t number = o_.eval_every > 0 ? state_.step / o_.eval_every : 0, context = decoder_->context();
+  const auto [start, wanted] = data_.validation_start(number, context);
+  const GenerateOptions g{.max_tokens = std::min(tokens, context - int64_t(start.size())),
+                          .sampler = {.temperature = 0.8, .seed = o_.seed + uint64_t(state_.step)}};
+  std::vector<int32_t> written;
+  const std::vector<int32_t> ends = model_.tokenizer->end_of_generation();
+  for (const GeneratedToken& t : generate(*decoder_, 0, std::vector<int32_t>(start), ends, g))
+    written.push_back(t.chosen.id);
+  const auto text = [&](std::vector<int32_t> ids) {
+    while (!ids.empty() && std::find(ends.begin(), ends.end(), ids.back()) != ends.end()) ids.pop_back();
+    return model_.tokenizer->decode(ids);
+  };
+  if (!wanted.empty()) return {text(written), model_.tokenizer->decode(start), text(wanted)};
+  written.insert(written.begin(), start.begin(), start.end());
+  return {model_.tokenizer->decode(written), {}, {}};
 }
 
 }  // namespace toy

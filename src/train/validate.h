@@ -74,7 +74,7 @@ class Validator {
   bool is_final(const Evaluation& e) const;
   bool is_made() const { return state_.eval && state_.eval->step == state_.step; }
   runs::Body sample_or_note();
-  std::string sample(int64_t tokens);
+  runs::Sample sample(int64_t tokens);
   int64_t batches(int64_t limit);
 
   const RecipeOptions& o_;

@@ -23,7 +23,9 @@ class ChatCli : public Cli {
         0)
         << slurp(path("stderr"));
   }
-  std::string chat(const std::string& options = "") const { return "chat " + path("run") + " -n 8 " + options; }
+  std::string chat(const std::string& options = "") const {
+    return "chat " + path("run") + " -n 8 --temperature 0.8 --seed 0 " + options;
+  }
   Result talk(const std::string& lines, const std::string& options = "") const {
     return toy(chat(options), write("lines", lines));
   }
@@ -62,6 +64,18 @@ TEST_F(ChatCli, EachLineIsAMessageAndAnswersAreThoseOfInfer) {
   text.pop_back();  // the line break after an answer
   const std::string second = infer("<user>hi\n<assistant>" + text + "\n<user>more\n<assistant>");
   EXPECT_EQ(r.out, first + second);
+}
+
+// A new seed each session, which is said and gives the same answers again.
+TEST_F(ChatCli, EverySessionHasASeedThatIsSaid) {
+  const std::string plain = "chat " + path("run") + " -n 8", lines = write("lines", "hi\nmore\n");
+  const Result one = toy(plain, lines), two = toy(plain, lines);
+  const size_t at = one.err.find("toy: temperature 0.8, seed ");
+  ASSERT_NE(at, std::string::npos) << one.err;
+  EXPECT_NE(one.err, two.err);
+  const std::string seed = one.err.substr(at + 27, one.err.find('\n', at) - at - 27);
+  EXPECT_EQ(toy(plain + " --seed " + seed, lines).out, one.out);
+  EXPECT_EQ(toy(plain + " --temperature 0 ", lines).err, "");
 }
 
 TEST_F(ChatCli, AnswersInAForm) {
@@ -272,7 +286,8 @@ TEST_F(ChatTerminal, CtrlCStopsAnAnswerAndKeepsIt) {
   t.until("aaa");  // the answer has begun
   t.type("\x03");
   const std::string end = t.until(kPrompt);
-  EXPECT_NE(end.find("; stopped]"), std::string::npos) << end;
+  EXPECT_NE(end.find("[stopped]"), std::string::npos) << end;
+  EXPECT_EQ(end.find("^C"), std::string::npos) << end;  // the key is no text
   t.type("/save " + path("c.jsonl") + "\r");
   t.until(kPrompt);
   t.type("/nosuch\r");
@@ -326,6 +341,11 @@ TEST_F(ChatTerminal, NoColorIsPlain) {
   t.until("\x1b[?2004h> ");
   t.type("hi\r");
   std::string all = t.until("\x1b[?2004h> ");
+  EXPECT_EQ(all.find("tokens/s"), std::string::npos) << all;
+  t.type("/stats\r");
+  t.until("\x1b[?2004h> ");
+  t.type("hi\r");
+  all = t.until("\x1b[?2004h> ");
   EXPECT_NE(all.find("tokens/s"), std::string::npos) << all;
   t.type("\x04");
   all += t.rest();

@@ -35,7 +35,7 @@ TEST_F(CliCheckFinite, NamesStepOpAndLayerOfTraining) {
 }
 
 TEST_F(CliCheckFinite, ChangesNothingWhereAllIsFinite) {
-  const Result plain = toy(train("--steps 3")), checked = toy(train("--steps 3 --check-finite"));
+  const Result plain = toy(train("--steps 3")), checked = toy(train("--steps 3 --check-finite --overwrite"));
   EXPECT_EQ(checked.code, 0) << checked.err;
   EXPECT_EQ(checked.out, plain.out);
   const std::string rest = path("run/model.gguf") + " --check-finite";

@@ -380,7 +380,7 @@ TEST_F(Checkpoints, BadValues) {
 // two steps of it goes on to the same bytes (kill tests of docs/checkpoints.md hold for all).
 TEST_F(Checkpoints, AccumulationSeesTheSameWindows) {
   const auto first_loss = [&](const std::string& options) {
-    const Result r = toy(train("run", options + " --steps 1 --json"));
+    const Result r = toy(train("run", options + " --steps 1 --json --overwrite"));
     EXPECT_EQ(r.code, 0) << r.err;
     const size_t at = r.out.find("\"loss\":");
     return std::stod(r.out.substr(at + 7));

@@ -24,8 +24,8 @@ TEST_F(Cli, TrainPrintsStepsAndThePath) {
 TEST_F(Cli, TrainIsDeterministicForAnyThreads) {
   std::string first, model;
   for (const char* threads : {"1", "2", "3", "8"}) {
-    const Result r = toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 4 --threads " + threads +
-                         " --out " + path("run"));
+    const Result r = toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 4 --overwrite --threads " +
+                         threads + " --out " + path("run"));
     ASSERT_EQ(r.code, 0) << r.err;
     if (first.empty()) first = r.out, model = slurp(path("run/model.gguf"));
     EXPECT_EQ(r.out, first);
@@ -329,7 +329,7 @@ std::vector<std::string> commands_with(const std::string& option, const nlohmann
 
 // Every command that takes --threads, --device or --seed; the manifest says which, so that none is forgotten.
 TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
-  const std::string golden = TOY_GOLDEN, corpus = tiny_corpus(), out = " --out " + path("run");
+  const std::string golden = TOY_GOLDEN, corpus = tiny_corpus(), out = " --overwrite --out " + path("run");
   const std::string with_tokenizer = path("start/model.gguf");
   ASSERT_EQ(toy("train from-scratch --corpus " + corpus + kSmall + "--steps 1 --out " + path("start")).code, 0);
   const std::string few = " --steps 1 --batch 2 --tokens 16 --corpus " + corpus + " --model " + with_tokenizer;

@@ -14,7 +14,7 @@ TEST_F(Cli, ConfigIsTheOptionsItNames) {
   ASSERT_EQ(by_words.code, 0) << by_words.err;
   const std::string config = write("c.json", kConfig);
   for (const std::string& option : {" --config " + config, " --config=" + config}) {
-    const Result by_file = toy(rest + option + " --out " + path("file"));
+    const Result by_file = toy(rest + option + " --overwrite --out " + path("file"));
     ASSERT_EQ(by_file.code, 0) << by_file.err;
     EXPECT_EQ(slurp(path("file/model.gguf")), slurp(path("words/model.gguf")));
     EXPECT_EQ(by_file.out.substr(0, by_file.out.rfind("step 3")), by_words.out.substr(0, by_words.out.rfind("step 3")));
@@ -22,7 +22,8 @@ TEST_F(Cli, ConfigIsTheOptionsItNames) {
 }
 
 TEST_F(Cli, TheCommandLineGoesBeforeTheConfig) {
-  const std::string config = write("c.json", kConfig), corpus = " --corpus " + tiny_corpus() + " --out " + path("run");
+  const std::string config = write("c.json", kConfig),
+                    corpus = " --corpus " + tiny_corpus() + " --overwrite --out " + path("run");
   for (const char* words : {" --steps 1", " --steps=1"}) {
     const Result r = toy("train from-scratch" + std::string(words) + " --config " + config + corpus);
     ASSERT_EQ(r.code, 0) << r.err;

@@ -139,6 +139,12 @@ TEST_F(CliDescribe, AGraphOfTrainingHasAllPhasesInEveryFormat) {
   EXPECT_NE(svg.find("class=\"residual\""), std::string::npos);
   for (const char* row : {"q", "k", "gradient of attn_q.weight", "gradient of ffn_gate.weight"})
     EXPECT_NE(svg.find(">" + std::string(row) + "<"), std::string::npos) << row;
+  EXPECT_EQ(svg.find("f32[1024,0]"), std::string::npos);  // outputs without elements are nothing to see
+  const std::string blocks = out_of("tiny --graph forward --format svg --detail blocks");
+  for (const char* part : {">norm<", ">attention<", ">q [64,64]<", ">k [32,64]<", ">v [32,64]<", ">ffn<",
+                           ">gate [176,64]<", ">+ what entered the branch<", ">blk.0 to blk.3: 4 times<"})
+    EXPECT_NE(blocks.find(part), std::string::npos) << part << "\n" << blocks;
+  refuses("describe tiny --graph forward --detail blocks", {"--detail", "--format svg"});
   const std::string decode = out_of("tiny --graph decode --format svg");
   EXPECT_NE(decode.find("class=\"title\">logits<"), std::string::npos);
   EXPECT_EQ(decode.find("class=\"title\">embedding<"), decode.rfind("class=\"title\">embedding<"));

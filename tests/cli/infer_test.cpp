@@ -1,5 +1,6 @@
 // toy infer: prompts from everywhere, several at once, stop strings, penalties, and what it refuses.
 #include "cli/cli_fixture.h"
+#include "cli/terminal.h"
 
 namespace {
 
@@ -31,6 +32,54 @@ TEST_F(CliInfer, PromptsFromArgumentFileAndStandardInput) {
   EXPECT_EQ(several.out, "--- prompt 1 ---\n" + argument.out);
   const std::string marked = write("marked.txt", "\xEF\xBB\xBF{\"prompt\": \"the cat\"}\n");
   EXPECT_EQ(toy(infer + "--prompts " + marked).out, several.out);
+}
+
+// What nobody gave is said, and gives the same text again; a file's own defaults go before the program's.
+TEST_F(CliInfer, DrawsWithOneDefaultThatIsSaid) {
+  const std::string plain = model(), own = path("own.gguf"),
+                    infer = " --prompt 'the cat' --n 12 --samplers temperature";
+  const Result one = toy("infer " + plain + infer), two = toy("infer " + plain + infer);
+  const std::string said = "toy: temperature 0.8, seed ";
+  ASSERT_TRUE(one.err.starts_with(said)) << one.err;
+  EXPECT_NE(one.err, two.err);
+  const std::string seed = one.err.substr(said.size(), one.err.find('\n') - said.size());
+  const Result again = toy("infer " + plain + infer + " --seed " + seed);
+  EXPECT_EQ(again.out, one.out);
+  EXPECT_EQ(again.err, "toy: temperature 0.8\n");
+  EXPECT_EQ(toy("infer " + plain + infer + " --temperature 0.8 --seed " + seed).err, "");
+  const std::string hf = path("hf");
+  ASSERT_EQ(toy("convert " + plain + " " + hf).code, 0);
+  auto generation = json::parse(slurp(hf + "/generation_config.json"));
+  generation["temperature"] = 0.25, generation["top_k"] = 3, generation["repetition_penalty"] = 1.5;
+  write("hf/generation_config.json", generation.dump());
+  ASSERT_EQ(toy("convert " + hf + " " + own + " --type f32").code, 0);
+  const Result mine = toy("infer " + own + " --prompt 'the cat' --n 12 --seed 4 --temp 0.25");
+  EXPECT_EQ(mine.err, "toy: top_k 3, repeat_penalty 1.5 (the file's)\n");
+  EXPECT_EQ(mine.out, toy("infer " + plain +
+                          " --prompt 'the cat' --n 12 --seed 4 --temp 0.25 --top-k 3 "
+                          "--repeat-penalty 1.5")
+                          .out);
+  ASSERT_EQ(toy("convert " + own + " " + path("back")).code, 0);
+  const auto back = json::parse(slurp(path("back/generation_config.json")));
+  EXPECT_EQ(back.at("temperature"), 0.25);
+  EXPECT_EQ(back.at("top_k"), 3);
+  EXPECT_EQ(back.at("repetition_penalty"), 1.5);
+}
+
+TEST_F(CliInfer, AnotherEncodingIsSaid) {
+  const Result r = toy("infer " + model() + " --n 2 --prompt-file " + write("latin", "caf\xe9"));
+  EXPECT_EQ(r.code, 0);
+  EXPECT_NE(r.err.find("latin is not UTF-8"), std::string::npos) << r.err;
+}
+
+// A terminal shows what is continued, dimmed; a file has the continuation alone.
+TEST_F(CliInfer, ATerminalShowsThePrompt) {
+  if (!Terminal::is_available()) GTEST_SKIP() << "there are no pseudo terminals here";
+  const std::string infer = "infer " + model() + " --n 4 --temperature 0 --prompt 'the cat'";
+  const std::string text = toy(infer).out;
+  Terminal t(std::string("env -u NO_COLOR TERM=xterm ") + TOY_BINARY + " " + infer, 80);
+  const std::string all = t.rest();
+  EXPECT_NE(all.find("\x1b[2mthe cat\x1b[0m" + text.substr(0, text.size() - 1)), std::string::npos) << all;
 }
 
 // --repack: the copy is made for long outputs only, and changes no bit.

@@ -27,7 +27,7 @@ TEST_F(New, TheProjectTrainsAndGenerates) {
       shell("env -u TOY PATH=/usr/bin:/bin mine/train.sh --steps 3 --batch 2 --tokens 16 --eval-every 0 --threads 2");
   ASSERT_EQ(trained.code, 0) << trained.err;
   EXPECT_NE(trained.out.find("\nstep 3: loss="), std::string::npos) << trained.out;
-  EXPECT_TRUE(fs::exists(path("mine/out/model.gguf")));
+  EXPECT_TRUE(fs::exists(path("mine/out/latest/model.gguf")));
   const Result written = shell(std::string("TOY=") + TOY_BINARY + " mine/generate.sh 'One day'");
   ASSERT_EQ(written.code, 0) << written.err;
   EXPECT_EQ(written.out.rfind("One day", 0), 0u) << written.out;

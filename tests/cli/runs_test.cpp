@@ -177,6 +177,11 @@ TEST_F(CliRuns, ListShowCompare) {
   const Result report = toy("runs report " + path("runs/a") + " --out " + path("r.html"));
   ASSERT_EQ(report.code, 0) << report.err;
   EXPECT_NE(slurp(path("r.html")).find("</html>"), std::string::npos);
+  const Result both = toy("runs report " + path("runs/a") + " " + path("runs/b") + " --out " + path("both.html"));
+  ASSERT_EQ(both.code, 0) << both.err;
+  const std::string page = slurp(path("both.html"));
+  for (const char* part : {"data-along=\"step\"", "data-along=\"tokens\"", "data-along=\"seconds\"", "Options that differ"})
+    EXPECT_NE(page.find(part), std::string::npos) << part;
 }
 
 // What matters most stands first, so that a narrow terminal has it.
@@ -186,7 +191,7 @@ TEST_F(CliRuns, ANarrowListKeepsTheLosses) {
     const std::string out = toy("runs list " + path("runs") + width).out;
     return out.substr(0, out.find('\n'));
   };
-  for (const char* title : {"run", "status", "step", "loss", "validation"})
+  for (const char* title : {"run", "status", "step", "nats/byte", "loss"})
     EXPECT_NE(titles(" --width 60").find(title), std::string::npos) << titles(" --width 60");
   EXPECT_EQ(titles(" --width 60").find("parameters"), std::string::npos);
   EXPECT_NE(titles("").find("started"), std::string::npos);

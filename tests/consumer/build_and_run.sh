@@ -24,8 +24,8 @@ echo "the program, alone in another folder, without a home"
 cp "$tmp/tree/bin/toy" "$tmp/elsewhere/program"
 version=$(env -i "$tmp/elsewhere/program" --version)
 [[ $version =~ ^toy\ [0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "--version printed '$version'"
-there=$(env -i "$tmp/elsewhere/program" infer "$model" --prompt-ids 1,2,3 --n 4 --json --threads 2)
-here_too=$("$build/toy" infer "$model" --prompt-ids 1,2,3 --n 4 --json --threads 2)
+there=$(env -i "$tmp/elsewhere/program" infer "$model" --prompt-ids 1,2,3 --n 4 --temperature 0 --json --threads 2)
+here_too=$("$build/toy" infer "$model" --prompt-ids 1,2,3 --n 4 --temperature 0 --json --threads 2)
 # Times differ between two runs; the ids may not.
 ids() { python3 -c 'import json, sys; print(json.loads(sys.stdin.read())["ids"])'; }
 [[ $(ids <<< "$there") == "$(ids <<< "$here_too")" ]] || fail "infer gave $there, in its own folder $here_too"

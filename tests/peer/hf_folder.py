@@ -53,7 +53,7 @@ def of_transformers(model, ids):
 
 
 def of_toy(toy, gguf, ids, *options):
-    answer = json.loads(run(toy, "infer", gguf, *options, "--prompt-ids", ",".join(map(str, ids)), "--n", 1, "--json", "--kv", "f32",
+    answer = json.loads(run(toy, "infer", gguf, *options, "--prompt-ids", ",".join(map(str, ids)), "--n", 1, "--temperature", 0, "--json", "--kv", "f32",
                             "--exact", "--temperature", 0, "--ignore-eos", "--top-logprobs", 1 << 20))
     out = np.full(len(answer["top_logprobs"][0]), np.nan)
     for token in answer["top_logprobs"][0]:

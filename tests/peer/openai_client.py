@@ -122,7 +122,7 @@ def check(toy, model, client, url):
     assert client.models.retrieve(name).id == name
 
     # Completions: the text of `toy infer`.
-    wanted = subprocess.run([toy, "infer", model, "--prompt", "Once upon a time", "-n", "30"], check=True,
+    wanted = subprocess.run([toy, "infer", model, "--prompt", "Once upon a time", "-n", "30", "--temperature", "0"], check=True,
                             capture_output=True, text=True).stdout
     done = client.completions.create(model=name, prompt="Once upon a time", max_tokens=30, temperature=0)
     assert done.choices[0].text + "\n" == wanted, (done, wanted)

@@ -77,7 +77,7 @@ def main():
                 twin = pathlib.Path(scratch) / f"{s.name}-f32.gguf"
                 write_model(twin, s, weights, "f32")  # `weights` are the dequantized ones
                 for ids in prompts(s):
-                    answers = [run(toy, "infer", p, "--prompt-ids", ",".join(map(str, ids)), "--n", 40, "--json", "--top-logprobs", s.V,
+                    answers = [run(toy, "infer", p, "--prompt-ids", ",".join(map(str, ids)), "--n", 40, "--temperature", 0, "--json", "--top-logprobs", s.V,
                                    "--exact", "--kv", "f32") for p in (path, twin)]
                     if answers[0] != answers[1]:
                         raise SystemExit(f"random_llamas: {s.name}: toy computes otherwise from the f32 twin")

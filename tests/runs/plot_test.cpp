@@ -97,23 +97,26 @@ TEST(Spread, KeepsLabelsApartAndInside) {
   for (size_t i = 1; i < tight.size(); ++i) EXPECT_NEAR(tight[i] - tight[i - 1], 10, 1e-9);
 }
 
-// The mean of y_1..y_t with weights beta^(t-i), beta = 1 - 60/n, which 1 - beta^t makes sum to one.
-TEST(Smoothed, IsABiasCorrectedMean) {
+// The value at i of the line that fits best, with weights beta^|i-j|, beta = 1 - 120/n.
+TEST(Smoothed, IsALocalLineThatLagsNowhere) {
   EXPECT_EQ(smoothed({3, 1, 2}), (std::vector<double>{3, 1, 2}));  // few points stay
-  std::vector<double> flat(400, 2.5), steps(400);
-  flat[100] = NAN;
-  const auto s = smoothed(flat);
-  for (size_t i = 0; i < s.size(); ++i) EXPECT_NEAR(i == 100 ? 2.5 : s[i], 2.5, 1e-12) << i;
+  std::vector<double> falling(400), noisy(400);
+  for (size_t i = 0; i < falling.size(); ++i) falling[i] = 5 - 0.01 * double(i), noisy[i] = double(i % 7);
+  falling[100] = NAN;
+  const auto s = smoothed(falling);
+  for (size_t i = 0; i < s.size(); ++i) {
+    if (i == 100) continue;
+    EXPECT_NEAR(s[i], falling[i], 1e-9) << i;  // at both ends, too
+  }
   EXPECT_TRUE(std::isnan(s[100]));
-  for (size_t i = 0; i < steps.size(); ++i) steps[i] = double(i % 7);
-  const auto mean = smoothed(steps);
-  for (const size_t t : {size_t(0), size_t(1), size_t(5), size_t(60), size_t(399)}) {
-    double sum = 0, weights = 0;
-    for (size_t i = 0; i <= t; ++i) {
-      const double w = std::pow(1 - 60.0 / 400, double(t - i));
-      sum += w * steps[i], weights += w;
+  const auto line = smoothed(noisy);
+  for (const size_t i : {size_t(0), size_t(1), size_t(60), size_t(200), size_t(399)}) {
+    double w = 0, wd = 0, wdd = 0, wv = 0, wdv = 0;
+    for (size_t j = 0; j < noisy.size(); ++j) {
+      const double d = double(j) - double(i), weight = std::pow(1 - 120.0 / 400, std::fabs(d));
+      w += weight, wd += weight * d, wdd += weight * d * d, wv += weight * noisy[j], wdv += weight * d * noisy[j];
     }
-    EXPECT_NEAR(mean[t], sum / weights, 1e-12) << t;
+    EXPECT_NEAR(line[i], std::clamp((wdd * wv - wd * wdv) / (wdd * w - wd * wd), 0.0, 6.0), 1e-9) << i;
   }
 }
 

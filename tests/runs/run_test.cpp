@@ -1,5 +1,6 @@
 // Runs in their folders: summaries, order, comparison, names.
 #include "toy/runs/run.h"
+#include "toy/runs/report.h"
 
 #include <gtest/gtest.h>
 
@@ -153,6 +154,70 @@ TEST(Summary, CompareFindsTheBest) {
       EXPECT_EQ(c.best, "b");  // more is better
     }
   }
+}
+
+// Losses per token compare where the tokens are the same; nats per byte everywhere.
+TEST(Summary, NoStarAcrossTokenizers) {
+  const auto run = [](const char* id, const char* tokenizer, double loss, double nats_per_byte) {
+    Log log;
+    RunStart start;
+    start.run_id = id;
+    start.model = {R"({"name":"toy","vocab":)" + std::string(tokenizer == std::string("bytes") ? "259" : "512") + "}"};
+    start.config = {R"({"size":"sizes/tiny.json","tokenizer":")" + std::string(tokenizer) + R"("})"};
+    log.events.push_back({0, {}, "prepare", start});
+    log.events.push_back({1, 1, "train", Step{.loss = loss}});
+    log.events.push_back({2, 1, "eval", Eval{loss, nats_per_byte, true}});
+    return summarize(log, id, false);
+  };
+  const auto best = [](std::span<const Summary> runs, const std::string& metric) {
+    for (const Compare& c : compare(runs))
+      if (c.metric == metric) return c.best.value_or("none");
+    return std::string("absent");
+  };
+  const Summary bytes = run("a", "bytes", 2.99, 2.99), pieces = run("b", "spm:512", 4.96, 2.2),
+                other = run("c", "spm:512", 4.8, 2.2 * 4.8 / 4.96), longer = run("d", "spm:512", 4.7, 2);
+  EXPECT_EQ(pieces.model, "tiny, spm:512");
+  const Summary mixed[] = {bytes, pieces}, alike[] = {pieces, other}, texts[] = {pieces, longer};
+  EXPECT_FALSE(have_same_tokens(mixed));
+  EXPECT_TRUE(have_same_tokens(alike));
+  EXPECT_FALSE(have_same_tokens(texts));  // a token has other bytes: another vocabulary of the same size
+  for (const char* metric : {"loss", "validation_loss", "best_loss", "best_validation_loss"}) {
+    EXPECT_EQ(best(mixed, metric), "none") << metric;
+    EXPECT_EQ(best(alike, metric), "c") << metric;
+  }
+  EXPECT_EQ(best(mixed, "nats_per_byte"), "b");
+  // In one page: both charts, the results, and the note.
+  const Log logs[2] = {};
+  const std::string page = html_report(logs, mixed);
+  EXPECT_NE(page.find("losses per token do not compare"), std::string::npos);
+  EXPECT_NE(page.find("<td>tokenizer</td><td class=\"l\">bytes</td><td class=\"l\">spm:512</td>"), std::string::npos);
+}
+
+TEST(Summary, ShortNamesAreWhatTellsApart) {
+  std::vector<Summary> runs(2);
+  runs[0].id = "llama-20260101-001", runs[1].id = "llama-20260101-002";
+  EXPECT_EQ(short_names(runs), (std::vector<std::string>{"001", "002"}));
+  runs[1].id = runs[0].id, runs[0].folder = "x/a", runs[1].folder = "y/a";
+  name_apart(runs);
+  EXPECT_EQ(runs[1].id, "y/a");
+}
+
+// By steps, by the tokens of all steps so far, and by the clock.
+TEST(CompareChart, GoesAlongStepsTokensAndTime) {
+  Log log;
+  for (int i = 1; i <= 3; ++i) {
+    log.events.push_back({0.5 * i, i, "train", Step{.loss = 5.0 - i, .tokens = 100 * i}});
+    if (i == 2) log.events.push_back({1.2, i, "eval", Eval{3, 1, true}});
+  }
+  const Log logs[] = {log};
+  const std::string names[] = {"a"};
+  const auto x = [&](const char* metric, Along along) { return compare_chart(metric, logs, names, along).series[0].x; };
+  EXPECT_EQ(x("loss", Along::step), (std::vector<double>{1, 2, 3}));
+  EXPECT_EQ(x("loss", Along::tokens), (std::vector<double>{100, 300, 600}));
+  EXPECT_EQ(x("loss", Along::time), (std::vector<double>{0.5, 1, 1.5}));
+  EXPECT_EQ(x("validation_loss", Along::tokens), (std::vector<double>{300}));
+  EXPECT_EQ(x("validation_loss", Along::time), (std::vector<double>{1.2}));
+  EXPECT_EQ(compare_chart("loss", logs, names, Along::tokens).x_label, "tokens");
 }
 
 class Folders : public ::testing::Test, protected Folder {};

@@ -48,7 +48,16 @@ TEST(ServeApi, FieldsReachTheRequest) {
   EXPECT_EQ(c.logprobs, 2);
   EXPECT_EQ(c.stops.size(), 2u);
   EXPECT_EQ(parse_completion(R"({"prompt": [1, 2]})", false).prompts.size(), 1u);
-  EXPECT_EQ(parse_completion(R"({"prompt": "a"})", false).sampler.temperature, 1);
+  EXPECT_EQ(parse_completion(R"({"prompt": "a"})", false).sampler.temperature, 0.8);
+  const UsualSampling usual =
+      usual_sampling({{"general.sampling.temp", 0.6f}, {"general.sampling.top_k", int32_t(20)}});
+  for (const char* body : {R"({"prompt": "a"})", R"({"prompt": "a", "top_p": 0.5})"}) {
+    const CompletionRequest r = parse_completion(body, false, usual);
+    EXPECT_EQ(r.sampler.temperature, 0.6);
+    EXPECT_EQ(r.sampler.top_k, 20);
+  }
+  EXPECT_EQ(parse_completion(R"({"prompt": "a", "temperature": 0, "top_k": 0})", false, usual).sampler.top_k, 0);
+  EXPECT_EQ(parse_completion(R"({"prompt": "a", "mirostat": 2})", false, usual).sampler.top_k, 0);
 }
 
 TEST(ServeApi, TheChainOfSamplersIsLlamaServers) {

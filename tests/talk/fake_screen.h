@@ -36,8 +36,9 @@ struct FakeScreen : Screen {
   void begin_reply() override { ++open; }
   void show(const ReplyPart& part) override { shown += part.text; }
   bool interrupted() override { return false; }
-  void end_reply(const Reply* reply) override {
+  void end_reply(const Reply* reply, bool stats) override {
     --open;
+    if (stats) shown += "(numbers)";
     if (reply)
       for (const std::string& call : shown_calls(reply->message)) shown += call;
     shown += "|";

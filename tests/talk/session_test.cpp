@@ -80,6 +80,12 @@ TEST_F(Sessions, EditUndoClear) {
   EXPECT_EQ(texts(run(cleared)), "S,b,2b0,");
 }
 
+TEST_F(Sessions, NumbersFollowAnswersWhereTheyAreWanted) {
+  FakeScreen s{"a", "/stats", "b", "/stats", "c"};
+  run(s);
+  EXPECT_EQ(s.shown, "1a0|3b0(numbers)|5c0|");
+}
+
 TEST_F(Sessions, SetChangesTheNextAnswer) {
   FakeScreen s{"/set stop X", "a", "/set", "/set stop", "/set stpo 1"};
   run(s);

@@ -100,5 +100,37 @@ TEST_F(Epochs, AnAdapterKeepsTheChatTemplateItLearnedWith) {
   }
 }
 
+// Samples of a run on chats answer prompts of the validation, by turns, and stand next to the answers that these have.
+TEST_F(Epochs, SamplesAnswerPromptsOfTheValidation) {
+  struct Samples : TrainObserver {
+    void event(const runs::Event& e) override {
+      if (const auto* s = e.as<runs::Sample>()) list.push_back(*s);
+    }
+    std::vector<runs::Sample> list;
+  } seen;
+  write("chat.jinja",
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }};{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}");
+  std::string rows;
+  for (const char* word : {"a", "b", "ccc", "dd"})
+    rows +=
+        fmt::format(
+            R"({{"messages": [{{"role": "user", "content": "{0}?"}}, {{"role": "assistant", "content": "{0}!"}}]}})",
+            word) +
+        "\n";
+  write("chats.jsonl", rows);
+  FromScratchOptions o = options();
+  o.epochs = {}, o.steps = 3, o.eval_every = 1, o.sample_tokens = 4;
+  o.data.examples = {path("chats.jsonl")}, o.data.validation_fraction = 0.5, o.data.chat_template = path("chat.jinja");
+  train_from_scratch(o, *make_test_device(1), seen);
+  ASSERT_EQ(seen.list.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {  // after steps 1, 2, 3
+    const std::string word = i % 2 == 0 ? "dd" : "ccc";
+    EXPECT_EQ(seen.list[i].prompt, "<user>" + word + "?;<assistant>") << i;
+    EXPECT_EQ(seen.list[i].wanted, word + "!;") << i;
+    EXPECT_EQ(seen.list[i].text.find("<user>"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace toy

@@ -121,6 +121,35 @@ TEST_F(RunInFolder, LosesNothingOfOthers) {
     EXPECT_FALSE(fs::exists(path(folder) + "/events.jsonl")) << folder;
 }
 
+// A second run never takes the place of the first one's model, unless it is told to; `latest` is the newest of those
+// that toy named.
+TEST_F(RunInFolder, KeepsYesterdaysModel) {
+  FromScratchOptions o = options("run");
+  train(o);
+  const std::string first = slurp(path("run/model.gguf"));
+  o.seed = 5;
+  expect_contains(refusal(o), "run/model.gguf' is of an earlier run and would be lost");
+  EXPECT_EQ(slurp(path("run/model.gguf")), first);
+  o.overwrite = true;
+  train(o);
+  EXPECT_NE(slurp(path("run/model.gguf")), first);
+  const fs::path before = fs::current_path();
+  fs::current_path(path());
+  o = options("");
+  o.out = RecipeOptions().out;
+  const std::string one = train(o).out, two = train(o).out;
+  EXPECT_NE(one, two);
+  EXPECT_EQ(one.substr(0, 17), "out/from-scratch-");
+  EXPECT_EQ(fs::read_symlink("out/latest"), fs::path(two).filename());
+  // --resume without --out goes on there.
+  Seen begin(2), rest;
+  const std::string three = train(o, begin).out;
+  o.resume = true;
+  EXPECT_EQ(train(o, rest).out, three);
+  EXPECT_EQ(rest.at, 4);
+  fs::current_path(before);
+}
+
 TEST_F(RunInFolder, PutsABrokenLogAside) {
   FromScratchOptions o = options("run");
   Seen begin(2), rest;

@@ -101,8 +101,8 @@ struct SamplerOptions {
 std::vector<std::string_view> set_sampler_chain(SamplerOptions& options, std::string_view chain,
                                                 std::string_view what = "samplers");
 
-/// Turns off the options of steps that the chain lacks, but for those that `given` names: defaults of a caller must not
-/// make a chain an error.
+/// Turns off the options of steps that the chain lacks or mirostat takes the place of, but for those that `given`
+/// names: defaults of a caller must not make a chain an error.
 void turn_off_left_out(SamplerOptions& options, std::span<const std::string_view> given);
 
 /// Tokens whose bytes contain one of these texts, for SamplerOptions::dry_breakers.

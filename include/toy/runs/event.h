@@ -224,8 +224,11 @@ struct Sample {
   static constexpr std::string_view kKind = "sample";
   static constexpr bool kOncePerStep = true;
   std::string text;
+  std::optional<std::string> prompt, wanted;
   static void fields(auto& e, auto&& f) {
-    f("text", e.text, "a continuation of the first tokens of the validation text, them included");
+    f("text", e.text, "an answer to the prompt, or else a continuation of the validation text, its start included");
+    f("prompt", e.prompt, "of examples: that of one of the validation, as the model reads it");
+    f("wanted", e.wanted, "the answer that the example has");
   }
 };
 

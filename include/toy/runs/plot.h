@@ -41,8 +41,9 @@ std::vector<double> nice_ticks(double lo, double hi, int most);
 /// equal steps, those that leave the smallest part of the scale without a tick. At least two where most >= 3.
 std::vector<double> log_ticks(double lo, double hi, int most);
 
-/// Exponentially weighted mean over about a sixtieth of the points, bias-corrected: divided by 1 - beta^t, as in Adam
-/// (Kingma and Ba 2015). Values that are not finite are skipped and stay as they are.
+/// Local linear regression (Cleveland 1979) with weights beta^|i-j|, beta = 1 - 120/n: centred, so that it neither lags
+/// behind a falling loss nor runs ahead of it, at the ends of the series, too. It does not leave the range of the
+/// values. Those that are not finite are skipped and stay as they are.
 std::vector<double> smoothed(const std::vector<double>& y);
 
 /// Where a chart is shown.

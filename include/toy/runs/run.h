@@ -14,7 +14,10 @@ namespace toy::runs {
 
 /// A run in one line.
 struct Summary {
-  std::string id, folder, model, recipe, started, status;
+  std::string id, folder, recipe, started, status;
+  std::string model;      ///< name, or size and tokenizer: "tiny, spm:512"
+  std::string tokenizer;  ///< as --tokenizer said it; "": it is that of another model
+  int64_t vocab = 0;      ///< how many tokens there are
   int64_t step = 0, steps = 0, parameters = 0, tokens = 0, resumes = 0;
   std::optional<double> loss, best_loss, validation_loss, best_validation_loss, nats_per_byte, lr, tokens_per_second;
   Rewards rewards;                          ///< of the last validation, before the first of the last step
@@ -59,7 +62,15 @@ struct OptionDifference {
 };
 /// In the order of the options, without those that only say where and how a run is shown (--out, --json and the like).
 std::vector<OptionDifference> option_differences(std::span<const Summary> runs);
-/// One event for each column in which less or more is better, in their order.
+/// Do losses per token compare? Not where tokenizers or validation texts differ: by their names, the number of tokens,
+/// or the bytes that a token has.
+bool have_same_tokens(std::span<const Summary> runs);
+/// Two folders may have one name: then the runs are called by their folders.
+void name_apart(std::span<Summary> runs);
+/// Ids without the words that all begin with: where there is little room, what tells them apart is what counts.
+std::vector<std::string> short_names(std::span<const Summary> runs);
+/// One event for each column in which less or more is better, in their order. Losses per token have a best one only
+/// where have_same_tokens().
 std::vector<Compare> compare(std::span<const Summary> runs);
 
 /// Folders of runs: `root` itself if it has a log, and those below it, at most four deep, in the order of their names.

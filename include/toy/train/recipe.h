@@ -25,6 +25,11 @@ struct RunRecord {
 /// no more than these nor than the model's context.
 inline constexpr int64_t kMostFittedTokens = 2048;
 
+/// The folder of a run that is told none: a new one each time.
+inline constexpr const char* kNewFolder = "out/{recipe}-{date}-{seq}";
+/// The newest of these folders, as the link `latest` beside it says; "" if there is none.
+std::string newest_run();
+
 /// What every recipe is told.
 struct RecipeOptions {
   DataOptions data;
@@ -48,13 +53,15 @@ struct RecipeOptions {
   DType stored = DType::f32;  ///< of matrices, in the file
   std::string mix;            ///< a mix of `toy quantize` that the file is quantized to; "": none
   /// Folder of the run: its model, checkpoints, log (docs/runs.md), and of an adapter a copy for PEFT.
-  /// runs::make_folder() has the placeholders; {arch} and {recipe} are the run's. What is there and of no run is never
-  /// replaced.
-  std::string out = "out";
+  /// runs::make_folder() has the placeholders; {arch} and {recipe} are the run's. A folder that is named anew each time
+  /// has a link to the newest one, `latest`, beside it. What is there and of no run is never replaced.
+  std::string out = kNewFolder;
+  bool overwrite = false;   ///< replace the model that an earlier run has made in `out`
   std::string tensorboard;  ///< folder for event files of TensorBoard; "": none
   std::string name;         ///< of the model; "": as the model's source says
   int64_t checkpoint_every = 0, keep = 2;
-  bool resume = false;         ///< continue from the newest checkpoint in `out`, or begin if there is none
+  /// Continue from the newest checkpoint in `out` (of kNewFolder: in the newest run there), or begin if there is none.
+  bool resume = false;
   bool allow_changes = false;  ///< resume although options, texts or version are not the checkpoint's
   WatchOptions watch;          ///< what is looked at while it runs
   RunRecord record;            ///< what its log says of it
@@ -90,7 +97,8 @@ struct RecipeOptions {
     f({"resume", "Resume from the newest checkpoint in --out", {}, kCheckpoints}, o.resume);
     f({"allow_changes", "With --resume, accept other options, texts or toy versions", {}, kCheckpoints},
       o.allow_changes);
-    f(text_option("out", "Folder of the run; fills in {arch}, {date}, {time}, {seq}", kOutput, "FOLDER"), o.out);
+    f(text_option("out", "Folder of the run, with placeholders", kOutput, "FOLDER"), o.out);
+    f({"overwrite", "Replace the model of an earlier run in --out", {}, kOutput}, o.overwrite);
     f(text_option("tensorboard", "Folder for event files of TensorBoard", kOutput, "FOLDER"), o.tensorboard);
     f(text_option("memory", "Memory limit, such as 4G or 512M; recomputes activations to keep it", "Machine", "SIZE"),
       o.memory);

@@ -22,7 +22,7 @@ namespace {
 using nlohmann::ordered_json;
 
 struct Describe : Command {
-  std::string what, format = "text", ceilings, optimizer, limit;
+  std::string what, format = "text", detail = "ops", ceilings, optimizer, limit;
   DecoderOptions decoder;
   std::map<std::string, std::string> views{{"graph", ""}, {"plan", ""}, {"memory", ""}, {"cost", ""}};  // of a graph
   std::string view, which;  // the one that is given, and its graph; "": the card
@@ -46,6 +46,8 @@ struct Describe : Command {
         ->default_str("decode");
     add_option(app, "--format", format, "text, json, svg (with --graph or --memory) or mermaid (with --graph)",
                one_of({"text", "json", "svg", "mermaid"}));
+    add_option(app, "--detail", detail, "What a drawing of a graph shows: every op, or the blocks of forward",
+               one_of({"ops", "blocks"}));
     app.add_flag("--json", json, "Same as --format json");
     add_option(app, "--ceilings", ceilings, "Add lower bounds on time; FILE is from bench machine --json, or here",
                suggested({"here"}, true), not_empty());
@@ -135,6 +137,8 @@ struct Describe : Command {
     if (which == "decode") refuse({"--batch", "--tokens"});
     if (which == "decode" || which == "forward") refuse({"--optimizer", "--update", "--limit"});
     if (which == "train" || which == "forward") refuse({"--ctx", "--rows", "--kv"});
+    check(!given("--detail") || (view == "graph" && format == "svg"),
+          "--detail is for drawings; use it with --graph and --format svg");
     check(format != "mermaid" || view == "graph", "--format mermaid needs --graph train, forward or decode; add it");
     check(format != "svg" || view == "graph" || view == "memory",
           "--format svg needs --graph or --memory with train, forward or decode; add one");
@@ -148,7 +152,10 @@ struct Describe : Command {
   void print_graph(const Compiled& c, const Device& dev) const {
     const GraphCost costs = cost_of(*c.graph, c.roots);
     if (format == "mermaid") return fmt::print("{}", to_mermaid(*c.graph, &costs));
-    if (format == "svg") return fmt::print("{}", to_svg(*c.graph, costs, what + ": " + c.what));
+    const std::string title = what + ": " + c.what;
+    if (format == "svg")
+      return fmt::print("{}",
+                        detail == "blocks" ? to_block_svg(*c.graph, costs, title) : to_svg(*c.graph, costs, title));
     if (format == "json") {
       ordered_json j{{"what", c.what}};
       j.update(to_json(*c.graph, &costs));

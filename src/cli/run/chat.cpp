@@ -39,7 +39,6 @@ struct AnswerOptions {
   std::vector<std::string> stops;
   int64_t n = -1;
 
-  AnswerOptions() { sampling.sampler.temperature = 0.8; }
   void add(CLI::App& app) {
     sampling.add(app);
     add_option(app, "-n,--n", n, "Tokens of an answer at most (default: as many as fit)", at_least(1));
@@ -61,6 +60,10 @@ struct Given {
         for (const std::string& value : here->results()) values.emplace_back(name_of(*o), value);
   }
   static std::string name_of(const CLI::Option& o) { return "--" + o.get_lnames().at(0); }
+
+  bool has(const std::string& name) const {
+    return std::any_of(values.begin(), values.end(), [&](const auto& v) { return v.first == name; });
+  }
 
   void set(const std::string& name, const std::string& value) {
     AnswerOptions known;
@@ -288,6 +291,9 @@ struct Chat : Command {
     Decoder decoder(*dev, model, options);
     warn_of_long_context(model_path, model.spec, decoder.context());
     talk::LocalModel replier(decoder, model, chat);
+    if (const std::string chosen = answers.sampling.chosen(model); !chosen.empty())
+      to_stderr(fmt::format("toy: {}\n", chosen));
+    if (!given.has("--seed")) given.set("seed", std::to_string(answers.sampling.sampler.seed));
     if (is_on_terminal() && message.empty())
       to_stderr(fmt::format("{} ({:.3g} M parameters, context {}); {}\n",
                             one_line(std::filesystem::path(model_path).stem().string()),

@@ -1,5 +1,6 @@
 // toy infer: continue prompts.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <exception>
@@ -14,6 +15,7 @@
 #include "cli/run/draft.h"
 #include "cli/run/prompts.h"
 #include "cli/run/sampling.h"
+#include "talk/markdown.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/decode/service.h"
@@ -185,6 +187,7 @@ struct Infer : Command {
     const std::vector<std::vector<int32_t>> ids = prompts.tokens(model, model_path);
     add_to_sampler(model);
     print_warnings(model_path, model.warnings);
+    if (const std::string chosen = sampling.chosen(model); !chosen.empty()) to_stderr(fmt::format("toy: {}\n", chosen));
     const std::vector<int64_t> n = lengths(ids, model);
     int64_t needed = 0, longest = 0;
     for (size_t i = 0; i < ids.size(); ++i) {
@@ -212,6 +215,8 @@ struct Infer : Command {
   void generate_all(Decoder& decoder, const Model& model, const std::vector<std::vector<int32_t>>& ids,
                     const std::vector<int64_t>& n, const SpeculationOptions& speculation) const {
     InOrder out(ids.size(), prompts.several() && !json);
+    if (const std::string shown = prompts.shown(); !json && is_terminal(STDOUT_FILENO))
+      write_out(has_color(STDOUT_FILENO) ? talk::dimmed(shown) : shown);
     const bool has_text = model.tokenizer != nullptr;  // else it is the ids
     std::vector<std::string> whole(ids.size());
     Failures failures;

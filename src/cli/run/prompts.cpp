@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "cli/console.h"
 #include "cli/files/model_file.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
@@ -96,6 +97,13 @@ void PromptOptions::add(CLI::App& app) {
   add_parse_special(app, parse_special);
 }
 
+std::string PromptOptions::shown() const {
+  constexpr size_t kMost = 400;  // bytes
+  if (prompts_.size() != 1 || !prompts_[0].text) return {};
+  const std::string& text = *prompts_[0].text;
+  return text.size() <= kMost ? printable(text) : "..." + printable(text.substr(text.size() - kMost));
+}
+
 bool PromptOptions::any_lora(size_t adapters) const {
   bool any = false;
   for (const Prompt& p : prompts_) {
@@ -136,6 +144,8 @@ std::vector<std::vector<int32_t>> PromptOptions::tokens(const Model& model, cons
   for (const Prompt& p : prompts_) {
     std::vector<int32_t> ids = p.ids;
     if (p.text) {
+      if (!is_utf8(*p.text))
+        to_stderr(fmt::format("toy: {} is not UTF-8; its other bytes are taken as they are\n", p.where));
       require_tokenizer(model, model_path, "give the prompt as --prompt-ids");
       try {
         ids = no_bos ? t->encode(*p.text, o) : encode_prompt(*t, *p.text, o);

@@ -34,6 +34,8 @@ struct PromptOptions {
   /// Was --prompts given?
   bool several() const { return !lines_.empty(); }
   const std::string& where(size_t i) const { return prompts_[i].where; }
+  /// The end of the only prompt's text, for a terminal; "": there are several, or it has none.
+  std::string shown() const;
   /// Factors of a prompt's adapters, empty where it has none.
   const std::vector<float>& lora(size_t i) const { return prompts_[i].lora; }
   /// Has any prompt factors? Throws Error{bad_input} for one that does not have `adapters` of them.

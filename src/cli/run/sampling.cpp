@@ -41,6 +41,7 @@ bool is_given(const CLI::App& parser, const Option& option) {
 
 void SamplingOptions::add(CLI::App& app) {
   add_listed(app, sampler);
+  app.get_option("--seed")->default_str("a new one each time");
   add_option(app, "--samplers", samplers_,
              "Steps in their order, separated by ';', such as 'top_k(40);temperature;xtc(probability=0.5)'; "
              "toy help sampling.md has the settings",
@@ -56,13 +57,14 @@ bool SamplingOptions::is_listed(const Option& option) const {
 
 void SamplingOptions::read(const CLI::App& parser) {
   if (!samplers_.empty()) listed_ = set_sampler_chain(sampler, samplers_, "--samplers");
-  std::vector<std::string_view> given = listed_;
+  given_ = listed_;
   SamplerOptions::fields(sampler, [&](const Option& option, const auto&) {
     if (!is_given(parser, option)) return;
     check(!is_listed(option), "{} and the brackets of --samplers set the same; remove one of them", option.flag());
-    given.push_back(option.name);
+    given_.push_back(option.name);
   });
-  turn_off_left_out(sampler, given);
+  turn_off_left_out(sampler, given_);
+  if (parser.count("--seed") == 0) sampler.seed = new_seed();
   for (const std::string& b : biases_) sampler.logit_bias.push_back(parse_bias(b));
 }
 
@@ -85,13 +87,22 @@ void SamplingOptions::check_together(const CLI::App& parser) const {
 }
 
 SamplerOptions SamplingOptions::of(const Model& model) const {
-  SamplerOptions s = sampler;
+  SamplerOptions s = with_usual(sampler, usual_sampling(model.metadata), given_);
   for (const auto& [id, bias] : s.logit_bias)
     check(id < model.spec.vocab, "--logit-bias: token {} is outside the vocabulary (0 to {})", id,
           model.spec.vocab - 1);
   if (s.dry_multiplier > 0 && breakers_ != std::vector<std::string>{"none"} && model.tokenizer)
     s.dry_breakers = tokens_with(*model.tokenizer, breakers_);
   return s;
+}
+
+std::string SamplingOptions::chosen(const Model& model) const {
+  const SamplerOptions s = of(model);
+  if (s.temperature == 0 && s.dynatemp_range == 0) return {};
+  std::string text = usual_sampling(model.metadata).text(given_);
+  if (std::find(given_.begin(), given_.end(), "seed") == given_.end())
+    text += fmt::format("{}seed {}", text.empty() ? "" : ", ", s.seed);
+  return text;
 }
 
 }  // namespace toy::cli

@@ -24,6 +24,7 @@
 #include "toy/base/memory.h"
 #include "toy/base/run_files.h"
 #include "toy/base/utf8.h"
+#include "toy/decode/usual_sampling.h"
 
 namespace toy::cli {
 namespace {
@@ -208,6 +209,7 @@ struct Serve : Command {
                                    std::_Exit(0);  // its thread uses what would be gone
                                  }};
     to_stderr(cache_text(model.spec, decoder.state()));
+    to_stderr(fmt::format("toy: requests that do not say it use {}\n", usual_sampling(model.metadata).text()));
     const bool v6 = host.find(':') != std::string::npos;
     to_stderr(fmt::format("toy: serving {} at {}://{}{}{}:{}; Ctrl-C stops\n", o.name,
                           tls.certificate.empty() ? "http" : "https", v6 ? "[" : "", host, v6 ? "]" : "",

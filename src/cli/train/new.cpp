@@ -20,7 +20,7 @@ constexpr const char* kReadme = R"(# @NAME@
 
 A language model that `toy` trains from `corpus.txt`.
 
-    ./train.sh                 # under a minute; the model is out/model.gguf
+    ./train.sh                 # under a minute; the model is out/latest/model.gguf
     ./generate.sh              # generates a text
     ./generate.sh "One day"    # continues these words
 
@@ -31,11 +31,12 @@ A language model that `toy` trains from `corpus.txt`.
 | `train.json` | options of `toy train from-scratch`; see its `--help-all` |
 | `train.sh`, `generate.sh` | the commands |
 
-Options of `train.sh` override those of `train.json`: `./train.sh --steps 5000 --out out/longer`. For a text of a few
+Each training goes to a folder of its own in `out`, and `out/latest` is the newest. Options of `train.sh` override those
+of `train.json`: `./train.sh --steps 5000`. `toy runs list` shows all runs. For a text of a few
 megabytes use a larger model: `"size": "small"`, or more layers in `model.json`. For a text of a few kilobytes, which is
 too short for a vocabulary of 512 pieces, use `"tokenizer": "bytes"`.
 
-To measure it on a text that it has not seen: `toy eval out --file other.txt`.
+To measure it on a text that it has not seen: `toy eval out/latest --file other.txt`.
 )";
 
 constexpr const char* kTrainJson = R"({
@@ -50,8 +51,7 @@ constexpr const char* kTrainJson = R"({
   "weight-decay": 0.01,
   "eval-every": 250,
   "sample": 80,
-  "seed": 1,
-  "out": "out"
+  "seed": 1
 }
 )";
 
@@ -79,7 +79,7 @@ constexpr const char* kTrain =
 constexpr const char* kGenerate =
     R"sh(prompt=${1:-Once upon a time}
 printf '%s' "$prompt"
-"$toy" infer out/model.gguf --prompt "$prompt" --n 300 --temperature 0.8 --seed 1
+"$toy" infer out/latest --prompt "$prompt" --n 300 --temperature 0.8 --seed 1
 echo
 )sh";
 

@@ -84,7 +84,9 @@ void Reporter::event(const runs::Event& e) {
       say(fmt::format("averaged weights: {:.4f}{}", *v->average_loss, rewards.empty() ? " nats per token" : ""));
     if (last_ && progress_.on_terminal()) show_progress(true);
   } else if (const auto* sample = e.as<runs::Sample>()) {
-    say("sample: " + printable(sample->text) + "\n");
+    if (sample->prompt) say("prompt: " + printable(*sample->prompt));
+    say("sample: " + printable(sample->text) + (sample->wanted ? "" : "\n"));
+    if (sample->wanted) say("wanted: " + printable(*sample->wanted) + "\n");
   } else if (const auto* end = e.as<runs::RunEnd>(); end && !end->error) {
     if (last_ && !last_is_printed_ && log_every_ > 0) print_loss();
     if (end->model && !json_) results_.put(*end->model + "\n");

@@ -49,6 +49,18 @@ Opened open_run(const std::string& what) {
   return o;
 }
 
+// Several, told apart.
+std::pair<std::vector<Log>, std::vector<Summary>> open_runs(const std::vector<std::string>& names) {
+  std::pair<std::vector<Log>, std::vector<Summary>> all;
+  for (const std::string& name : names) {
+    Opened o = open_run(name);
+    all.first.push_back(std::move(o.log));
+    all.second.push_back(std::move(o.summary));
+  }
+  runs::name_apart(all.second);
+  return all;
+}
+
 // How charts and tables are drawn on stdout.
 struct ScreenOptions {
   int columns = 0, rows = 12;
@@ -208,15 +220,8 @@ struct CompareRuns : Command {
   void run() {
     check(names.size() >= 2, "compare: {} run given; expected two or more", names.size());
     const runs::Terminal terminal = screen.terminal();
-    std::vector<Log> logs;
-    std::vector<Summary> list;
-    for (const std::string& name : names) {
-      Opened o = open_run(name);
-      logs.push_back(std::move(o.log));
-      list.push_back(std::move(o.summary));
-    }
-    name_apart(list);
-    const runs::Chart chart = runs::compare_chart(metric, logs, short_names(list));
+    const auto [logs, list] = open_runs(names);
+    const runs::Chart chart = runs::compare_chart(metric, logs, runs::short_names(list));
     if (!svg.empty()) replace_own("svg", svg, runs::to_svg(chart, {.width = 720, .height = 380}), kChart);
     const std::vector<runs::Compare> metrics = runs::compare(list);
     if (json) {
@@ -224,32 +229,16 @@ struct CompareRuns : Command {
       return;
     }
     put_line(rows_of(list, metrics, terminal.columns) + "\n");
+    if (!runs::have_same_tokens(list))
+      put_line("Tokenizers or validation texts differ: losses per token do not compare, and have no star.\n\n");
     if (const std::string options = options_of(list, terminal.columns); !options.empty()) put_line(options + "\n");
     put_line(runs::to_terminal(chart, terminal));
   }
 
  private:
-  // Two folders may have one name: then the runs are called by their folders.
-  static void name_apart(std::vector<Summary>& list) {
-    std::map<std::string, int> runs_of;
-    for (const Summary& s : list) ++runs_of[s.id];
-    for (Summary& s : list)
-      if (runs_of[s.id] > 1) s.id = s.folder;
-  }
-  // Ids without the words that all begin with: where there is little room, what tells them apart is what counts.
-  static std::vector<std::string> short_names(const std::vector<Summary>& list) {
-    std::string_view same = list[0].id;
-    for (const Summary& s : list)
-      same = same.substr(
-          0, size_t(std::mismatch(same.begin(), same.end(), s.id.begin(), s.id.end()).first - same.begin()));
-    same = same.substr(0, same.find_last_of("-_/") + 1);
-    std::vector<std::string> names;
-    for (const Summary& s : list) names.push_back(s.id.size() > same.size() ? s.id.substr(same.size()) : s.id);
-    return names;
-  }
   // The options in which the runs differ: "lr  0.001 (a, b); 0.003 (c)".
   static std::string options_of(const std::vector<Summary>& list, int columns) {
-    const std::vector<std::string> names = short_names(list);
+    const std::vector<std::string> names = runs::short_names(list);
     std::vector<std::pair<std::string, std::string>> rows;
     for (const runs::OptionDifference& d : runs::option_differences(list)) {
       std::string text;
@@ -352,17 +341,22 @@ struct Tail : Command {
 };
 
 struct Report : Command {
-  std::string run_name, out = "report.html";
+  std::vector<std::string> names;
+  std::string out = "report.html";
 
   void add(CLI::App& app) {
-    add_option(app, "run", run_name, kRunHelp, file_name())->required();
+    add_option(app, "runs", names, "A run, or several to compare: each a folder, events.jsonl or id", file_name())
+        ->required();
     add_option(app, "--out", out, "File to write", file_name());
     app.footer(
-        "The report is one HTML file that needs no network.\n\nExample:\n  toy runs report out/book --out book.html");
+        "The report is one HTML file that needs no network.\n\nExamples:\n"
+        "  toy runs report out/book --out book.html\n"
+        "  toy runs report out/book out/muon --out both.html");
   }
   void run() {
-    const Opened o = open_run(run_name);
-    replace_own("out", out, runs::html_report(o.log, o.summary), kReport);
+    const auto [logs, list] = open_runs(names);
+    replace_own("out", out, logs.size() == 1 ? runs::html_report(logs[0], list[0]) : runs::html_report(logs, list),
+                kReport);
     put_line(out + "\n");
   }
 };
@@ -380,7 +374,7 @@ void add_runs(CLI::App& root) {
   add_subcommand<Show>(app, "show", "Show a run and its curves");
   add_subcommand<CompareRuns>(app, "compare", "Compare runs side by side");
   add_subcommand<Tail>(app, "tail", "Print the last events of a run and follow new ones");
-  add_subcommand<Report>(app, "report", "Write a run's HTML report");
+  add_subcommand<Report>(app, "report", "Write an HTML report of one run, or of several");
   add_subcommand<Schema>(app, "schema", "Print the JSON Schema of events.jsonl");
 }
 

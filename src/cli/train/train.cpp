@@ -159,7 +159,7 @@ struct Train : Command {
     nlohmann::ordered_json config = options_json(*parser);
     if (o.epochs) config["steps"] = nullptr;  // the rows decide
     if (o.fit_tokens) config["tokens"] = nullptr;
-    for (const char* of_the_process : {"resume", "allow-changes"}) config.erase(of_the_process);
+    for (const char* of_the_process : {"resume", "allow-changes", "overwrite"}) config.erase(of_the_process);
     o.record.config = {json_text(config)};
     const TrainResult result = recipe.train(*dev, reporter);
     if (result.was_complete) tell_of_no_effect(result.out, config);

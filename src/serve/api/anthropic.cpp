@@ -247,10 +247,10 @@ void require_anthropic_version(const std::string& version) {
         400, fmt::format("anthropic-version is '{}'; this server has 2023-06-01 and 2026-10-21", one_line(version)));
 }
 
-CompletionRequest parse_messages(const std::string& body, bool counts) {
+CompletionRequest parse_messages(const std::string& body, bool counts, const UsualSampling& usual) {
   const ordered_json j = parse_body(body);
   Fields f(j);
-  CompletionRequest r;
+  CompletionRequest r(usual);
   r.chat = true, r.source = "messages";
   r.model = f.text("model");
   r.messages = conversation(f);
@@ -268,7 +268,6 @@ CompletionRequest parse_messages(const std::string& body, bool counts) {
     if (n == 0) refuse("'max_tokens' is 0, expected 1 or more, or -1 for all that fits", "max_tokens");
     r.max_tokens = n == -1 ? kMostTokens : n;
     r.stops = stops_of(f.take("stop_sequences"), "stop_sequences");
-    r.sampler.temperature = 1;
     read_sampler_numbers(f, r.sampler, {"temperature", "top_p", "top_k"});
     r.stream = f.flag("stream", false);
   }

@@ -9,7 +9,7 @@ namespace toy::serve {
 
 /// From the body of a request: a chat. Throws ApiError as parse_completion(). `counts`: of /v1/messages/count_tokens,
 /// which has no max_tokens.
-CompletionRequest parse_messages(const std::string& body, bool counts = false);
+CompletionRequest parse_messages(const std::string& body, bool counts = false, const UsualSampling& usual = {});
 /// Throws ApiError for a version of the API (the header anthropic-version) that is not ours; "" is.
 void require_anthropic_version(const std::string& version);
 /// {"type": "error", "error": {"type": ..., "message": ...}}

@@ -262,10 +262,10 @@ void read_common_fields(Fields& f, CompletionRequest& r) {
   r.ignore_eos = f.flag("ignore_eos", false);
 }
 
-CompletionRequest parse_completion(const std::string& body, bool chat) {
+CompletionRequest parse_completion(const std::string& body, bool chat, const UsualSampling& usual) {
   const ordered_json j = parse_body(body);
   Fields f(j);
-  CompletionRequest r;
+  CompletionRequest r(usual);
   r.chat = chat;
   r.model = f.text("model");
   read_max_tokens(f, r);

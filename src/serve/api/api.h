@@ -14,7 +14,7 @@
 #include "dialog/fields.h"
 #include "dialog/messages.h"
 #include "serve/api/fill.h"
-#include "toy/decode/sampler.h"
+#include "toy/decode/usual_sampling.h"
 
 namespace toy::serve {
 
@@ -53,7 +53,10 @@ std::vector<PromptSource> sources_of(const nlohmann::ordered_json* j, const std:
 
 /// A request for texts: /v1/completions or /v1/chat/completions.
 struct CompletionRequest : AnswerRules {
-  CompletionRequest() { sampler.temperature = 1, sampler.penalty_last_n = -1; }
+  /// `usual`: what is drawn with where the request says nothing.
+  explicit CompletionRequest(const UsualSampling& usual = {}) : sampler(usual.options) {
+    if (!usual.says("repeat_last_n")) sampler.penalty_last_n = -1;
+  }
   std::string model;              ///< "": not said
   const char* source = "prompt";  ///< the field of what is continued, for messages
   /// Factors of the base's adapters, by number; others 0. Absent: as `model` says.
@@ -105,7 +108,7 @@ std::optional<std::map<int64_t, double>> lora_of(const nlohmann::ordered_json* j
 
 /// From the body of a request. Throws FieldError naming the field for what is not JSON, for values of a wrong type or
 /// out of range, and for fields that are unknown or not supported (see IgnoredFields). null counts as absent.
-CompletionRequest parse_completion(const std::string& body, bool chat);
+CompletionRequest parse_completion(const std::string& body, bool chat, const UsualSampling& usual = {});
 
 /// /tokenize: {"content": TEXT, "add_special": false, "parse_special": true, "with_pieces": false}.
 struct TokenizeRequest {

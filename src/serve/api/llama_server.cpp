@@ -44,23 +44,25 @@ void read_rest(Fields& f, CompletionRequest& r) {
   f.finish();
 }
 
-CompletionRequest with_defaults(const ordered_json& j) {
-  CompletionRequest r;
-  r.sampler.temperature = 0.8;
-  r.sampler.penalty_last_n = 64;
-  if (j.contains("mirostat") && j["mirostat"] != 0) return r;  // it takes the place of the others
-  r.sampler.top_k = 40;
-  r.sampler.top_p = 0.95;
-  r.sampler.min_p = 0.05;
+// llama-server's, where the file says nothing.
+CompletionRequest with_defaults(const UsualSampling& usual) {
+  CompletionRequest r(usual);
+  const auto set = [&](const char* name, auto& value, auto otherwise) {
+    if (!usual.says(name)) value = otherwise;
+  };
+  set("repeat_last_n", r.sampler.penalty_last_n, 64);
+  set("top_k", r.sampler.top_k, 40);
+  set("top_p", r.sampler.top_p, 0.95);
+  set("min_p", r.sampler.min_p, 0.05);
   return r;
 }
 
 }  // namespace
 
-CompletionRequest parse_llama_completion(const std::string& body) {
+CompletionRequest parse_llama_completion(const std::string& body, const UsualSampling& usual) {
   const ordered_json j = with_object_biases(parse_body(body));
   Fields f(j);
-  CompletionRequest r = with_defaults(j);
+  CompletionRequest r = with_defaults(usual);
   r.prompts = sources_of(&f.needed("prompt"), "prompt");
   if (int64_t(r.prompts.size()) > 1)
     refuse(fmt::format("'prompt' has {} texts; send one, or use /v1/completions", r.prompts.size()), "prompt");
@@ -68,10 +70,10 @@ CompletionRequest parse_llama_completion(const std::string& body) {
   return r;
 }
 
-CompletionRequest parse_infill(const std::string& body) {
+CompletionRequest parse_infill(const std::string& body, const UsualSampling& usual) {
   const ordered_json j = with_object_biases(parse_body(body));
   Fields f(j);
-  CompletionRequest r = with_defaults(j);
+  CompletionRequest r = with_defaults(usual);
   if (!f.has("input_prefix") && !f.has("input_suffix")) f.needed("input_prefix");
   r.hole = true;
   const std::string before = f.text("input_prefix");

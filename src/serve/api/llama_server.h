@@ -12,10 +12,10 @@ namespace toy::serve {
 
 /// From the body of a request, with llama-server's values where it says nothing. Throws FieldError as
 /// parse_completion().
-CompletionRequest parse_llama_completion(const std::string& body);
+CompletionRequest parse_llama_completion(const std::string& body, const UsualSampling& usual = {});
 /// The same for a text with a hole: `input_prefix`, `input_suffix`, `input_extra`, and `prompt`, which follows the
 /// prefix.
-CompletionRequest parse_infill(const std::string& body);
+CompletionRequest parse_infill(const std::string& body, const UsualSampling& usual = {});
 
 /// What both reply: one object, or events with a part of the text each, of which the last one has "stop": true.
 class LlamaFormat : public ReplyFormat {

@@ -20,13 +20,15 @@ using nlohmann::ordered_json;
 
 // ---- Requests.
 
-void read_options(const ordered_json& options, CompletionRequest& r) {
+void read_options(const ordered_json& options, const UsualSampling& usual, CompletionRequest& r) {
   Fields f(options, "options");
-  const bool mirostat = options.contains("mirostat") && options["mirostat"] != 0;
-  if (!mirostat) r.sampler.top_k = 40, r.sampler.top_p = 0.9;  // which it takes the place of
-  r.sampler.temperature = 0.8;
-  r.sampler.repeat_penalty = 1.1;
-  r.sampler.penalty_last_n = 64;
+  const auto set = [&](const char* name, auto& value, auto otherwise) {  // Ollama's, where the file says nothing
+    if (!usual.says(name)) value = otherwise;
+  };
+  set("top_k", r.sampler.top_k, 40);
+  set("top_p", r.sampler.top_p, 0.9);
+  set("repeat_penalty", r.sampler.repeat_penalty, 1.1);
+  set("repeat_last_n", r.sampler.penalty_last_n, 64);
   int64_t n = -1;
   f.number<int64_t>("num_predict", n, -2, kMostTokens);
   if (n == 0) refuse_at(f.path("num_predict"), "is 0, expected 1 or more, or -1 for all that fits");
@@ -36,12 +38,12 @@ void read_options(const ordered_json& options, CompletionRequest& r) {
 }
 
 // What /api/chat and /api/generate share.
-void read_rest(Fields& f, CompletionRequest& r) {
+void read_rest(Fields& f, const UsualSampling& usual, CompletionRequest& r) {
   r.model = f.text("model");
   r.stream = f.flag("stream", true);
   const ordered_json none = ordered_json::object();
   const ordered_json* options = f.take("options");
-  read_options(options ? *options : none, r);
+  read_options(options ? *options : none, usual, r);
   if (const ordered_json* format = f.take("format"); format && *format != "") {
     if (*format == "json")
       r.form = {.kind = TextForm::json_object, .schema = {}, .grammar = "", .field = "format"};
@@ -111,10 +113,10 @@ ordered_json calls_json(const std::vector<ToolCall>& calls) {
 
 }  // namespace
 
-OllamaRequest parse_ollama_chat(const std::string& body) {
+OllamaRequest parse_ollama_chat(const std::string& body, const UsualSampling& usual) {
   const ordered_json j = parse_body(body);
   Fields f(j);
-  OllamaRequest request;
+  OllamaRequest request{.completion = CompletionRequest(usual)};
   CompletionRequest& r = request.completion;
   r.chat = true, r.source = "messages";
   MessageList list;
@@ -126,14 +128,14 @@ OllamaRequest parse_ollama_chat(const std::string& body) {
   request.loads_only = r.messages.empty();
   r.continues = !request.loads_only && is_answer(r.messages.back());
   r.tools = tools_of(f.take("tools"));
-  read_rest(f, r);
+  read_rest(f, usual, r);
   return request;
 }
 
-OllamaRequest parse_ollama_generate(const std::string& body, bool has_template) {
+OllamaRequest parse_ollama_generate(const std::string& body, bool has_template, const UsualSampling& usual) {
   const ordered_json j = parse_body(body);
   Fields f(j);
-  OllamaRequest request{.completion = {}, .generates = true};
+  OllamaRequest request{.completion = CompletionRequest(usual), .generates = true};
   CompletionRequest& r = request.completion;
   const std::string prompt = f.text("prompt"), system = f.text("system");
   r.suffix = f.text("suffix");
@@ -149,7 +151,7 @@ OllamaRequest parse_ollama_generate(const std::string& body, bool has_template) 
     r.prompts = {prompt};
   }
   if (!r.chat && !system.empty()) ignore_at("system", "has no effect: the prompt is continued as it is");
-  read_rest(f, r);
+  read_rest(f, usual, r);
   return request;
 }
 

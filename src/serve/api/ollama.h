@@ -19,8 +19,8 @@ struct OllamaRequest {
 };
 /// From the bodies of requests, with Ollama's values where they say nothing. `has_template`: the model has a chat
 /// template; without one a prompt is continued as it is. Throw FieldError as parse_completion().
-OllamaRequest parse_ollama_chat(const std::string& body);
-OllamaRequest parse_ollama_generate(const std::string& body, bool has_template);
+OllamaRequest parse_ollama_chat(const std::string& body, const UsualSampling& usual = {});
+OllamaRequest parse_ollama_generate(const std::string& body, bool has_template, const UsualSampling& usual = {});
 /// Several texts; or with `one` a single `prompt`.
 EmbeddingsRequest parse_ollama_embeddings(const std::string& body, bool one);
 /// The model that is asked about: /api/show.

@@ -186,10 +186,10 @@ ordered_json thought_part(const std::string& text) { return {{"type", "reasoning
 
 }  // namespace
 
-ResponsesRequest parse_responses(const std::string& body) {
+ResponsesRequest parse_responses(const std::string& body, const UsualSampling& usual) {
   const ordered_json j = parse_body(body);
   Fields f(j);
-  ResponsesRequest r;
+  ResponsesRequest r{.completion = CompletionRequest(usual), .settings = {}};
   CompletionRequest& c = r.completion;
   c.chat = true, c.source = "input";
   c.model = f.text("model");
@@ -207,7 +207,6 @@ ResponsesRequest parse_responses(const std::string& body) {
     if (n == 0) refuse("'max_output_tokens' is 0, expected 1 or more, or -1 for all that fits", "max_output_tokens");
     if (n > 0) c.max_tokens = n, r.settings["max_output_tokens"] = n;
   }
-  c.sampler.temperature = 1;
   read_sampler_numbers(f, c.sampler, {"temperature", "top_p", "top_k"});
   r.settings["temperature"] = c.sampler.temperature, r.settings["top_p"] = c.sampler.top_p;
   if (const ordered_json* text = f.take("text")) read_text(*text, r);

@@ -15,7 +15,7 @@ struct ResponsesRequest {
   nlohmann::ordered_json settings;
 };
 /// From the body of a request. Throws ApiError as parse_completion(), and for what needs a store.
-ResponsesRequest parse_responses(const std::string& body);
+ResponsesRequest parse_responses(const std::string& body, const UsualSampling& usual = {});
 
 /// A response, and the events of a stream, which are numbered.
 class ResponsesFormat : public PartsFormat {
