@@ -67,7 +67,7 @@ SamplerOptions with_usual(SamplerOptions options, const UsualSampling& usual,
     if (among(given, option.name)) return;
     SamplerOptions::fields(usual.options, [&](const Option& other, const auto& its) {
       if constexpr (std::is_same_v<std::decay_t<decltype(its)>, std::decay_t<decltype(value)>>)
-        if (other.name == option.name && (usual.says(option.name) || option.name == "temperature")) value = its;
+        if (other.name == option.name && usual.says(option.name)) value = its;
     });
   });
   turn_off_left_out(options, given);

@@ -11,8 +11,8 @@
 
 namespace toy {
 
-/// The temperature of `toy infer`, `toy chat` and `toy serve` for a model whose file says none. (SamplerOptions by
-/// itself takes the likeliest token.)
+/// The temperature of conversations, in `toy chat` and `toy serve`, with a model whose file says none. (SamplerOptions by
+/// itself, and `toy infer`, take the likeliest token.)
 inline constexpr double kUsualTemperature = 0.8;
 
 /// Defaults of a model.
@@ -26,7 +26,7 @@ struct UsualSampling {
 /// Of the metadata of a file: kSamplingKeys. A value that the option does not take is left out.
 UsualSampling usual_sampling(const std::map<std::string, gguf::Value, std::less<>>& metadata = {});
 
-/// `options` with what is usual for those that are not `given`.
+/// `options` with what the file says of those that are not `given`.
 SamplerOptions with_usual(SamplerOptions options, const UsualSampling& usual,
                           const std::vector<std::string_view>& given);
 

@@ -98,6 +98,7 @@ struct Infer : Command {
     add_model_option(app, model_path)->required();
     adapters.add(app);
     prompts.add(app);
+    sampling.sampler.temperature = 0;  // texts that are the same every time
     sampling.add(app);
     draft.add(app);
     begin_group(app, "Output");
