@@ -5,7 +5,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "testing/files.h"
 #include "toy/backend/devices.h"
+#include "toy/synth/stories.h"
+#include "toy/train/from_scratch.h"
 #include "train_testing.h"
 
 namespace toy {
@@ -35,12 +38,12 @@ std::vector<double> losses(Device& device, const ModelSpec& spec, int steps, dou
   return result;
 }
 
-class GpuTraining : public ::testing::TestWithParam<Case> {};
+class GpuTrainingOf : public ::testing::TestWithParam<Case> {};
 
 // A value is within n + 16 roundings of what its operands say, n being the longest sum (here no row is longer than 64).
 // So losses may be as far apart as weights that differ by so much take them, times 8 for the spread of that estimate:
 // some roundings help, others do not.
-TEST_P(GpuTraining, StaysNearTheCpu) {
+TEST_P(GpuTrainingOf, StaysNearTheCpu) {
   const ModelSpec spec = spec_from_json(nlohmann::json::parse(GetParam().json), "test");
   const auto cpu = make_cpu_device(1), gpu = make_emulated_device();
   const int steps = GetParam().steps;
@@ -55,7 +58,7 @@ TEST_P(GpuTraining, StaysNearTheCpu) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Models, GpuTraining,
+    Models, GpuTrainingOf,
     ::testing::Values(Case{R"({"name": "llama", "architecture": "llama", "d_model": 24, "n_layers": 2, "n_heads": 3,
                                "n_kv": 1, "d_ff": 40, "vocab": 97, "context": 64})",
                            50},
@@ -75,6 +78,28 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) {
       return nlohmann::json::parse(test.param.json).at("name").template get<std::string>();
     });
+
+// A run that is stopped and resumed writes the bytes of one that never was.
+TEST(GpuTraining, AResumedRunWritesTheSameBytes) {
+  const testing::Folder folder;
+  folder.write("text.txt", write_stories({.bytes = 1500}));
+  folder.write("size.json", R"({"name": "hybrid", "architecture": "toy", "d_model": 24, "n_layers": 2, "n_heads": 3,
+                                "n_kv": 1, "d_ff": 40, "context": 64, "delta_key_heads": 1, "delta_value_heads": 2,
+                                "delta_width": 6, "layers": "gdn(conv_width=3),attn"})");
+  const auto run = [&](const std::string& out, int64_t stop) {
+    FromScratchOptions o;
+    o.data.corpus = {folder.path("text.txt")};
+    o.size = folder.path("size.json"), o.out = folder.path(out);
+    o.trainer.batch = 1, o.trainer.tokens = 12;
+    o.steps = 4, o.warmup = 2, o.lr = 1e-2, o.seed = 7, o.eval_tokens = 20, o.sample_tokens = 3, o.resume = true;
+    const auto device = make_emulated_device();
+    testing::Listener heard(stop);
+    return testing::slurp(train_from_scratch(o, *device, heard).model_path);
+  };
+  const auto whole = run("whole", -1);
+  run("parts", 1), run("parts", 3);
+  EXPECT_TRUE(run("parts", -1) == whole);
+}
 
 }  // namespace
 }  // namespace toy
