@@ -27,9 +27,14 @@ int run(const std::string& folder, int64_t rows) {
   std::ofstream(folder + "/chats.jsonl") << write_chats(1, rows);
 
   // The recipe makes the vocabulary: <|im_start|> and <|im_end|> become control tokens, and the second ends an answer.
-  const ordered_json options = {{"data", folder + "/chats.jsonl"}, {"chat_template", "chatml"}, {"tokenizer", "bpe:400"},
-                                {"size", "tiny"},                  {"epochs", 3},               {"lr", 6e-3},
-                                {"batch", 16},                     {"out", folder}};
+  const ordered_json options = {{"data", folder + "/chats.jsonl"},
+                                {"chat_template", "chatml"},
+                                {"tokenizer", "bpe:400"},
+                                {"size", "tiny"},
+                                {"epochs", 3},
+                                {"lr", 6e-3},
+                                {"batch", 16},
+                                {"out", folder}};
   const auto device = make_cpu_device();
   TrainObserver silent;
   const TrainResult result = parse_recipe("from-scratch", options.dump()).train(*device, silent);

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "toy/base/error.h"
+#include "toy/base/nearest.h"
 
 namespace toy {
 namespace {
@@ -88,8 +89,9 @@ ChatTemplate chat_template_named(const std::string& name_or_file, const Tokenize
 ChatTemplate chat_template_named(const std::string& name_or_file) {
   if (const Builtin* builtin = find(name_or_file)) return template_of(*builtin);
   std::error_code error;
-  check(std::filesystem::exists(name_or_file, error), "chat-template: '{}' is no file and none of {}", name_or_file,
-        fmt::join(builtin_chat_templates(), ", "));
+  const std::string near = nearest(name_or_file, builtin_chat_templates());
+  check(std::filesystem::exists(name_or_file, error), "chat-template: '{}' is no file and none of {}{}", name_or_file,
+        fmt::join(builtin_chat_templates(), ", "), near.empty() ? "" : fmt::format("; did you mean '{}'?", near));
   return load_chat_template_file(name_or_file);
 }
 

@@ -72,8 +72,8 @@ void write_file(const std::string& path, std::string_view text) {
   file.commit();
 }
 
-// Sentences longer than a terminal's line continue between words. Commands to copy, which begin with a space, tables and
-// what has colors stay.
+// Sentences longer than a terminal's line continue between words. Commands to copy, which begin with a space, tables
+// and what has colors stay.
 std::string for_terminal(std::string_view text) {
   if (!is_terminal(STDERR_FILENO)) return std::string(text);
   const size_t columns = size_t(terminal_width(STDERR_FILENO));

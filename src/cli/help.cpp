@@ -21,8 +21,8 @@ constexpr const char *kNumber = "number", *kWords = "words", *kSuggested = "sugg
                      *kFolder = "folder";
 constexpr std::string_view kAdvanced = " (advanced)";  // ends the group of an option that only --help-all shows
 // Headings in the order of the help; others follow.
-constexpr const char* kGroups[] = {"Model",       "Adapter", "Preferences", "Quantization", "Prompt",
-                                   "Data",        "Batch",   "Sampling",    "Optimizer",    "Schedule",
+constexpr const char* kGroups[] = {"Model",       "Adapter", "Preferences", "Quantization", "Prompt",    "Conversation",
+                                   "Tools",       "Data",    "Batch",       "Sampling",     "Optimizer", "Schedule",
                                    "Checkpoints", "Output",  "Machine",     "Debugging",    "Options"};
 constexpr size_t kTermWidth = 24;  // the column where meanings begin
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <filesystem>
 
 #include "cli/command.h"
 #include "cli/help.h"
@@ -10,6 +12,7 @@
 #include "cli/synonyms.h"
 #include "toy/base/nearest.h"
 #include "toy/base/options.h"
+#include "toy/base/utf8.h"
 #include "toy/decode/sampler.h"
 #include "toy/train/recipe.h"
 
@@ -95,13 +98,35 @@ const CLI::App& deepest(const CLI::App& root) {
   return parsed.empty() ? root : deepest(*parsed.back());
 }
 
+// "--out", "MODEL"
+std::string shown_name(const CLI::Option& option) {
+  std::string name = option.get_positional() ? option.get_name(true) : option.get_name();
+  if (option.get_positional())
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::toupper(c); });
+  return name;
+}
+
 std::string explain_missing(const CLI::App& app) {
   if (app.get_require_subcommand_min() > 0 && app.get_subcommands().empty())
     return fmt::format("no {} given; use one of {}", kind_of_commands(app), fmt::join(commands_of(app), ", "));
   for (const CLI::Option* o : app.get_options())
     if (o->get_required() && o->count() == 0)
-      return fmt::format("{} is missing ({}); see `{} --help`", o->get_name(), o->get_description(), full_name(app));
+      return fmt::format("{} is missing ({}); see `{} --help`", shown_name(*o), o->get_description(), full_name(app));
   return {};
+}
+
+// A word that is no value of an option and no argument. The parser's text ends with ": WORD".
+std::string explain_extra(const CLI::App& app, const std::string& text) {
+  const size_t colon = text.rfind(": ");
+  const std::string word = colon == text.npos ? "" : text.substr(colon + 2);
+  std::error_code error;
+  if (word.empty() || word.find(' ') != word.npos)
+    return fmt::format("too many arguments; see `{} --help`", full_name(app));
+  for (const char* option : {"--corpus", "--data", "--file"})
+    if (const CLI::Option* o = app.get_option_no_throw(option);
+        o && o->count() == 0 && std::filesystem::exists(word, error))
+      return fmt::format("'{0}' is no option; did you mean {1} {0}?", one_line(word), option);
+  return fmt::format("'{}' is one argument too many; see `{} --help`", one_line(word), full_name(app));
 }
 
 std::string explain_exclusion(const CLI::App& app) {
@@ -167,7 +192,7 @@ std::string explain(const CLI::App& root, const CLI::ParseError& error, const st
       if (own.empty()) own = explain_missing(app);
       if (own.empty() && app.get_option_no_throw("text"))
         own = "too many arguments; put quotes around a text of several words";
-      if (own.empty()) own = fmt::format("too many arguments; see `{} --help`", full_name(app));
+      if (own.empty()) own = explain_extra(app, text);
       break;
     case CLI::ExitCodes::ExcludesError:
       if (app.get_option_no_throw("text")) own = explain_unknown_option(root, words);  // its value may have become it

@@ -141,6 +141,8 @@ constexpr Synonym kOptions[] = {
     {"--seq-len", "--tokens"},
     {"--sequence-len", "--tokens"},
     {"--dataset", "--data"},
+    {"--corpus", "--data"},
+    {"--text", "--corpus"},
     {"--train-file", "--data"},
     {"--validation", "--val"},
     {"--valid", "--val"},
@@ -249,6 +251,7 @@ Words in_our_words(const CLI::App& root, const Words& given) {
     std::string found = known ? "" : our_option(*app, name_of(word));
     if (!known && found.empty() && app->get_name() == "train")  // of a run that is resumed, whose recipe comes later
       found = our_option(*app->get_subcommands({})[0], name_of(word));
+    if (found == name) found.clear();
     if (!found.empty()) {
       if (found != name) tell(name, found.starts_with("-") ? found : "the argument MODEL");
       if (!found.starts_with("-")) {

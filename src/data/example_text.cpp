@@ -14,7 +14,8 @@ namespace toy {
 namespace {
 
 constexpr const char *kMark = R"(<[|/]?[A-Za-z_][\w/-]*\|?>|\[/?[A-Z_]+\])", *kMarkInSource = R"(<\|[A-Za-z_]\w*\|>)";
-constexpr const char *kBos = "<|bos_token|>", *kEos = "<|eos_token|>";  // which the vocabulary has, whatever it calls them
+constexpr const char *kBos = "<|bos_token|>",
+                     *kEos = "<|eos_token|>";  // which the vocabulary has, whatever it calls them
 
 // What a template makes of a short conversation; "" where it refuses it.
 std::string shown(const ChatTemplate& chat, std::initializer_list<std::pair<const char*, const char*>> messages) {
@@ -42,14 +43,17 @@ ControlTokens control_tokens_of(const ChatTemplate* chat) {
   }
   std::smatch after;
   if (std::regex_search(text, after, std::regex(std::string("Yes\\s*(") + kMark + ")"))) control.end_of_turn = after[1];
+  if (control.end_of_turn == kEos) control.end_of_turn.clear();
   return control;
 }
 
 std::string example_text(const std::vector<TextFile>& files, const ChatTemplate* chat, const ControlTokens& control,
-                         const RowOptions& rows, double validation_fraction, size_t most, Preferences preferences) {
+                         const RowOptions& rows, double validation_fraction, size_t most, bool skip_bad_rows,
+                         Preferences preferences) {
   const auto bytes = make_tokenizer("bytes", "", &control);
   const ExampleMaker maker(*bytes, chat, TrainOn::all, rows);
-  const ExampleSet set = load_examples(files, maker, validation_fraction, true, [](const std::string&) {}, preferences);
+  const ExampleSet set = load_examples(
+      files, maker, validation_fraction, skip_bad_rows, [](const std::string&) {}, preferences);
   std::string text;
   std::vector<int32_t> ids;
   const TokenView& all = set.text.training().ids;

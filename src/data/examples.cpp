@@ -126,7 +126,7 @@ ExampleRow ExampleMaker::example(const RowForm& form) const {
 Example ExampleMaker::messages(const RowForm& form, const ordered_json& all, size_t from,
                                std::vector<std::string>& notes) const {
   check(dialog_ != nullptr,
-        "messages need a chat template, and the model has none; give --chat-template, a name or a file");
+        "messages need a chat template, and the model has none; give --chat-template, such as chatml, or a file");
   LearnedDialog learned = dialog_->learned({.messages = all,
                                             .tools = form.tools,
                                             .documents = form.documents,

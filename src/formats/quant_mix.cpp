@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <iterator>
 #include <numeric>
 
 #include "gguf_types.h"
 #include "toy/base/error.h"
 #include "toy/base/nearest.h"
+#include "toy/base/options.h"
 
 namespace toy::gguf {
 namespace {
@@ -205,9 +207,12 @@ const Mix& find_mix(std::string_view name) {
     if (letters(m.name) == wanted) return m;
   std::vector<std::string> names;
   for (const Mix& m : kMixes) names.emplace_back(m.name);
-  const std::string near = nearest(upper(name), names);
-  fail("quantize: there is no mix '{}'; {}known: {}", name,
-       near.empty() ? "" : fmt::format("did you mean '{}'? ", near), fmt::join(names, ", "));
+  std::vector<std::string> longer;
+  std::ranges::copy_if(names, std::back_inserter(longer),
+                       [&](const auto& n) { return letters(n).starts_with(wanted); });
+  std::string near = longer.empty() || longer.size() > 4 ? nearest(upper(name), names) : alternatives(longer);
+  if (!near.empty()) near = fmt::format("did you mean {}? ", near);
+  fail("quantize: there is no mix '{}'; {}known: {}", name, near, fmt::join(names, ", "));
 }
 
 bool is_quantizable(const TensorInfo& t) {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-
 #include "toy/base/philox.h"
 
 namespace toy {
@@ -12,15 +11,16 @@ struct Animal {
   const char *name, *home, *food;
 };
 constexpr Animal kAnimals[] = {
-    {"a badger", "a den", "worms"},      {"a bee", "a hive", "nectar"},       {"a bear", "a cave", "berries"},
-    {"a beaver", "a lodge", "bark"},     {"a rabbit", "a burrow", "grass"},   {"a sparrow", "a nest", "seeds"},
-    {"a spider", "a web", "flies"},      {"a horse", "a stable", "hay"},      {"a frog", "a pond", "insects"},
-    {"an owl", "a hollow tree", "mice"}, {"an otter", "a river", "fish"},     {"a squirrel", "a tree", "nuts"},
-    {"a hen", "a coop", "corn"},         {"a whale", "the sea", "krill"},     {"a mole", "a tunnel", "beetles"}};
-constexpr const char* kOpposites[][2] = {{"big", "small"}, {"hot", "cold"},  {"old", "new"},   {"dark", "light"},
-                                         {"fast", "slow"}, {"dry", "wet"},   {"high", "low"},  {"hard", "soft"},
+    {"a badger", "a den", "worms"},      {"a bee", "a hive", "nectar"},     {"a bear", "a cave", "berries"},
+    {"a beaver", "a lodge", "bark"},     {"a rabbit", "a burrow", "grass"}, {"a sparrow", "a nest", "seeds"},
+    {"a spider", "a web", "flies"},      {"a horse", "a stable", "hay"},    {"a frog", "a pond", "insects"},
+    {"an owl", "a hollow tree", "mice"}, {"an otter", "a river", "fish"},   {"a squirrel", "a tree", "nuts"},
+    {"a hen", "a coop", "corn"},         {"a whale", "the sea", "krill"},   {"a mole", "a tunnel", "beetles"}};
+constexpr const char* kOpposites[][2] = {{"big", "small"}, {"hot", "cold"},   {"old", "new"},    {"dark", "light"},
+                                         {"fast", "slow"}, {"dry", "wet"},    {"high", "low"},   {"hard", "soft"},
                                          {"rich", "poor"}, {"full", "empty"}, {"loud", "quiet"}, {"long", "short"}};
-constexpr const char* kNames[] = {"Hazel", "Rowan", "Iris", "Jasper", "Clara", "Oscar", "Nora", "Felix", "Alma", "Theo"};
+constexpr const char* kNames[] = {"Hazel", "Rowan", "Iris",  "Jasper", "Clara",
+                                  "Oscar", "Nora",  "Felix", "Alma",   "Theo"};
 
 // Draws of one conversation.
 class Dice {
@@ -44,8 +44,9 @@ void animal(Dice& dice, std::vector<ChatTurn>& turns) {
   const auto answer = [&](const std::string& who, const char* verb, const char* what) {
     return fmt::format("{} {}{}.", who, verb, what);
   };
-  turns.push_back(home_first ? ChatTurn{fmt::format("Where does {} live?", a.name), answer(capital, "lives in ", a.home)}
-                             : ChatTurn{fmt::format("What does {} eat?", a.name), answer(capital, "eats ", a.food)});
+  turns.push_back(home_first
+                      ? ChatTurn{fmt::format("Where does {} live?", a.name), answer(capital, "lives in ", a.home)}
+                      : ChatTurn{fmt::format("What does {} eat?", a.name), answer(capital, "eats ", a.food)});
   if (dice.below(2) == 0) return;
   turns.push_back(home_first ? ChatTurn{"And what does it eat?", answer("It", "eats ", a.food)}
                              : ChatTurn{"And where does it live?", answer("It", "lives in ", a.home)});
@@ -68,23 +69,24 @@ void facts(Dice& dice, std::vector<ChatTurn>& turns) {
   dice.of(kFacts)(dice, turns);
 }
 
-void names(Dice& dice, std::vector<ChatTurn>& turns) {
-  const char* name = dice.of(kNames);
-  turns.push_back({fmt::format("My name is {}.", name), fmt::format("Nice to meet you, {}.", name)});
-  if (dice.below(2) == 0) facts(dice, turns);
-  turns.push_back({"What is my name?", fmt::format("Your name is {}.", name)});
-}
-
 }  // namespace
 
 std::vector<ChatTurn> chat_turns(uint64_t seed, int64_t i) {
   Dice dice(seed, i);
   std::vector<ChatTurn> turns;
+  const char* name = nullptr;  // of whoever asks
   if (dice.below(4) == 0) turns.push_back({"Hello!", "Hello! What would you like to know?"});
-  if (dice.below(5) == 0)
-    names(dice, turns);
-  else
-    facts(dice, turns);
+  for (int64_t topics = 1 + dice.below(3); topics > 0; --topics) {
+    if (dice.below(5) > 0) {
+      facts(dice, turns);
+    } else if (name) {
+      turns.push_back({"What is my name?", fmt::format("Your name is {}.", name)});
+    } else {
+      name = dice.of(kNames);
+      turns.push_back({fmt::format("My name is {}.", name), fmt::format("Nice to meet you, {}.", name)});
+    }
+  }
+  if (name && dice.below(2) == 0) turns.push_back({"What is my name?", fmt::format("Your name is {}.", name)});
   if (dice.below(6) == 0) turns.push_back({"Thank you!", "You are welcome."});
   return turns;
 }

@@ -15,7 +15,8 @@ namespace toy {
 namespace {
 
 constexpr std::string_view kAcceptedSpecs =
-    "use \"bytes\", \"bpe:V\", \"spm:V\" or \"unigram:V\" with the number of tokens V, such as spm:512, or an existing file";
+    "use \"bytes\", \"bpe:V\", \"spm:V\" or \"unigram:V\" with the number of tokens V, such as spm:512, or an existing "
+    "file";
 
 constexpr const char* kMergesKey = "tokenizer.ggml.merges";
 

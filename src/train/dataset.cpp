@@ -97,7 +97,7 @@ Dataset::Dataset(const DataOptions& options, const std::string& out, size_t memo
   parse_field_map(o_.map);
   check(!o_.examples.empty() || (o_.map.empty() && o_.chat_template.empty() && o_.bad_rows == DataOptions::fail &&
                                  o_.train_on == TrainOn::assistant),
-        "{}: it says how rows of --data are read, and there are none",
+        "{}: it says how rows of --data are read, and there are none; give a file with --data",
         !o_.map.empty()                    ? "map"
         : !o_.chat_template.empty()        ? "chat-template"
         : o_.bad_rows == DataOptions::skip ? "bad-rows"
@@ -183,13 +183,15 @@ std::string Dataset::tokenizer_text() const {
   for (const DataSource& s : sources_) all += s.files.bytes();
   if (!o_.examples.empty()) {
     const auto chat = template_of_options();
-    const auto most = [&](const DataSource& s) { return double(s.files.bytes()) / double(all) * double(o_.tokenizer_bytes); };
+    const auto most = [&](const DataSource& s) {
+      return double(s.files.bytes()) / double(all) * double(o_.tokenizer_bytes);
+    };
     for (const DataSource& s : sources_) {
       require_below(memory_, 5 * size_t(s.files.bytes()), fmt::format("reading {} for the tokenizer", s.name),
                     "fewer examples");
       text += example_text(s.files.files, chat ? &*chat : nullptr, control_tokens_of(chat ? &*chat : nullptr),
                            {.renamed = parse_field_map(o_.map)}, given_validation_ ? 0 : o_.validation_fraction,
-                           size_t(most(s)), o_.preferences);
+                           size_t(most(s)), o_.bad_rows == DataOptions::skip, o_.preferences);
     }
     return text;
   }
@@ -447,10 +449,11 @@ void Dataset::warn_of_epochs(int64_t rows) const {
   for (size_t i = 0; i < sources_.size(); ++i) {
     const double share = mixture_ ? mixture_->shares()[i] : 1;
     const double epochs = share * double(rows) / double(std::max<int64_t>(1, sources_[i].rows->rows()));
-    if (epochs > kMost)
-      tell_.warn(fmt::format("{}: the run sees it {:.0f} times ({:.0f} epochs), so the model may learn it by heart; "
-                             "use fewer --steps or --epochs, more data, or --patience",
-                             sources_[i].name, epochs, epochs));
+    if (epochs > 1.01 * kMost)  // a whole number of steps may be a little more
+      tell_.warn(
+          fmt::format("{}: {:.3g} epochs of {} rows, so the model may learn it by heart; use fewer --steps or "
+                      "--epochs, more data, or --patience",
+                      sources_[i].name, epochs, sources_[i].rows->rows()));
   }
 }
 

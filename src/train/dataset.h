@@ -54,7 +54,8 @@ class Dataset {
   std::string tokenizer_text() const;
   /// Of examples: what a new tokenizer gets for them, and whether there are any.
   std::optional<ControlTokens> control_tokens() const;
-  /// Takes the chat template for examples from the options, or from a model file ("": from none). `earlier_time`: the chat_time of the config of a run that is resumed, or null. Before tokenize().
+  /// Takes the chat template for examples from the options, or from a model file ("": from none). `earlier_time`: the
+  /// chat_time of the config of a run that is resumed, or null. Before tokenize().
   void find_chat_template(const std::string& model_file, const Tokenizer& tokenizer,
                           const nlohmann::ordered_json& earlier_time);
   const ChatTemplate* chat_template() const { return chat_ ? &*chat_ : nullptr; }

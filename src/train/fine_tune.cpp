@@ -55,7 +55,7 @@ class FineTune final : public Loaded {
     check_patterns("train", o_.roles.train, spec);
     check_patterns("freeze", o_.roles.freeze, spec);
     spec.roles = o_.roles;
-    check(!trained_tensors(spec).empty(), "freeze: nothing would be trained; leave some tensors out");
+    check(!trained_tensors(spec).empty(), "freeze: nothing would be trained; freeze fewer tensors");
     return spec;
   }
   Weights::DTypeOf held(const ModelSpec& spec) const override { return held_types(opened(), spec); }

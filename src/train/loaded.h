@@ -12,7 +12,8 @@ namespace toy {
 class Loaded : public ModelSource {
  public:
   /// `options` must outlive it.
-  explicit Loaded(const WarmStartOptions& options) : o_(options), file_(gguf::File::open(runs::model_path(options.init))) {}
+  explicit Loaded(const WarmStartOptions& options)
+      : o_(options), file_(gguf::File::open(runs::model_path(options.init))) {}
   nlohmann::ordered_json config() const override;
   std::string file() const override { return o_.init; }
   std::vector<std::pair<const char*, std::string>> reads() const override { return {{"--init", o_.init}}; }

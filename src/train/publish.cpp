@@ -56,7 +56,7 @@ void save_result(const Model& model, const std::string& path, const StoredAs& st
 void prepare_folder(const std::string& out, size_t needed) {
   std::error_code error;
   make_durable_folder(out);
-  check(std::filesystem::is_directory(out), "out: '{}' is not a folder", out);
+  check(std::filesystem::is_directory(out), "out: '{}' is not a folder; name a new one, such as out/book", out);
   check(access(out.c_str(), W_OK | X_OK) == 0, "out: the folder '{}' is not writable", out);
   Checkpoints(out, 1).require_places();
   const std::string second = (std::filesystem::path(out) / runs::kSecondFolder).string();

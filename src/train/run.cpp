@@ -83,6 +83,7 @@ class Run {
     e.preparing_seconds = tell_.seconds();
     if (resume_.complete()) return e;
     e.data = data_.name(), e.rows = data_.rows().rows(), e.epochs = epochs();
+    data_.warn_of_epochs(o_.steps * rows_per_step());
     e.steps = o_.steps - state_.step;
     tell_.preparing("some steps, to see how long they take");
     const auto windows = [&](int64_t first, int64_t count) { return data_.windows(state_.windows + first, count); };
@@ -166,7 +167,6 @@ class Run {
                   {"warmup", o_.rates().warmup},
                   {"schedule", schedule_text(o_)}};
     if (o_.epochs || o_.fit_tokens) effective_["steps"] = o_.steps, effective_["tokens"] = o_.trainer.tokens;
-    data_.warn_of_epochs(o_.steps * rows_per_step());
   }
 
   void tell_of_start() {
@@ -203,6 +203,7 @@ class Run {
     }
     if (const std::string less = fit_.text(); !less.empty()) tell_.note(less);
     for (const std::string& note : trainer_->plan().notes) tell_.note("plan: " + note);
+    data_.warn_of_epochs(o_.steps * rows_per_step());
     data_.tell_sources({});
   }
 

@@ -97,7 +97,7 @@ TEST_F(CliArguments, WordsOfOtherPrograms) {
   // No guess where a command has no such option, or the value is missing.
   refuses("infer " + model + " --learning-rate 1", {"unknown option '--learning-rate'"});
   refuses("infer " + model + " --max-tokenz 1", {"did you mean '--max-tokens'?"});
-  refuses("infer -m", {"model is missing"});
+  refuses("infer -m", {"MODEL is missing"});
   refuses("frobnicate", {"unknown command 'frobnicate'"});
 }
 
@@ -237,7 +237,7 @@ TEST_F(CliArguments, WhatTheParserRefusesIsSaidInOurWords) {
   refuses(infer + "--n", {"--n has no value", "a whole number"});
   refuses(infer + "--json=maybe", {"--json"});
   refuses(infer + "--prompt a --prompt-ids 1", {"--prompt", "--prompt-ids", "give one of them"});
-  refuses("infer", {"model is missing", "GGUF", "toy infer --help"});
+  refuses("infer", {"MODEL is missing", "GGUF", "toy infer --help"});
   refuses("train from-scratch", {"--corpus is missing", "--data"});
   refuses("train", {"no recipe given", "from-scratch, warm-start"});
   refuses("bench", {"no bench command given", "machine, ops, train, infer"});

@@ -75,10 +75,10 @@ TEST_F(Cli, BadConfigs) {
   refuses(with(R"({"config": "other.json"})"), {"c.json: 'config' belongs on the command line"});
   refuses(with(R"({"help": true})"), {"c.json: 'help' belongs on the command line"});
   refuses(with(R"({"init": "a.gguf"})"), {"unknown key 'init'"});  // of another recipe
-  refuses(with(R"({"steps": [3]})"), {"c.json: 'steps' is [3]", "a number or a string"});
-  refuses(with(R"({"steps": true})"), {"c.json: 'steps' is true"});
+  refuses(with(R"({"steps": [3, 4]})"), {"c.json: 'steps' is a list; give one value"});
+  refuses(with(R"({"steps": true})"), {"--steps is 'true'; use a whole number"});
   refuses(with(R"({"steps": {}})"), {"c.json: 'steps' is {}"});
-  refuses(with(R"({"tap": ["x_final", 3, true]})"), {"c.json: 'tap' is true", "a number or a string"});
+  refuses(with(R"({"tap": ["x_final", 3, null]})"), {"c.json: 'tap' is null", "a number, a string"});
   refuses(with(R"({"steps": "many"})"), {"steps", "many"});
   refuses(with(R"({"steps": 1.5})"), {"steps", "1.5"});
   refuses(with(R"({"steps": "many"})") + " --steps 1", {"steps", "many"});  // wrong although it does not count

@@ -53,7 +53,6 @@ TEST_F(CliConvert, NothingThatIsNotOursIsReplaced) {
   refuses("convert " + hf_ + " " + notes, {"notes.gguf", "was not written by this command"});
   refuses("convert " + hf_ + " " + path("none/out.gguf"), {"none", "mkdir -p"});
   refuses("convert " + path("none") + " " + path("o.gguf"), {"none", "no such file"});
-  refuses("describe " + hf_, {"hf", "toy convert FOLDER OUT.gguf"});
   write("full/model.safetensors", "");
   refuses("convert " + full + " " + path("o.gguf"), {"full", "no config.json"});
   fs::remove(full + "/model.safetensors");

@@ -68,7 +68,48 @@ TEST_F(Cli, TrainsOnExamplesToTheSameBytesForAnyThreads) {
   EXPECT_NE(slurp(path("all/model.gguf")), slurp(path("prompts/model.gguf")));
   refuses(call + "--corpus " + tiny_corpus() + " --out " + path("x"), {"--data", "--corpus"});
   refuses("train from-scratch --data " + file + " --size tiny --out " + path("x"), {"chat template"});
-  refuses("train from-scratch --data " + file + " --size tiny --tokenizer spm:300 --out " + path("x"), {"--data"});
+  refuses("train from-scratch --data " + file + " --size tiny --tokenizer spm:300 --out " + path("x"),
+          {"chat template"});
+}
+
+// The marks of the template become tokens, one of which ends answers; the same vocabulary from a file and from a run.
+TEST_F(Cli, TrainsTokenizersOnExamples) {
+  const std::string file = path("chats.jsonl"), vocab = path("vocab.gguf");
+  ASSERT_EQ(toy("corpus chats --rows 60 --out " + file).code, 0);
+  const std::string call = "train from-scratch --data " + file + " --size tiny --batch 2 --steps 2 --lr 1e-3 --out ";
+  const Result run = toy(call + path("run") + " --chat-template chatml --tokenizer bpe:300");
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_NE(run.err.find("training toy (0.20 M parameters) from scratch on " + file + ": 2 steps, "), std::string::npos)
+      << run.err;
+  const std::string shown = toy("data show " + file + " --model " + path("run")).out;
+  EXPECT_NE(shown.find("<|im_start|>user\n"), std::string::npos) << shown;
+  EXPECT_NE(shown.find(".<|im_end|>]]\n"), std::string::npos) << shown;
+  ASSERT_EQ(toy("tokenizer train --data " + file + " --chat-template chatml --tokenizer bpe:300 --out " + vocab).code,
+            0);
+  const std::string ids = toy("tokenizer encode " + path("run") + " --text '<|im_start|>say 1<|im_end|>'").out;
+  EXPECT_EQ(ids, toy("tokenizer encode " + vocab + " --text '<|im_start|>say 1<|im_end|>'").out);
+  EXPECT_EQ(ids.substr(0, 4), "298 ");
+  EXPECT_TRUE(ids.ends_with(" 299\n")) << ids;
+  for (const std::string& from : {vocab, path("run")}) {  // with their chat template
+    const Result again = toy(call + path("again") + " --tokenizer " + from);
+    ASSERT_EQ(again.code, 0) << again.err;
+    EXPECT_EQ(slurp(path("again/model.gguf")), slurp(path("run/model.gguf"))) << from;
+  }
+  const Result answer = toy("run " + path("run") + " 'say 1' -n 3 --seed 1");
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  EXPECT_EQ(answer.err, "toy: 'run' is `toy chat` here\n");
+  EXPECT_EQ(answer.out, toy("chat " + path("run") + " -n 3 --seed 1", write("message", "say 1\n")).out);
+  refuses(call + path("x") + " --tokenizer " + path("none.gguf"), {"unknown tokenizer", "an existing file"});
+}
+
+TEST_F(Cli, ManyEpochsAreWarnedOf) {
+  const std::string call = "train from-scratch --data " + write("chats.jsonl", chats(60)) +
+                           " --chat-template chatml --size tiny --batch 2 --explain --epochs ";
+  const Result many = toy(call + "12"), few = toy(call + "10");
+  EXPECT_NE(many.err.find("12 epochs of "), std::string::npos) << many.err;
+  EXPECT_NE(many.err.find("the model may learn it by heart"), std::string::npos) << many.err;
+  EXPECT_EQ(few.err.find("by heart"), std::string::npos) << few.err;
+  EXPECT_NE(few.out.find("chats.jsonl, 10 epochs of "), std::string::npos) << few.out;
 }
 
 }  // namespace

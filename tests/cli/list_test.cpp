@@ -7,13 +7,16 @@ using nlohmann::json;
 
 class CliList : public Cli {
  protected:
+  const fs::path before_ = fs::current_path();
   const std::string blob_ = std::string(64, 'a');
 
   void SetUp() override {
     for (const char* name : {"HF_HOME", "HF_HUB_CACHE", "OLLAMA_MODELS", "XDG_CACHE_HOME"}) ::unsetenv(name);
     ::setenv("HOME", path("home").c_str(), 1);
     ::setenv("OLLAMA_MODELS", path("ollama").c_str(), 1);
+    fs::current_path(path());  // which has no runs
   }
+  void TearDown() override { fs::current_path(before_); }
   void fill() const {
     copy(TOY_GOLDEN, "home/.cache/huggingface/hub/models--org--tiny/snapshots/abc/tiny.gguf");
     copy(TOY_GOLDEN, "ollama/blobs/sha256-" + blob_);
@@ -60,9 +63,20 @@ TEST_F(CliList, ShowsARepositoryInSafetensors) {
   EXPECT_EQ(j[0].at("family"), "llama");
   EXPECT_EQ(j[0].at("type"), "safetensors");
   EXPECT_EQ(j[0].at("bytes"), fs::file_size(path("hf/model.safetensors")));
-  for (const std::string command : {"infer org/tensors --prompt-ids 1 --n 1", "describe org/tensors",
-                                    "train warm-start --init org/tensors --corpus x --out y"})
-    refuses(command, {"org/tensors: a repository in safetensors", "toy convert org/tensors OUT.gguf"});
+  // Every command takes it, and its folder; the first one converts it.
+  const std::string expected = toy("infer " + std::string(TOY_GOLDEN) + " --prompt-ids 1 --n 3").out;
+  const Result first = toy("infer org/tensors --prompt-ids 1 --n 3"),
+               later = toy("infer " + path("hf") + " --prompt-ids 1 --n 3");
+  EXPECT_EQ(first.out, expected) << first.err;
+  EXPECT_NE(first.err.find("a folder from Hugging Face, converted once to "), std::string::npos) << first.err;
+  EXPECT_EQ(later.out, expected) << later.err;
+  EXPECT_EQ(toy("describe org/tensors").code, 0);
+  EXPECT_EQ(toy("infer org/tensors --prompt-ids 1 --n 3").err.find("converted once"), std::string::npos);
+  const auto files = [&] { return std::distance(fs::directory_iterator(path("home/.cache/toy/models")), {}); };
+  EXPECT_EQ(files(), 2);
+  fs::last_write_time(path("hf/config.json"), fs::file_time_type::clock::now());  // it changes: made again
+  EXPECT_EQ(toy("infer " + path("hf") + " --prompt-ids 1 --n 3").out, expected);
+  EXPECT_EQ(files(), 2);
   EXPECT_EQ(toy("convert org/tensors " + path("back.gguf")).code, 0);
   EXPECT_EQ(toy("infer " + path("back.gguf") + " --prompt-ids 1 --n 3").out,
             toy("infer " + std::string(TOY_GOLDEN) + " --prompt-ids 1 --n 3").out);
@@ -105,10 +119,14 @@ TEST_F(CliList, NamesAreModelsOfEveryCommand) {
   EXPECT_EQ(toy("describe tiny:latest").code, 0);
   EXPECT_EQ(toy("quantize tiny:latest " + path("q.gguf") + " --type f16").code, 0);
   EXPECT_EQ(toy("bench infer tiny:latest --prompt 2 --decode 2 --repeat 1").code, 0);
-  refuses("infer nothing/like/it" + ids, {"nothing/like/it", "no such file"});
+  refuses("infer nothing/like/it" + ids, {"nothing/like/it: no such file, no run below this folder, and no model of"});
   const std::string corpus = tiny_corpus();
   ASSERT_EQ(toy("train from-scratch --corpus " + corpus + kSmall + "--steps 1 --out " + path("run")).code, 0);
   copy(path("run/model.gguf"), "home/.lmstudio/models/mine/run/model.gguf");
+  const json with_run = json::parse(toy("list --json").out);
+  EXPECT_EQ(with_run.back().at("name"), "run");
+  EXPECT_EQ(with_run.back().at("source"), "run");
+  EXPECT_EQ(with_run.back().at("path"), "run/model.gguf");
   EXPECT_EQ(toy("eval mine/run --file " + corpus + " --ctx 16").code, 0);
   EXPECT_EQ(toy("tokenizer encode mine/run --text abc").out, "97 98 99\n");
   const std::string train = "train warm-start --init mine/run --corpus " + corpus +

@@ -34,7 +34,7 @@ class ServeCli : public Cli {
 
 TEST_F(ServeCli, RefusesToStart) {
   const std::string serve = "serve " + path("run");
-  refuses("serve", {"model is missing"});
+  refuses("serve", {"MODEL is missing"});
   refuses("serve none.gguf", {"none.gguf"});
   refuses(std::string("serve ") + TOY_GOLDEN + " --port 0", {"tokenizer"});
   refuses(serve + " --port 65536", {"--port", "0 to 65535"});

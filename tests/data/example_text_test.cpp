@@ -21,8 +21,9 @@ TEST(ExampleText, MarksOfTemplatesBecomeControlTokens) {
   EXPECT_EQ(zephyr.names, (Texts{"<|user|>", "<|assistant|>", "<|system|>"}));
   EXPECT_EQ(zephyr.end_of_turn, "");
   EXPECT_TRUE(of(chat_template_named("plain")).names.empty());
-  const ControlTokens own = of(ChatTemplate(
-      "{% for m in messages %}<turn>{{ m.role }}: {{ m.content }}</turn>{% endfor %}{% if tools %}<|tool|>{% endif %}"));
+  const ControlTokens own =
+      of(ChatTemplate("{% for m in messages %}<turn>{{ m.role }}: {{ m.content }}</turn>{% endfor %}{% if tools "
+                      "%}<|tool|>{% endif %}"));
   EXPECT_EQ(own.names, (Texts{"<turn>", "</turn>", "<|tool|>"}));
   EXPECT_EQ(own.end_of_turn, "</turn>");
   EXPECT_TRUE(control_tokens_of(nullptr).names.empty());
@@ -32,15 +33,16 @@ TEST(ExampleText, IsWhatATemplateMakesOfTrainingRows) {
   const testing::Folder folder;
   std::string rows;
   for (const char* answer : {"one", "two", "three", "four"})
-    rows += std::string(R"({"messages": [{"role": "user", "content": "<|im_end|>?"}, {"role": "assistant", "content": ")") +
-            answer + "\"}]}\n";
+    rows +=
+        std::string(R"({"messages": [{"role": "user", "content": "<|im_end|>?"}, {"role": "assistant", "content": ")") +
+        answer + "\"}]}\n";
   const std::vector<std::string> paths{folder.write("rows.jsonl", rows + "{\"bad\": 1}\n")};
   const ChatTemplate chat = chat_template_named("chatml");
   const auto files = list_text_files(paths).files;
-  const std::string text = example_text(files, &chat, control_tokens_of(&chat), {}, 0.25, 1000);
-  const std::string before = "\nuser\n<|im_end|>?\n\n\nassistant\n";  // what a user writes is letters
+  const std::string text = example_text(files, &chat, control_tokens_of(&chat), {}, 0.25, 1000, true);
+  const std::string before = "\nuser\n<|im_end|>?\n\n\nassistant\n";                // what a user writes is letters
   EXPECT_EQ(text, before + "one\n\n" + before + "two\n\n" + before + "three\n\n");  // the last row is for validation
-  EXPECT_EQ(example_text(files, &chat, control_tokens_of(&chat), {}, 0, 5), "\nuser");
+  EXPECT_EQ(example_text(files, &chat, control_tokens_of(&chat), {}, 0, 5, true), "\nuser");
 }
 
 }  // namespace

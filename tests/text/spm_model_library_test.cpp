@@ -128,7 +128,7 @@ TEST(UnigramTrain, EveryTextComesBackAndLineBreaksAreTokens) {
 TEST(UnigramTrain, IsDeterministic) {
   const std::string text = training_text(72, 50000);
   const auto scores = [&](int threads) {
-    const auto tokenizer = train_unigram(text, {450, threads, false});
+    const auto tokenizer = train_unigram(text, {.vocab_size = 450, .threads = threads});
     const TemporaryGguf file([&](gguf::Writer& writer) { tokenizer->save(writer); });
     return std::pair(file.open().get_f32s("tokenizer.ggml.scores"), file.open().get_strings("tokenizer.ggml.tokens"));
   };

@@ -131,7 +131,7 @@ TEST(SpmTrain, SaysHowMuchATinyTextGives) {
   expect_contains(message_of([] { trained("", 512); }), "there is no text to train the tokenizer on");
   expect_contains(message_of([] { trained("\n\n\t\xFF", 512); }), "there is no text to train the tokenizer on");
   expect_contains(message_of([] { trained("text", 299); }), "must be within 300 and 1000000");
-  expect_contains(message_of([] { train_spm("text", {512, 0, false}); }), "threads is 0");
+  expect_contains(message_of([] { train_spm("text", {.vocab_size = 512, .threads = 0}); }), "threads is 0");
 }
 
 TEST(SpmTrain, TheNumberNamedIsOneThatWorks) {

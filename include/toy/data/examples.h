@@ -93,8 +93,8 @@ class ExampleMaker {
   std::vector<int32_t> ends_;
 };
 
-/// Control tokens for a new vocabulary: what a chat template writes as marks of roles and turns ("<|im_start|>"), and the
-/// one that ends the assistant's turn. None without a template.
+/// Control tokens for a new vocabulary: what a chat template writes as marks of roles and turns ("<|im_start|>"), and
+/// the one that ends the assistant's turn. None without a template.
 ControlTokens control_tokens_of(const ChatTemplate* chat);
 
 /// What to do with rows.
@@ -123,10 +123,10 @@ struct ExampleSet {
 ExampleSet load_examples(const std::vector<TextFile>& files, const ExampleMaker& maker, double validation_fraction,
                          bool skip_bad_rows, const std::function<void(const std::string&)>& warn,
                          Preferences preferences = Preferences::none);
-/// Their training part as texts, `most` bytes at most, which a new tokenizer is trained on: what a chat template makes of
-/// them, without its control tokens. Rows that cannot be used are left out.
+/// Their training part as texts, `most` bytes at most, which a new tokenizer is trained on: what a chat template makes
+/// of them, without its control tokens.
 std::string example_text(const std::vector<TextFile>& files, const ChatTemplate* chat, const ControlTokens& control,
-                         const RowOptions& rows, double validation_fraction, size_t most,
+                         const RowOptions& rows, double validation_fraction, size_t most, bool skip_bad_rows = false,
                          Preferences preferences = Preferences::none);
 
 }  // namespace toy

@@ -42,8 +42,8 @@ enum class LoadMode {
   mapped,     ///< weights that the device can use as they lie in the file are not copied, and frozen
   trainable,  ///< every weight is an f32 copy that training may change
 };
-/// Opens a GGUF, or the newest of a run's folder. Throws naming a missing, misshapen or unknown tensor, and, before it allocates, when memory will not
-/// suffice. `more`: as for spec_from_gguf().
+/// Opens a GGUF, or the newest of a run's folder. Throws naming a missing, misshapen or unknown tensor, and, before it
+/// allocates, when memory will not suffice. `more`: as for spec_from_gguf().
 Model load_model(const std::string& path, const Device& device, LoadMode mode = LoadMode::mapped,
                  const Families& more = {});
 

@@ -11,7 +11,7 @@ namespace toy {
 struct ChatTurn {
   std::string question, answer;
 };
-/// Conversation i of a seed, of one to three turns: animals, sums, opposites, names that are asked for later. It
+/// Conversation i of a seed, of one to nine turns: animals, sums, opposites, a name that is asked for later. It
 /// depends on (seed, i) alone.
 std::vector<ChatTurn> chat_turns(uint64_t seed, int64_t i);
 /// The conversations 0 to rows - 1 as JSON Lines with "messages", as `toy train --data` reads them.

@@ -37,7 +37,8 @@ struct List : Command {
     app.add_flag("--json", json, "Print a JSON array");
     app.footer(
         "Looks in the caches of Hugging Face (HF_HUB_CACHE, HF_HOME), Ollama (OLLAMA_MODELS) and LM Studio, in the "
-        "folder data, and for runs below this folder. Every command that takes a model also takes a name from this list. "
+        "folder data, and for runs below this folder. Every command that takes a model also takes a name from this "
+        "list. "
         "See toy help files.md.");
   }
 
@@ -71,7 +72,8 @@ struct List : Command {
       rows.push_back({one_line(e.name), one_line(error.empty() ? family : "?"), type, format_bytes(e.bytes), e.source});
     }
     if (json) return print_json(list);
-    if (rows.size() == 1) return to_stderr("no models found; get one with `toy fetch OWNER/REPO`, or make one with `toy train`\n");
+    if (rows.size() == 1)
+      return to_stderr("no models found; get one with `toy fetch OWNER/REPO`, or make one with `toy train`\n");
     const int columns = is_terminal(STDOUT_FILENO) ? terminal_width(STDOUT_FILENO) : 1 << 16;
     fmt::print("{}", table(rows, {false, false, false, true, false}, columns));
   }

@@ -29,7 +29,8 @@ namespace toy::cli {
 namespace fs = std::filesystem;
 
 CLI::Option* add_model_option(CLI::App& app, std::string& model) {
-  return add_option(app, "model", model, "GGUF file, run or its id, name in `toy list`, or Hugging Face folder", file_name());
+  return add_option(app, "model", model, "GGUF file, run or its id, name in `toy list`, or Hugging Face folder",
+                    file_name());
 }
 
 std::string run_folder(const std::string& what) {
@@ -106,12 +107,14 @@ std::optional<std::string> converted_folder(const std::string& folder) {
                                e.last_write_time().time_since_epoch().count()));
   const std::string own = fmt::format("{}-{}-", path.filename().string(), checksum_text(xxh64(path.string())));
   const fs::path cache = user_cache().empty() ? fs::path() : fs::path(user_cache()) / "models";
-  const fs::path file = cache / fmt::format("{}{}.gguf", own, checksum_text(xxh64(fmt::format("{}", fmt::join(files, "")))));
+  const fs::path file =
+      cache / fmt::format("{}{}.gguf", own, checksum_text(xxh64(fmt::format("{}", fmt::join(files, "")))));
   if (fs::exists(file, error)) return file.string();
-  check(!cache.empty() && make_writable(cache.string()),
-        "{}: a folder from Hugging Face, and the cache for its GGUF cannot be written; convert it first: toy convert {} "
-        "OUT.gguf",
-        folder, folder);
+  check(
+      !cache.empty() && make_writable(cache.string()),
+      "{}: a folder from Hugging Face, and the cache for its GGUF cannot be written; convert it first: toy convert {} "
+      "OUT.gguf",
+      folder, folder);
   for (const fs::directory_entry& e : fs::directory_iterator(cache))
     if (e.path().filename().string().starts_with(own)) fs::remove(e.path(), error);  // of what the folder held before
   to_stderr(fmt::format("toy: {}: a folder from Hugging Face, converted once to {}\n", one_line(folder),
@@ -132,8 +135,11 @@ namespace {
   for (fs::directory_iterator i(folder.empty() ? "." : folder, error), end; !error && i != end; i.increment(error))
     if (i->path().extension() == ".gguf") names.push_back((folder / i->path().filename()).string());
   const std::string near = nearest(what, names);
-  fail("{}: no such file, no run below this folder, and no model of `toy list`{}", what,
-       near.empty() ? "" : fmt::format("; did you mean '{}'?", near));
+  const bool is_path = what.find('/') != what.npos || folder / what != fs::path(what) || what.ends_with(".gguf");
+  fail("{}: no such file, no run below this folder, and no model of `toy list`; {}", what,
+       !near.empty() ? fmt::format("did you mean '{}'?", near)
+       : is_path     ? "check the path"
+                     : "`toy fetch OWNER/REPO` downloads one");
 }
 
 }  // namespace
@@ -150,17 +156,17 @@ std::string model_file(const std::string& what) {
   if (!made.file.empty()) return told(made);
   check(!fs::exists(fs::path(folder) / runs::kAdapterFile, error),
         "{0}: the run made an adapter; give the model that it belongs to, and --lora {0}", folder);
-  const auto converted = converted_folder(folder);
-  check(converted.has_value(),
-        "{}: the folder has no model.gguf, no checkpoint and no weights of Hugging Face; give a GGUF file", folder);
-  return *converted;
+  if (const auto converted = converted_folder(folder)) return *converted;
+  const std::vector<std::string> runs = runs::find_runs(folder);
+  check(runs.empty(), "{}: a folder of runs; give one of {}", folder, fmt::join(runs, ", "));
+  fail("{}: the folder has no model.gguf, no checkpoint and no weights of Hugging Face; give a GGUF file", folder);
 }
 
 std::string tokenizer_file(const std::string& what) {
   std::error_code error;
-  const bool known = !is_tokenizer_spec(what) &&
-                     (fs::exists(what, error) || !run_folder(what).empty() ||
-                      !catalog::find(what, catalog::list(catalog::default_places())).empty());
+  const bool known =
+      !is_tokenizer_spec(what) && (fs::exists(what, error) || !run_folder(what).empty() ||
+                                   !catalog::find(what, catalog::list(catalog::default_places())).empty());
   return known ? model_file(what) : what;
 }
 

@@ -19,12 +19,13 @@ inline const std::vector<std::string> kRunRoots{"."};
 /// The positional `model` of a command.
 CLI::Option* add_model_option(CLI::App& app, std::string& model);
 
-/// The GGUF of a folder from Hugging Face, made in the user's cache when it is first asked for and again when the folder
-/// changes; nullopt for any other folder. Throws Error{bad_input} for an adapter of PEFT and an incomplete repository.
+/// The GGUF of a folder from Hugging Face, made in the user's cache when it is first asked for and again when the
+/// folder changes; nullopt for any other folder. Throws Error{bad_input} for an adapter of PEFT and an incomplete
+/// repository.
 std::optional<std::string> converted_folder(const std::string& folder);
 /// What `work` converts, with a bar. Ctrl-C ends the program between two tensors.
-std::optional<hf::Converted> convert_with_progress(
-    hf::ConvertOptions options, const std::function<hf::Converted(const hf::ConvertOptions&)>& work);
+std::optional<hf::Converted> convert_with_progress(hf::ConvertOptions options,
+                                                   const std::function<hf::Converted(const hf::ConvertOptions&)>& work);
 
 /// The folder of a run that is named by its path or its id (or the beginning of it) below this folder; "" if none is.
 /// Throws Error{bad_input} where several ids begin so.

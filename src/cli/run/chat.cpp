@@ -151,8 +151,10 @@ class OneMessage final : public talk::PlainScreen {
   explicit OneMessage(std::string text) : text_(std::move(text)) {}
   talk::LineRead read(const std::string&, const std::string&) override {
     talk::LineRead read;
-    if (std::exchange(said_, true)) read.kind = talk::LineRead::end;
-    else read.line = text_;
+    if (std::exchange(said_, true))
+      read.kind = talk::LineRead::end;
+    else
+      read.line = text_;
     return read;
   }
 
@@ -255,7 +257,8 @@ struct Chat : Command {
          {"--lora", "--chat-template", "--ctx", "--kv", "--exact", "--repack", "--device", "--threads"})
       check(!parser->count(local), "{} is up to the server; remove it, or --url", local);
     talk::RemoteModel replier(url, model_path, api_key());
-    if (is_terminal(STDERR_FILENO) && message.empty()) to_stderr(fmt::format("{}; {}\n", one_line(replier.model()), kHint));
+    if (is_terminal(STDERR_FILENO) && message.empty())
+      to_stderr(fmt::format("{}; {}\n", one_line(replier.model()), kHint));
     talk_to(replier, given, [&](const AnswerOptions& o) {
       talk::ReplySettings settings{.fields = given.fields()};
       add_form(settings.fields);

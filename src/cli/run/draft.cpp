@@ -4,6 +4,7 @@
 
 #include "cli/files/model_file.h"
 #include "toy/base/error.h"
+#include "toy/base/nearest.h"
 
 namespace toy::cli {
 namespace {
@@ -38,6 +39,7 @@ Draft DraftOptions::make(Device& device, const Model& model, Decoder& decoder, c
     d.options.ngrams = true;
     return d;
   }
+  check(nearest(draft, {std::string(kNgrams)}).empty(), "--draft is '{}'; did you mean '{}'?", draft, kNgrams);
   const std::string path = model_file(draft);
   d.model = std::make_unique<Model>(load_model(path, device));
   print_warnings(path, d.model->warnings);

@@ -44,7 +44,8 @@ std::vector<GivenOption> read_options(const std::string& path) { return given_op
 // Words of a command line. Defaults give none.
 Words words_of(const CLI::Option& option, const GivenOption& given, const std::string& path) {
   const std::string name = "--" + given.name, &key = given.name;
-  check(given.values.size() == 1 || option.get_items_expected_max() > 1, "{}: '{}' is a list; give one value", path, key);
+  check(given.values.size() == 1 || option.get_items_expected_max() > 1, "{}: '{}' is a list; give one value", path,
+        key);
   Words words;
   for (const std::string& text : given.values) {
     check(!is_flag(option) || text == "true" || text == "false", "{}: '{}' is {}; use true or false", path, key, text);

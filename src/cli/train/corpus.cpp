@@ -64,7 +64,8 @@ struct Chats : Command {
   }
   void run() const {
     if (!out.empty())
-      refuse_replacing("out", out, [](std::string_view beginning) { return beginning.starts_with("{\"messages\": [{"); });
+      refuse_replacing("out", out,
+                       [](std::string_view beginning) { return beginning.starts_with("{\"messages\": [{"); });
     const std::string text = write_chats(seed, rows);
     if (out.empty()) return (void)std::fwrite(text.data(), 1, text.size(), stdout);
     write_file(out, text);

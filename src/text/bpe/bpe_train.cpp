@@ -182,7 +182,7 @@ std::shared_ptr<const Tokenizer> train_bpe(std::string_view text, int32_t vocab_
   check(v.size() == vocab_size - special, "bpe:{}: the text is too small: it gives {} tokens. {}", vocab_size,
         v.size() + special,
         v.size() + special >= kLeastBpeTokens ? "Ask for fewer, or give more text"
-                                        : "Give more text, or take the tokenizer bytes");
+                                              : "Give more text, or take the tokenizer bytes");
   return finished(std::move(v), control);
 }
 

@@ -118,24 +118,24 @@ std::string train(const Kind& kind, std::vector<std::string> sentences, const Sp
   Sentences iterator(std::move(sentences));
   std::string model;
   const int threads = kind.model == SpmModel::bpe ? options.threads : kUnigramThreads;
-  const auto status =
-      sentencepiece::SentencePieceTrainer::Train({{"model_type", kind.library_name},
-                                                  {"vocab_size", std::to_string(options.vocab_size - kind.literals - int32_t(options.control.names.size()))},
-                                                  {"hard_vocab_limit", "false"},
-                                                  {"byte_fallback", "true"},
-                                                  {"character_coverage", "1.0"},  // the alphabet is already chosen
-                                                  {"normalization_rule_name", "identity"},
-                                                  {"add_dummy_prefix", "false"},
-                                                  {"remove_extra_whitespaces", "false"},
-                                                  {"allow_whitespace_only_pieces", "true"},
-                                                  {"max_sentence_length", std::to_string(2 * kLongestSentence)},
-                                                  {"unk_id", "0"},
-                                                  {"bos_id", "1"},
-                                                  {"eos_id", "2"},
-                                                  {"pad_id", "-1"},
-                                                  {"num_threads", std::to_string(threads)},
-                                                  {"minloglevel", "3"}},
-                                                 &iterator, &model);
+  const auto status = sentencepiece::SentencePieceTrainer::Train(
+      {{"model_type", kind.library_name},
+       {"vocab_size", std::to_string(options.vocab_size - kind.literals - int32_t(options.control.names.size()))},
+       {"hard_vocab_limit", "false"},
+       {"byte_fallback", "true"},
+       {"character_coverage", "1.0"},  // the alphabet is already chosen
+       {"normalization_rule_name", "identity"},
+       {"add_dummy_prefix", "false"},
+       {"remove_extra_whitespaces", "false"},
+       {"allow_whitespace_only_pieces", "true"},
+       {"max_sentence_length", std::to_string(2 * kLongestSentence)},
+       {"unk_id", "0"},
+       {"bos_id", "1"},
+       {"eos_id", "2"},
+       {"pad_id", "-1"},
+       {"num_threads", std::to_string(threads)},
+       {"minloglevel", "3"}},
+      &iterator, &model);
   check(status.ok(), "{}:{}: training failed: {}", kind.spec, options.vocab_size, status.error_message());
   return model;
 }

@@ -1,0 +1,109 @@
+// Mistakes that people make from the README, and what they read: what is wrong, and what to do.
+#include <gtest/gtest.h>
+
+#include "cli_fixture.h"
+
+namespace {
+
+struct Mistake {
+  std::string words, answer;  // the last line says this
+};
+
+class Mistakes : public Cli {
+ protected:
+  // In a folder of its own.
+  void expect(const std::vector<Mistake>& mistakes) const {
+    for (const Mistake& m : mistakes) {
+      const int status = std::system(("cd " + path("") + " && env -u HF_HOME HOME=" + path("home") + " " + TOY_BINARY +
+                                      " " + m.words + " >out.log 2>err.log </dev/null")
+                                         .c_str());
+      std::string err = slurp(path("err.log"));
+      EXPECT_EQ(WEXITSTATUS(status), 2) << m.words << "\n" << err;
+      ASSERT_TRUE(err.ends_with('\n')) << m.words;
+      err.pop_back();
+      EXPECT_EQ(err.substr(err.rfind('\n') + 1), "toy: " + m.answer) << m.words;
+    }
+  }
+};
+
+TEST_F(Mistakes, BeforeThereIsAModel) {
+  write("book.txt", "Once there was a badger.\n");
+  write("chats.jsonl", R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})");
+  const std::string no_model = ": no such file, no run below this folder, and no model of `toy list`; ";
+  expect({
+      {"trian", "unknown command 'trian'; did you mean 'train'?"},
+      {"train --corpus book.txt", "--corpus is an option of `toy train from-scratch`; write it after that"},
+      {"train from_scratch --corpus book.txt", "unknown recipe 'from_scratch'; did you mean 'from-scratch'?"},
+      {"train from-scratch", "--corpus is missing: give a file or a folder of text, or examples with --data"},
+      {"train from-scratch book.txt", "'book.txt' is no option; did you mean --corpus book.txt?"},
+      {"train from-scratch bok.txt", "'bok.txt' is one argument too many; see `toy train from-scratch --help`"},
+      {"train from-scratch --corpus bok.txt", "bok.txt: no such file"},
+      {"train from-scratch --corpus book.txt --epochs 3 --steps 5",
+       "--steps and --epochs exclude each other; give one of them"},
+      {"train from-scratch --corpus book.txt --tokenizer spm",
+       "unknown tokenizer \"spm\": use \"bytes\", \"bpe:V\", \"spm:V\" or \"unigram:V\" with the number of tokens V, "
+       "such as "
+       "spm:512, or an existing file"},
+      {"train from-scratch --corpus book.txt --schedule cosin",
+       "--schedule 'cosin': expected one of constant, linear, cosine, wsd at character 1; did you mean 'cosine'?"},
+      {"train from-scratch --corpus book.txt --learning-rate x",
+       "--lr is 'x'; use a finite number such as 0.1 or 1e-3"},
+      {"train from-scratch --corpus book.txt --chat-template chatml",
+       "chat-template: it says how rows of --data are read, and there are none; give a file with --data"},
+      {"train from-scratch --data book.txt",
+       "book.txt:1: not JSON; each line must be a JSON object (plain text is for --corpus); --bad-rows skip passes "
+       "over "
+       "such rows"},
+      {"train from-scratch --data chats.jsonl",
+       "chats.jsonl:1: messages need a chat template, and the model has none; give --chat-template, such as chatml, or "
+       "a "
+       "file; --bad-rows skip passes over such rows"},
+      {"train from-scratch --data chats.jsonl --chat-template chatlm",
+       "chat-template: 'chatlm' is no file and none of chatml, llama3, plain, zephyr; did you mean 'chatml'?"},
+      {"train lora --corpus book.txt",
+       "--model is missing (GGUF file, name in `toy list`, or a run, with a tokenizer); see `toy train lora --help`"},
+      {"train lora --model out/tiny --corpus book.txt", "out/tiny" + no_model + "check the path"},
+      {"train --resume", "resume: 'out' has no config.json with the options of a run; give the recipe and its options"},
+      {"infer",
+       "MODEL is missing (GGUF file, run or its id, name in `toy list`, or Hugging Face folder); see `toy infer "
+       "--help`"},
+      {"infer llama3 --prompt hi", "llama3" + no_model + "`toy fetch OWNER/REPO` downloads one"},
+      {"run llama3 hi", "llama3" + no_model + "`toy fetch OWNER/REPO` downloads one"},
+      {"infer book.gguf --prompt hi", "book.gguf" + no_model + "check the path"},
+      {"infer book.txt --prompt hi",
+       "book.txt: not a GGUF file: it starts with 'Once', not 'GGUF'; it looks like a text file"},
+      {"infer book.txt --promt hi", "unknown option '--promt'; did you mean '--prompt'?"},
+      {"infer book.txt Once upon", "too many arguments; put quotes around a text of several words"},
+      {"eval book.txt book.txt", "'book.txt' is no option; did you mean --file book.txt?"},
+      {"list me", "'me' is one argument too many; see `toy list --help`"},
+      {"fetch llama3", "'llama3' is not the name of a repository; use OWNER/REPO"},
+      {"corpus story", "unknown corpus command 'story'; use one of stories, chats, floor, ngram"},
+      {"serve book.txt --port http", "--port is 'http'; use a whole number"},
+  });
+}
+
+TEST_F(Mistakes, WithAModel) {
+  write("book.txt", tiny_corpus());
+  ASSERT_EQ(toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 --out " + path("out/tiny")).code,
+            0);
+  expect({
+      {"infer out/tny --prompt hi",
+       "out/tny: no such file, no run below this folder, and no model of `toy list`; did you mean 'out/tiny'?"},
+      {"infer out --prompt hi", "out: a folder of runs; give one of out/tiny"},
+      {"infer out/tiny", "prompt: it is empty; give a text to continue"},
+      {"infer out/tiny --prompt hi --draft ngrm", "--draft is 'ngrm'; did you mean 'ngram'?"},
+      {"infer out/tiny --prompt hi --temp hot", "--temperature is 'hot'; use a finite number such as 0.1 or 1e-3"},
+      {"quantize out/tiny q.gguf", "--type is missing; use e.g. --type Q4_K_M"},
+      {"train full-finetune --model out/tiny --corpus book.txt --tokens 16 --freeze '*'",
+       "freeze: nothing would be trained; freeze fewer tensors"},
+      {"train warm-start --init out/tiny --size tiny --corpus book.txt",
+       "--size belongs to --donor, or to toy train from-scratch; with --init, leave it out"},
+      {"merge out/tiny --out m.gguf", "merge: there is nothing to merge; add --lora FILE"},
+  });
+  EXPECT_EQ(toy("convert " + path("out/tiny") + " " + path("o.gguf") + " --type f16").code, 0);
+  EXPECT_NE(toy("quantize " + path("out/tiny") + " " + path("q.gguf") + " --type Q4")
+                .err.find("there is no mix 'Q4'; did you mean Q4_0, Q4_1, Q4_K_S or Q4_K_M?"),
+            std::string::npos);
+}
+
+}  // namespace
