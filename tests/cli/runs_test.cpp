@@ -180,7 +180,8 @@ TEST_F(CliRuns, ListShowCompare) {
   const Result both = toy("runs report " + path("runs/a") + " " + path("runs/b") + " --out " + path("both.html"));
   ASSERT_EQ(both.code, 0) << both.err;
   const std::string page = slurp(path("both.html"));
-  for (const char* part : {"data-along=\"step\"", "data-along=\"tokens\"", "data-along=\"seconds\"", "Options that differ"})
+  for (const char* part :
+       {"data-along=\"step\"", "data-along=\"tokens\"", "data-along=\"seconds\"", "Options that differ"})
     EXPECT_NE(page.find(part), std::string::npos) << part;
 }
 
