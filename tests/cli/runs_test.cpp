@@ -123,7 +123,8 @@ TEST_F(CliRuns, FilesOfARun) {
 }
 
 TEST_F(CliRuns, LookingDoesNotChangeTheResult) {
-  const Result plain = toy(train("a")), watched = toy(train("a", kLookAtAll)), again = toy(train("a"));
+  const Result plain = toy(train("a")), watched = toy(train("a", kLookAtAll + std::string("--overwrite "))),
+               again = toy(train("a", "--overwrite "));
   ASSERT_EQ(plain.code, 0) << plain.err;
   EXPECT_EQ(watched.out, plain.out);
   EXPECT_EQ(again.out, plain.out);
