@@ -15,10 +15,10 @@ namespace {
 constexpr double kBlockHeight = 30, kBlockGap = 18, kEdge = 20, kInset = 12, kHeading = 24, kBlockWidth = 380,
                  kBypass = 26;
 
-// One box: ops that belong together, and their products with weights, side by side where they read the same value.
+// One box: ops that belong together, and their products with matrices, side by side where they read the same value.
 struct Block {
   std::string name;
-  std::vector<std::string> beside;  // "q [64,64]"
+  std::vector<std::vector<std::string>> rows;  // "q [64,64]"
   Cost cost;
   bool residual = false;
 };
@@ -30,7 +30,7 @@ struct Stage {
   bool same(const Stage& o) const {
     return blocks.size() == o.blocks.size() &&
            std::equal(blocks.begin(), blocks.end(), o.blocks.begin(), [](const Block& a, const Block& b) {
-             return a.name == b.name && a.beside == b.beside && a.residual == b.residual;
+             return a.name == b.name && a.rows == b.rows && a.residual == b.residual;
            });
   }
 };
@@ -50,8 +50,7 @@ std::string short_name(std::string weight) {
 }
 
 // What a box is called whose weights begin so.
-std::string name_of_part(const std::string& weight) {
-  const std::string part = weight.substr(0, weight.find('_'));
+std::string name_of_part(const std::string& part) {
   if (part == "attn") return "attention";
   if (part == "ssm") return "state space";
   if (part == "shortconv") return "convolution";
@@ -96,19 +95,29 @@ class Blocks {
       return;
     }
     if (!open_ && n.op->view) return;
-    if (!open_) blocks.push_back({weight.empty() ? n.op->name() : name_of_part(weight), {}, {}}), open_ = true;
+    if (!open_) blocks.push_back({std::string(n.op->name()), {}, {}}), open_ = true;
     Block& block = blocks.back();
     block.cost += cost;
-    if (!weight.empty()) {
-      if (block.beside.empty()) block.name = name_of_part(weight);
-      for (const Value& v : n.inputs)
-        if (v && graph_.node(v).kind == NodeKind::param && !is_norm_op(n)) {
-          const size_t under = weight.find('_');
-          block.beside.push_back(fmt::format("{} {}", under == weight.npos ? weight : weight.substr(under + 1),
-                                             graph_.type(v).shape.str()));
-          break;
-        }
-    }
+    if (n.op->name() == std::string_view("gated_delta_rule")) block.name = "gated delta rule";
+    if (n.op->name() == std::string_view("ssm_scan")) block.name = "state space";
+    if (!weight.empty() && !is_norm_op(n)) add_matrix(n, weight, block);
+  }
+
+  void add_matrix(const Node& n, const std::string& weight, Block& block) {
+    constexpr size_t kMost = 3;  // in a row
+    const auto param = std::find_if(n.inputs.begin(), n.inputs.end(),
+                                    [&](const Value& v) { return v && graph_.node(v).kind == NodeKind::param; });
+    if (graph_.type(*param).shape.rank() < 2) return;
+    const std::string part = weight.substr(0, weight.find('_'));
+    if (block.rows.empty())
+      block.name = n.op->name() == std::string_view("linear_xent") ? "logits and loss" : name_of_part(part);
+    const bool short_part = part == "attn" || part == "ffn" || part == "ssm" || part == "shortconv";
+    const int reads = n.inputs[0].node;
+    if (block.rows.empty() || reads != reads_ || block.rows.back().size() == kMost) block.rows.emplace_back();
+    reads_ = reads;
+    block.rows.back().push_back(fmt::format("{} {}",
+                                            short_part && weight != part ? weight.substr(part.size() + 1) : weight,
+                                            graph_.type(*param).shape.str()));
   }
 
   // Does an addition take a value from before the last norm of its layer? Then what lies between is a branch.
@@ -125,9 +134,11 @@ class Blocks {
   const Graph& graph_;
   std::vector<Stage> layers_, folded_;
   bool open_ = false;  // does the last block take more ops?
+  int reads_ = -1;     // what the last matrix is multiplied with
 };
 
-double height_of(const Block& b) { return b.beside.size() > 1 ? 2 * kBlockHeight : kBlockHeight; }
+bool is_one(const Block& b) { return b.rows.size() == 1 && b.rows[0].size() == 1; }
+double height_of(const Block& b) { return kBlockHeight + (is_one(b) ? 0 : kBlockHeight * double(b.rows.size())); }
 
 // From top to bottom; where a branch begins, a line runs past it to the addition.
 double draw_stage(svg::Drawing& d, const Stage& l, double y) {
@@ -144,13 +155,19 @@ double draw_stage(svg::Drawing& d, const Stage& l, double y) {
     const double h = height_of(b);
     d.path(fmt::format("M{:.1f} {:.1f}V{:.1f}", left + kBlockWidth / 2, at - kBlockGap / 2, at), "flow", true);
     d.rect(left, at, kBlockWidth, h, name_of(Phase::forward), 4);
-    const std::string one = b.beside.size() == 1 ? b.name + "  " + b.beside[0] : b.name;
-    d.text(left + kInset, at + 19, b.residual ? "+ what entered the branch" : one, "code name");
+    d.text(left + kInset, at + 19,
+           b.residual  ? "+ what entered the branch"
+           : is_one(b) ? b.name + "  " + b.rows[0][0]
+                       : b.name,
+           "code name");
     if (b.cost.flops > 0) d.text(right - kInset, at + 19, to_text(Cost{b.cost.flops, 0, 0}), "code soft right");
-    const double part = (kBlockWidth - 2 * kInset) / double(std::max<size_t>(1, b.beside.size()));
-    for (size_t i = 0; b.beside.size() > 1 && i < b.beside.size(); ++i) {
-      d.rect(left + kInset + part * double(i) + 2, at + kBlockHeight - 4, part - 4, kBlockHeight - 6, "layer", 3);
-      d.text(left + kInset + part * (double(i) + 0.5), at + kBlockHeight + 12, b.beside[i], "soft middle");
+    for (size_t r = 0; !is_one(b) && r < b.rows.size(); ++r) {
+      const double part = (kBlockWidth - 2 * kInset) / double(b.rows[r].size()),
+                   top = at + kBlockHeight * double(r + 1);
+      for (size_t i = 0; i < b.rows[r].size(); ++i) {
+        d.rect(left + kInset + part * double(i) + 2, top - 4, part - 4, kBlockHeight - 6, "layer", 3);
+        d.text(left + kInset + part * (double(i) + 0.5), top + 12, b.rows[r][i], "soft middle");
+      }
     }
     if (b.residual) {
       d.path(fmt::format("M{:.1f} {:.1f}H{:.1f}V{:.1f}H{:.1f}", left + kBlockWidth / 2, begin, line, at + h / 2, right),

@@ -4,7 +4,6 @@
 #include <histedit.h>
 #include <signal.h>
 #include <sys/ioctl.h>
-#include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -67,27 +66,7 @@ std::string as_keys(const std::string& text) {
 
 }  // namespace
 
-// Ctrl-C is no text: while this lives, the terminal does not show it as ^C.
-class WithoutMarks {
- public:
-  WithoutMarks() : saved_(tcgetattr(STDIN_FILENO, &before_) == 0) {
-    termios plain = before_;
-    plain.c_lflag &= ~tcflag_t(ECHOCTL);
-    if (saved_) tcsetattr(STDIN_FILENO, TCSANOW, &plain);
-  }
-  ~WithoutMarks() {
-    if (saved_) tcsetattr(STDIN_FILENO, TCSANOW, &before_);
-  }
-  WithoutMarks(const WithoutMarks&) = delete;
-  WithoutMarks& operator=(const WithoutMarks&) = delete;
-
- private:
-  termios before_ = {};
-  bool saved_;
-};
-
 struct TerminalScreen::Editor {
-  WithoutMarks without_marks;  // first: libedit goes back to what it finds
   EditLine* el = nullptr;
   History* past = nullptr;
   HistoryFile file;
@@ -107,8 +86,9 @@ struct TerminalScreen::Editor {
     el_set(el, EL_PROMPT_ESC, shown_prompt, '\1');
     el_set(el, EL_HIST, ::history, past);
     el_set(el, EL_EDITOR, "emacs");
-    el_set(el, EL_SIGNAL, 1);                   // it restores the terminal where a signal ends or stops the program
-    el_set(el, EL_SETTY, "-d", "-isig", NULL);  // Ctrl-C and Ctrl-Z are keys while a line is edited
+    el_set(el, EL_SIGNAL, 1);                      // it restores the terminal where a signal ends or stops the program
+    el_set(el, EL_SETTY, "-x", "-echoctl", NULL);  // Ctrl-C while an answer comes is no text: no ^C
+    el_set(el, EL_SETTY, "-d", "-isig", NULL);     // Ctrl-C and Ctrl-Z are keys while a line is edited
     el_set(el, EL_ADDFN, "toy-interrupt", "Discard the line", on_interrupt);
     el_set(el, EL_ADDFN, "toy-suspend", "Stop the program", on_suspend);
     el_set(el, EL_ADDFN, "toy-paste", "Insert what is pasted", on_paste);

@@ -72,11 +72,13 @@ TEST_F(CliArguments, RangesAreThoseOfTheOption) {
 
 // Words of other programs are taken where one meaning is left, and said on stderr.
 TEST_F(CliArguments, WordsOfOtherPrograms) {
-  const std::string model = TOY_GOLDEN, wanted = toy("infer " + model + " --prompt-ids 1 --n 3 --seed 4").out;
+  const std::string model = TOY_GOLDEN,
+                    wanted = toy("infer " + model + " --prompt-ids 1 --n 3 --seed 4 --temp 0.7").out;
   ASSERT_FALSE(wanted.empty());
-  for (const std::string& line : {"infer -m " + model + " --prompt-ids 1 --max-tokens 3 --random-seed 4",
-                                  "generate --model=" + model + " --prompt_ids 1 --max_new_tokens=3 -s 4",
-                                  "infer --prompt-ids 1 --model_path " + model + " --n-predict 3 --seed 4"}) {
+  for (const std::string& line :
+       {"infer -m " + model + " --prompt-ids 1 --max-tokens 3 --random-seed 4 --temp 0.7",
+        "generate --model=" + model + " --prompt_ids 1 --max_new_tokens=3 -s 4 --temp 0.7",
+        "infer --prompt-ids 1 --model_path " + model + " --n-predict 3 --seed 4 --temp 0.7"}) {
     const Result r = toy(line);
     EXPECT_EQ(r.out, wanted) << line << r.err;
     EXPECT_NE(r.err.find("is the argument MODEL here"), std::string::npos) << r.err;
@@ -278,7 +280,7 @@ TEST_F(CliArguments, WhatChanceDecidesNeedsATemperature) {
   EXPECT_EQ(greedy.code, 0) << greedy.err;
   EXPECT_NE(greedy.err.find("--top-k, --seed changes nothing at temperature 0"), std::string::npos) << greedy.err;
   EXPECT_EQ(greedy.out, toy(infer).out);
-  EXPECT_EQ(toy(infer + "--top-k 4 --temperature 0.5").err, "");
+  EXPECT_EQ(toy(infer + "--top-k 4 --temperature 0.5 --seed 1").err, "");
 }
 
 TEST_F(CliArguments, AnOutputThatNobodyTakesIsAFailure) {

@@ -19,6 +19,17 @@ class CliDescribe : public Cli {
   }
 };
 
+// A size goes before a run of its name, and says so.
+TEST_F(CliDescribe, ASizeThatIsARunToo) {
+  write("out/tiny/events.jsonl", "");
+  const fs::path before = fs::current_path();
+  fs::current_path(path());
+  const Result r = toy("describe tiny");
+  fs::current_path(before);
+  EXPECT_EQ(r.code, 0);
+  EXPECT_EQ(r.err, "toy: tiny is the size; to describe the run: toy describe out/tiny\n");
+}
+
 TEST_F(CliDescribe, UnknownModelsAreComparedWithTheSizes) {
   refuses("describe tinny", {"'tinny'", "tiny, small, stories15m", "did you mean 'tiny'"});
   refuses("describe " + path("none.gguf"), {"none.gguf", "is not a file", "tiny"});

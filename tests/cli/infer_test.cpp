@@ -332,7 +332,7 @@ TEST_F(CliInfer, OutputFollowsASchemaOrAGrammar) {
       "name": {"type": "string", "maxLength": 9}, "n": {"type": "integer", "minimum": 3, "maximum": 40}}, "required": ["name", "n"]})");
   const std::string prompts = write("p.txt", "the cat\na\n");
   const Result r =
-      toy("infer " + m + " --prompts " + prompts + " --temperature 1 --n 90 --json --json-schema " + schema);
+      toy("infer " + m + " --prompts " + prompts + " --temperature 1 --seed 0 --n 90 --json --json-schema " + schema);
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_EQ(r.err, "");
   ASSERT_EQ(lines_of(r.out).size(), 2u);

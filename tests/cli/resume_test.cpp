@@ -73,17 +73,17 @@ TEST_F(Resuming, AnotherRunsModelIsNotReplaced) {
   write("corpus.txt", text);
   // A model that no record belongs to may be anybody's.
   fs::rename(path("run/finished.json"), path("aside.json"));
-  refuses(train("run", "--resume"), {model, "no checkpoint", "Leave out --resume"});
+  refuses(train("run", "--resume"), {model, "no checkpoint", "Use --overwrite"});
   fs::rename(path("aside.json"), path("run/finished.json"));
   EXPECT_TRUE(seen("run") == before);
-  EXPECT_EQ(toy(train("run", "--lr 0.01")).code, 0);  // as it says
+  EXPECT_EQ(toy(train("run", "--lr 0.01 --overwrite")).code, 0);  // as it says
   EXPECT_FALSE(slurp(model) == before.at("model.gguf"));
 }
 
 // Whatever replaces the model takes its record away: a part of a run is not complete.
 TEST_F(Resuming, ARecordGoesWithItsModel) {
   ASSERT_EQ(toy(train("run")).code, 0);
-  ASSERT_EQ(toy(train("run", "--time-limit 0.000001s")).code, 0);
+  ASSERT_EQ(toy(train("run", "--time-limit 0.000001s --overwrite")).code, 0);
   EXPECT_FALSE(fs::exists(path("run/finished.json")));
   const Result r = toy(train("run", "--resume"));
   ASSERT_EQ(r.code, 0) << r.err;
@@ -125,7 +125,7 @@ TEST_F(Resuming, AFailedEndLeavesTheFinishedRun) {
   ASSERT_EQ(toy(train("run", "--steps 2")).code, 0);
   const auto before = files("run");
   const std::string line =
-      "ulimit -f 500; " TOY_BINARY " " + train("run", "--steps 3") + " >" + path("o") + " 2>" + path("e");
+      "ulimit -f 500; " TOY_BINARY " " + train("run", "--steps 3 --overwrite") + " >" + path("o") + " 2>" + path("e");
   EXPECT_NE(std::system(line.c_str()), 0);
   EXPECT_NE(slurp(path("e")).find("model.gguf"), std::string::npos) << slurp(path("e"));
   expect_same_files("run", before, "after a failure");
@@ -138,7 +138,7 @@ TEST_F(Resuming, AFailedEndLeavesTheFinishedRun) {
 TEST_F(Resuming, ACheckpointIsOfTheNewRun) {
   ASSERT_EQ(toy(train("run")).code, 0);
   const std::string model = slurp(path("run/model.gguf"));
-  Running run(*this, "first", train("run", "--steps 1000000"));
+  Running run(*this, "first", train("run", "--steps 1000000 --overwrite"));
   ASSERT_TRUE(run.wait_for("step 2:"));
   run.send(SIGINT);
   EXPECT_EQ(run.wait().code, 128 + SIGINT);
@@ -165,7 +165,7 @@ TEST_F(Resuming, AWarmStartFromAnotherModelOfTheSameName) {
   ASSERT_EQ(toy(warm + "--out " + path("run")).code, 0);
   ASSERT_EQ(toy(warm + "--checkpoint-every 1 --out " + path("kept")).code, 0);
   says(toy(warm + "--resume --out " + path("run")), {"complete"});
-  ASSERT_EQ(toy(train("first", "--seed 3")).code, 0);
+  ASSERT_EQ(toy(train("first", "--seed 3 --overwrite")).code, 0);
   for (const char* out : {"run", "kept"}) {
     const auto before = seen(out);
     refuses(warm + "--resume --out " + path(out), {path("first/model.gguf"), "changed"});

@@ -123,7 +123,8 @@ TEST_F(CliRuns, FilesOfARun) {
 }
 
 TEST_F(CliRuns, LookingDoesNotChangeTheResult) {
-  const Result plain = toy(train("a")), watched = toy(train("a", kLookAtAll)), again = toy(train("a"));
+  const Result plain = toy(train("a")), watched = toy(train("a", kLookAtAll + std::string("--overwrite "))),
+               again = toy(train("a", "--overwrite "));
   ASSERT_EQ(plain.code, 0) << plain.err;
   EXPECT_EQ(watched.out, plain.out);
   EXPECT_EQ(again.out, plain.out);
@@ -180,7 +181,8 @@ TEST_F(CliRuns, ListShowCompare) {
   const Result both = toy("runs report " + path("runs/a") + " " + path("runs/b") + " --out " + path("both.html"));
   ASSERT_EQ(both.code, 0) << both.err;
   const std::string page = slurp(path("both.html"));
-  for (const char* part : {"data-along=\"step\"", "data-along=\"tokens\"", "data-along=\"seconds\"", "Options that differ"})
+  for (const char* part :
+       {"data-along=\"step\"", "data-along=\"tokens\"", "data-along=\"seconds\"", "Options that differ"})
     EXPECT_NE(page.find(part), std::string::npos) << part;
 }
 

@@ -30,7 +30,8 @@ TEST(UsualSampling, IsOneTemperatureAndWhatTheFileSays) {
 TEST(UsualSampling, EveryKeyIsOfAField) {
   for (const SamplingKey& key : kSamplingKeys) {
     int found = 0;
-    SamplerOptions::fields(SamplerOptions(), [&](const Option& o, const auto&) { found += o.name == key.field; });
+    const SamplerOptions options;
+    SamplerOptions::fields(options, [&](const Option& o, const auto&) { found += o.name == key.field; });
     EXPECT_EQ(found, 1) << key.field;
     EXPECT_TRUE(usual_sampling({{std::string(key.gguf), int32_t(1)}}).says(key.field)) << key.field;
   }

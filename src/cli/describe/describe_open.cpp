@@ -8,11 +8,13 @@
 #include <optional>
 #include <regex>
 
+#include "cli/console.h"
 #include "cli/describe/describe.h"
 #include "cli/files/model_file.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/nearest.h"
+#include "toy/base/utf8.h"
 #include "toy/decode/decoder.h"
 #include "toy/formats/gguf.h"
 #include "toy/runs/run.h"
@@ -147,7 +149,11 @@ Compiled decode_graph(const Described& m, const GraphOptions& o, Device& dev) {
 }  // namespace
 
 Described open_description(const std::string& what) {
-  if (is_size(what)) return open_model(what);
+  if (is_size(what)) {
+    if (const std::string run = run_folder(what); !run.empty())
+      to_stderr(fmt::format("toy: {} is the size; to describe the run: toy describe {}\n", what, one_line(run)));
+    return open_model(what);
+  }
   const std::string file = file_of(what);
   if (const auto p = planned(file)) {
     Described d = open_model(p->model, p->vocab, p->context);
