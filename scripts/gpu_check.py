@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks a GPU in at most nine minutes and prints one table: the bits of every op against the device emulated, errors
-that compute-sanitizer finds, a published text, rows alone and together, resuming, losses next to the cpu's, and speed
-next to PyTorch's where there is one.
+that compute-sanitizer finds, a published text, rows alone and together, resuming, losses next to the cpu's, what does not
+fit into its memory, what it can do at most, and speed next to that and to PyTorch's where there is one.
 
   scripts/gpu_check.sh                              # the first NVIDIA GPU, with build/release
   scripts/gpu_check.sh --device opencl              # another device of `toy devices`
@@ -64,7 +64,7 @@ class Checks:
             state, text = "FAILED", f"{e}; {self.log}"
         except subprocess.TimeoutExpired:
             state, text = "FAILED", f"not done after {limit} s; {self.log}"
-        row = f"{name:24} {state:8} {time.monotonic() - begin:6.1f} s  {text}"
+        row = f"{name:29} {state:8} {time.monotonic() - begin:6.1f} s  {text}"
         self.rows.append(row)
         print(row, flush=True)
 
@@ -82,8 +82,13 @@ class Checks:
             raise Failed(f"exit code {done.returncode}: {lines[-1][:100]}")
         return done.stdout
 
-    def toy(self, *arguments, device=None):
-        return self.run(TOY, *arguments, "--device", device or self.device)
+    def toy(self, *arguments, device=None, may_fail=False):
+        return self.run(TOY, *arguments, "--device", device or self.device, may_fail=may_fail)
+
+    def book(self):
+        if not (self.folder / "book.txt").exists():
+            self.run(TOY, "corpus", "stories", "--bytes", 60000, "--seed", 5, "--out", "book.txt")
+        return self.folder / "book.txt"
 
     # ---- what is checked
 
@@ -103,6 +108,33 @@ class Checks:
         if "FAILED" in out:
             raise Failed(f"differs: {', '.join(wrong[:3])}")
         return "every op as on emulated"
+
+    def memory(self):
+        self.book()
+        self.toy("train", "from-scratch", "--corpus", "book.txt", "--tokenizer", "bytes", "--size", "smollm2-135m",
+                 "--batch", 100000, "--tokens", 1024, "--data-cache", "none", "--out", "none", may_fail=True)
+        said = [line for line in self.log.read_text(encoding="utf-8").splitlines() if "memory: " in line]
+        if not said or f"on device '{self.device}'" not in said[-1]:
+            raise Failed("a training that no GPU holds was not refused")
+        return re.sub("^.*needs", "refused: it needs", said[-1]).split(";")[0]
+
+    def ceilings(self):
+        out = json.loads(self.toy("bench", "machine", "--json"))
+        return (f"{out['fma_gflops']:.0f} GFLOP/s of multiply-adds, {out['product_gflops']:.0f} of f32 products, "
+                f"{out['bf16_product_gflops']:.0f} of bf16 ones; copies {out['read_gbs']:.0f} GB/s")
+
+    def ops(self, shape, batch, tokens):
+        out = json.loads(self.toy("bench", "ops", "--shape", shape, "--batch", batch, "--tokens", tokens, "--context", 64,
+                                  "--steps", 2, "--json"))
+
+        def dearest(rows):
+            total = sum(row["us"] * row["calls"] for row in rows)
+            shares = {}
+            for row in rows:
+                shares[row["op"]] = shares.get(row["op"], 0) + row["us"] * row["calls"] / total
+            return ", ".join(f"{op} {share:.0%}" for op, share in sorted(shares.items(), key=lambda s: -s[1])[:3])
+
+        return f"training: {dearest(out['training'])}; decoding: {dearest(out['decoding'])}"
 
     def sanitizer(self, tool):
         if self.device != "cuda":
@@ -140,10 +172,7 @@ class Checks:
         return "5 prompts, 12 tokens each: the same log probabilities"
 
     def train(self, out, *arguments, device=None):
-        book = self.folder / "book.txt"
-        if not book.exists():
-            self.run(TOY, "corpus", "stories", "--bytes", 60000, "--seed", 5, "--out", book)
-        return self.toy("train", "from-scratch", "--corpus", book, "--size", "tiny", "--seed", 7, "--batch", 1, "--tokens",
+        return self.toy("train", "from-scratch", "--corpus", self.book(), "--size", "tiny", "--seed", 7, "--batch", 1, "--tokens",
                         16 if self.small else 32, "--eval-tokens", 128, "--data-cache", "none", "--out", out, *arguments,
                         device=device)
 
@@ -182,7 +211,8 @@ class Checks:
         out = json.loads(self.toy("bench", "train", "--shape", shape, "--batch", batch, "--tokens", tokens, "--compute",
                                   compute, "--steps", 2 if self.small else 10,
                                   "--warmup", 1 if self.small else 2, "--json"))
-        return f"{out['tokens_per_s']:.0f} tokens/s, {out['ms']:.1f} ms per step of {batch} x {tokens}, {compute}"
+        return (f"{out['tokens_per_s']:.0f} tokens/s, {out['ms']:.1f} ms per step of {batch} x {tokens}, {compute}, "
+                f"{out['fraction_of_fma']:.0%} of multiply-add")
 
     def pytorch(self, shape, batch, tokens):
         if self.device != "cuda":
@@ -199,7 +229,7 @@ class Checks:
     def decoding(self, shape, parallel, prompt, decode):
         out = json.loads(self.toy("bench", "infer", "--shape", shape, "--parallel", parallel, "--prompt", prompt,
                                   "--decode", decode, "--repeat", 1, "--json"))
-        return (f"{out['decode_tps']:.0f} tokens/s, {out['decode_GBps']:.0f} GB/s, "
+        return (f"{out['decode_tps']:.0f} tokens/s, {out['decode_GBps']:.0f} GB/s = {out['fraction_of_read']:.0%} of a copy, "
                 f"prefill {out['prefill_tps']:.0f} tokens/s, first token {out['first_token_s']:.2f} s")
 
     def all(self):
@@ -209,15 +239,21 @@ class Checks:
         self.check("alone and together", 40, self.together)
         self.check("resume", 60, self.resume)
         self.check("losses", 60, self.losses)
+        self.check("memory", 20, self.memory)
+        self.check("ceilings", 30, self.ceilings)
         self.check("memcheck", 50, self.sanitizer, "memcheck")
         self.check("racecheck", 50, self.sanitizer, "racecheck")
         if self.small:
             self.check("training tiny", 60, self.training, "tiny", 1, 32, "f32")
+            self.check("training tiny in bf16", 60, self.training, "tiny", 1, 32, "bf16")
             self.check("decoding tiny", 60, self.decoding, "tiny", 1, 16, 8)
+            self.check("ops of tiny", 60, self.ops, "tiny", 1, 16)
             return
         for shape in ("smollm2-135m", "tinyllama-1b"):
             self.check(f"training {shape}", 70, self.training, shape, 8, 2048, "f32")
             self.check(f"PyTorch {shape}", 50, self.pytorch, shape, 8, 2048)
+        self.check("ops of smollm2-135m", 40, self.ops, "smollm2-135m", 4, 1024)
+        self.check("training smollm2-135m in bf16", 50, self.training, "smollm2-135m", 8, 2048, "bf16")
         for shape, parallel in (("smollm2-135m", 1), ("smollm2-135m", 32), ("tinyllama-1b", 1)):
             self.check(f"decoding {shape} x {parallel}", 40, self.decoding, shape, parallel, 512, 64)
 

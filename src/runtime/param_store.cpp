@@ -32,6 +32,8 @@ Place ParamStore::allocate(size_t bytes) {
   const size_t size = std::clamp(this->bytes(), size_t(1) << 16, largest);
   if (bytes > size / 2) return full_.emplace_back(*device_, bytes).at();
   if (used_ + bytes > shared_.bytes()) {
+    // No more than is needed where memory is short.
+    if (!device_->host_visible() && size > device_->memory().free / 8) return full_.emplace_back(*device_, bytes).at();
     full_.push_back(std::exchange(shared_, DeviceBuffer(*device_, size)));
     used_ = 0;
   }

@@ -121,15 +121,15 @@ TEST_F(CliMemory, TheLeastCountsWhatIsLookedAt) {
 // A GPU's memory is not the machine's: what does not fit there is refused before it is uploaded, with what would fit.
 TEST_F(CliMemory, OfAGpu) {
   const std::string emulated = " --device emulated";
-  ASSERT_EQ(toy(train("--size tiny --batch 1 --tokens 16 --steps 1 --eval-tokens 32", "made")).code, 0);
+  ASSERT_EQ(toy(train("--size small --batch 1 --tokens 16 --steps 1 --eval-tokens 32", "made")).code, 0);
   const std::string made = " " + path("made/model.gguf");
   const auto fails = [&](const char* memory, const std::string& arguments, const std::vector<std::string>& words) {
     ::setenv("TOY_EMULATED_MEMORY", memory, 1);
     refuses(arguments + emulated, words);
     ::unsetenv("TOY_EMULATED_MEMORY");
   };
-  fails("1M", "infer" + made + " --prompt Once --n 4", {"memory: the weights of", "on device 'emulated'"});
-  fails("3M", "infer" + made + " --prompt Once --n 100000", {"positions would fit", "on device 'emulated'"});
+  fails("1M", "infer" + made + " --prompt Once --n 4", {"memory: the weights of", "on device 'emulated'", "as q4_k"});
+  fails("4M", "infer" + made + " --prompt Once --n 500", {"positions would fit", "on device 'emulated'"});
   fails("4M", train("--size tiny --batch 64 --tokens 64 --steps 1"), {"memory: training", "on device 'emulated'"});
   fails("64M", "serve" + made + " --port 0 --cache 100M", {"cache: '100M'", "on device 'emulated'", "--cache "});
   // --memory is the device's, too.

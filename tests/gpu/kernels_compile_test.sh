@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The kernels of GPUs through the compilers that make code for real ones: no registers are spilled and no local memory is
-# used on sm_80 and sm_90 (what nvcc said when the program was built), and clang takes each kernel for an AMD GPU.
+# used on sm_80, sm_90 and sm_100 (what nvcc said when the program was built), and clang takes each kernel for an AMD GPU.
 #
 #   tests/gpu/kernels_compile_test.sh build/release/kernels      # exit code 77: neither nvcc nor clang was there
 set -euo pipefail
@@ -14,13 +14,13 @@ if [[ -e ${logs[0]} ]]; then
   awk '
     /Compiling entry function/ { split($0, part, "\047"); kernel = part[2]; architecture = part[4] }
     /bytes stack frame/ {
-      if (architecture == "sm_80" || architecture == "sm_90") {
+      if (architecture == "sm_80" || architecture == "sm_90" || architecture == "sm_100") {
         checked++
         if ($1 + $5 + $9 > 0) { print kernel " on " architecture ":" $0; bad = 1 }
       }
     }
     /Used [0-9]+ registers/ { if (architecture == "sm_90") print kernel ": " $5 " registers on sm_90" }
-    END { print checked + 0 " compilations for sm_80 and sm_90"; exit bad || !checked }
+    END { print checked + 0 " compilations for sm_80, sm_90 and sm_100"; exit bad || !checked }
   ' "${logs[@]}" || { echo "FAILED: a kernel uses memory of its threads (a stack frame or spilled registers)"; failed=1; }
 else
   skipped+=("the build has no kernels for CUDA (nvcc)")

@@ -2,14 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <memory>
 
 #include "backend/gpu/emulated/emulated_driver.h"
-#include "backend/gpu/fuse.h"
 #include "backend/gpu/gpu_device.h"
 #include "backend/gpu/launches.h"
-#include "toy/backend/devices.h"
-#include "toy/ops/attrs/structs.h"
 #include "toy/tensor/convert.h"
 #include "toy/tensor/quantize.h"
 
@@ -148,72 +144,6 @@ TEST(Products, ReadWeightsOfEveryType) {
     for (const Kernel kernel : {Kernel::product, Kernel::product_wide, Kernel::product_few})
       EXPECT_EQ(product(*driver, kernel, M, N, K, x, false, w, false, weight_type(type), 0), expected)
           << name_of(type) << " " << K;
-  }
-}
-
-// A program's calls, each of one launch, by the records of GPUs.
-class Calls {
- public:
-  Calls() : launches_(nullptr) {}
-  void add(std::string_view op, std::vector<View> in, std::vector<View> out, Attrs attrs = {}) {
-    const KernelRecord* record = nullptr;  // the last of an op is the one for products in f32
-    for (const KernelRecord& r : records())
-      if (r.op == op) record = &r;
-    kept_.push_back(std::make_unique<Kept>(Kept{std::move(in), std::move(out), std::move(attrs)}));
-    calls_.push_back({record, &kept_.back()->attrs, kept_.back()->in, kept_.back()->out});
-    record->code.as<Code>()(launches_, calls_.back());
-    ends_.push_back(launches_.list().size());
-  }
-  std::vector<Launch> fused() const { return gpu::fused(calls_, launches_.list(), ends_); }
-
- private:
-  struct Kept {
-    std::vector<View> in, out;
-    Attrs attrs;
-  };
-  Launches launches_;
-  std::vector<std::unique_ptr<Kept>> kept_;
-  std::vector<KernelCall> calls_;
-  std::vector<size_t> ends_;
-};
-
-TEST(Fusing, JoinsWhatDoesNotDependOnEachOther) {
-  std::vector<float> floats(10000);
-  const auto at = [&](size_t i, Shape shape) { return View(floats.data() + i, DType::f32, shape); };
-  const View x = at(0, {2, 64}), w = at(1000, {32, 64}), gain = at(900, {64}), none;
-  const View q = at(4000, {2, 32}), k = at(5000, {2, 32}), v = at(6000, {2, 32});
-  {
-    Calls c;  // something in between that is about q alone
-    c.add("linear", {x, w, none, none}, {q});
-    c.add("scale", {q}, {q}, ScaleAttrs{2});
-    c.add("linear", {x, w, none, none}, {k});
-    c.add("linear", {x, w, none, none}, {v});
-    const std::vector<Launch> l = c.fused();
-    ASSERT_EQ(l.size(), 2u);
-    EXPECT_EQ(l[0].kernel, Kernel::product_few);
-    EXPECT_EQ(l[0].groups.x, 12);
-  }
-  {
-    Calls c;  // x changes, or what the first makes is read
-    c.add("linear", {x, w, none, none}, {q});
-    c.add("scale", {x}, {x}, ScaleAttrs{2});
-    c.add("linear", {x, w, none, none}, {k});
-    EXPECT_EQ(c.fused().size(), 3u);
-  }
-  {
-    Calls c;  // k's memory is in use until then
-    c.add("linear", {x, w, none, none}, {q});
-    c.add("add", {k, k}, {v});
-    c.add("linear", {x, w, none, none}, {k});
-    EXPECT_EQ(c.fused().size(), 3u);
-  }
-  const View sum = at(7000, {2, 64}), y = at(8000, {2, 64});
-  for (const auto& [to, joins] :
-       {std::pair{at(9000, {2, 64}), true}, {y, true}, {sum, false}, {at(8032, {2, 64}), false}}) {
-    Calls c;
-    c.add("add", {sum, y}, {sum});
-    c.add("rms_norm", {sum, gain}, {to}, RmsNormAttrs{});
-    EXPECT_EQ(c.fused().size(), joins ? 1u : 2u);
   }
 }
 
