@@ -75,9 +75,7 @@ INSTANTIATE_TEST_SUITE_P(
                                "n_kv": 1, "d_head": 12, "d_ff": 40, "vocab": 97, "context": 64, "window": 4,
                                "attention_softcap": 5, "logit_softcap": 4})",
                            5}),
-    [](const auto& test) {
-      return nlohmann::json::parse(test.param.json).at("name").template get<std::string>();
-    });
+    [](const auto& test) { return nlohmann::json::parse(test.param.json).at("name").template get<std::string>(); });
 
 // A run that is stopped and resumed writes the bytes of one that never was.
 TEST(GpuTraining, AResumedRunWritesTheSameBytes) {
