@@ -5,6 +5,8 @@
     scripts/mutate.py --count 20 --seed 7
     scripts/mutate.py --list              # only lists the changes
     scripts/mutate.py --only src/ops/     # only files whose path begins with this
+    scripts/mutate.py --planted           # the mistakes of scripts/gpu_mistakes.json instead, each with the test that
+                                          # must catch it: barriers, bounds, masks, ... of kernels of GPUs
 
 A mutant is one change in a gradient or decomposition (src/ops/*.cpp) or a kernel (src/backend/{reference,cpu,gpu}):
 a sign flipped, a term or factor dropped, two operands or an index swapped, a constant changed, a GPU's barrier left out. It is made in a copy of
@@ -267,6 +269,31 @@ class Tree:
             path.write_text(text)
 
 
+def try_planted(tree, mistake):
+    """Whether the test that must catch a mistake in a kernel of GPUs does."""
+    path = tree.root / "src/backend/gpu/kernels" / mistake["file"]
+    text = path.read_text()
+    if mistake["old"] not in text:
+        return "is not there any more"
+    path.write_text(text.replace(mistake["old"], mistake["new"], 1))
+    try:
+        ok, output = tree.builds(TESTS[0])
+        if not ok:
+            return f"does not build: {output[-500:]}"
+        return "caught" if tree.failing_test(TESTS[0], 600, mistake["test"]) else "survived"
+    finally:
+        path.write_text(text)
+
+
+def planted(tree):
+    results = []
+    for mistake in json.loads((ROOT / "scripts/gpu_mistakes.json").read_text()):
+        results.append(try_planted(tree, mistake))
+        print(f"{results[-1]:10} {mistake['file']}: {mistake['what']}  by {mistake['test']}", flush=True)
+    print(f"\n{results.count('caught')} of {len(results)} mistakes caught")
+    return 0 if results.count("caught") == len(results) else 1
+
+
 def line_of(m):
     where = f"{m['file']}:{m['line']}"
     change = " ".join(m["old"].split()), " ".join(m["new"].split())
@@ -282,6 +309,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--at-least", type=float, default=0, help="percent that must be caught")
     parser.add_argument("--list", action="store_true", help="say what would be changed")
+    parser.add_argument("--planted", action="store_true", help="the mistakes of scripts/gpu_mistakes.json")
     a = parser.parse_args()
     if a.list:
         for m, _ in zip(mutants(ROOT, a.seed, a.only), range(a.count)):
@@ -292,6 +320,8 @@ def main():
     if wrong:
         print(f"mutate: the unchanged tree {wrong}", file=sys.stderr)
         return 2
+    if a.planted:
+        return planted(tree)
     timeout = 60 + 10 * seconds
     log = a.work / "results.jsonl"
     key_of = lambda m: tuple(m[k] for k in ("file", "of", "begin", "end", "new"))

@@ -1,5 +1,5 @@
-// Models of every kind of layer with the kernels of GPUs: a row has the same bits in one piece, in pieces, token by token
-// and beside another sequence; and its logits are near the cpu's.
+// Models of every kind of layer with the kernels of GPUs: a row has the same bits in one piece, in pieces, token by
+// token and beside another sequence; and its logits are near the cpu's.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -58,11 +58,14 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"qwen35", R"({"architecture": "qwen35", "d_model": 32, "n_layers": 4, "n_heads": 2, "n_kv": 1,
             "d_head": 16, "d_ff": 48, "vocab": 61, "context": 100, "rope_dims": 8, "delta_key_heads": 1,
             "delta_value_heads": 2, "delta_width": 16})"},
-        Case{"granitehybrid", R"({"architecture": "granitehybrid", "d_model": 32, "n_layers": 2, "n_heads": 2, "n_kv": 1,
+        Case{"granitehybrid",
+             R"({"architecture": "granitehybrid", "d_model": 32, "n_layers": 2, "n_heads": 2, "n_kv": 1,
             "d_ff": 32, "vocab": 61, "context": 100, "mamba2_heads": 4, "mamba2_width": 16, "mamba2_state": 20,
             "experts": 4, "experts_used": 2, "shared_d_ff": 32, "layers": "mamba2,attn"})"},
-        Case{"gemma2", R"({"architecture": "gemma2", "d_model": 32, "n_layers": 2, "n_heads": 2, "n_kv": 1, "d_head": 32,
-            "d_ff": 48, "vocab": 61, "context": 100, "window": 20, "attention_softcap": 5, "logit_softcap": 4})", DType::q8_0},
+        Case{"gemma2",
+             R"({"architecture": "gemma2", "d_model": 32, "n_layers": 2, "n_heads": 2, "n_kv": 1, "d_head": 32,
+            "d_ff": 48, "vocab": 61, "context": 100, "window": 20, "attention_softcap": 5, "logit_softcap": 4})",
+             DType::q8_0},
         Case{"kimi_linear", R"({"architecture": "kimi-linear", "d_model": 32, "n_layers": 2, "n_heads": 2, "d_ff": 48,
             "vocab": 61, "context": 100, "delta_value_heads": 2, "delta_width": 16, "latent_width": 32, "latent_key": 32,
             "latent_shared_key": 32, "latent_value": 16, "experts": 4, "experts_used": 2, "shared_d_ff": 48,

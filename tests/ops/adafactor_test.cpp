@@ -134,7 +134,7 @@ TEST(Adafactor, TenStepsOfThePublishedAlgorithm) {
 // A gradient of nothing moves nothing but the decay, whatever the moments.
 TEST(Adafactor, NoGradientNoStep) {
   const Built b = build_op(*find_op("adafactor"), parse_operands(matrix("3", "4", "none")), AdafactorAttrs{});
-  for (Device* device : {&cpu_device(2), &reference_device()}) {
+  for (Device* device : {&cpu_device(2), &reference_device(), emulated_devices()[2]}) {
     Feed feed = b.feed;
     feed["g"] = std::vector<double>(12, 0.0);
     feed["row"] = std::vector<double>(3, 0.0), feed["col"] = std::vector<double>(4, 0.0);
@@ -145,7 +145,7 @@ TEST(Adafactor, NoGradientNoStep) {
 TEST(Adafactor, AGradientScaleThatIsNotFiniteSkipsTheStep) {
   const Built m = build_op(*find_op("adafactor"), parse_operands(matrix("3", "4", "[]")), kRelative);
   const Built v = build_op(*find_op("adafactor_vector"), parse_operands(vector("[7]", "[]")), kRelative);
-  for (Device* device : {&cpu_device(2), &reference_device()})
+  for (Device* device : {&cpu_device(2), &reference_device(), emulated_devices()[2]})
     for (const Built* b : {&m, &v}) {
       Feed feed = b->feed;
       feed["gscale"] = {NAN};

@@ -204,7 +204,7 @@ TEST(AdamW8, EveryThresholdIsWhereItIs) {
 // A second moment that is small beside its neighbours must not become 0: the first moment divided by it would explode.
 TEST(AdamW8, ASmallSecondMomentStaysAboveZero) {
   const Built b = build_op(*find_op("adamw8"), parse_operands(state("[40]", "1", "none")), AdamWAttrs{});
-  for (Device* device : {&cpu_device(2), &reference_device()}) {
+  for (Device* device : {&cpu_device(2), &reference_device(), emulated_devices()[2]}) {
     Feed feed = b.feed;
     feed["m_scale"] = feed["v_scale"] = {0};
     feed["g"] = std::vector<double>(40, 1e-6);
@@ -219,7 +219,7 @@ TEST(AdamW8, ASmallSecondMomentStaysAboveZero) {
 
 TEST(AdamW8, AGradientScaleThatIsNotFiniteSkipsTheStep) {
   const Built b = build_op(*find_op("adamw8"), parse_operands(state("[7]", "1", "[]")), AdamWAttrs{});
-  for (Device* device : {&cpu_device(2), &reference_device()}) {
+  for (Device* device : {&cpu_device(2), &reference_device(), emulated_devices()[2]}) {
     Feed feed = b.feed;
     feed["gscale"] = {INFINITY};
     feed["g"][3] = NAN;

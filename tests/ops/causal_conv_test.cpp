@@ -116,7 +116,7 @@ TEST(CausalConv, TheSameBitsHoweverASequenceIsCut) {
     const Built whole =
         build_op(*find_op("causal_conv"),
                  parse_operands(rows(2 * kRows, kChannels, width, "[37]", "none", "runs(19@0,19@0)")), {});
-    for (Device* device : {&cpu_device(2), &reference_device()}) {
+    for (Device* device : {&cpu_device(2), &reference_device(), emulated_devices()[2]}) {
       const Results expected = Program(whole, *device).run();
       for (const int64_t cut : {19, 7, 2, 1}) {
         const Results y = in_pieces(*device, whole.feed, width, cut);
@@ -137,7 +137,7 @@ TEST(CausalConv, OtherSequencesDoNotMatter) {
         build_op(*find_op("causal_conv"), parse_operands(rows(9, 5, width, "none", "none", "runs(4@0,5@0)")), {});
     const Built grad =
         build_op(*find_op("causal_conv_grad"), parse_operands(grad_rows(9, 5, width, "none", "runs(4@0,5@0)")), {});
-    for (Device* device : {&cpu_device(2), &reference_device()})
+    for (Device* device : {&cpu_device(2), &reference_device(), emulated_devices()[2]})
       for (const Built* of : {&b, &grad}) {
         Program program(*of, *device);
         const Results before = program.run();
@@ -157,7 +157,7 @@ TEST(CausalConv, NoRows) {
       return Program(build_op(*find_op(op), parse_operands(text), {}), device).run();
     };
     const std::string W = std::to_string(width);
-    for (Device* device : {&cpu_device(2), &reference_device()}) {
+    for (Device* device : {&cpu_device(2), &reference_device(), emulated_devices()[2]}) {
       const std::string ints = " seq:i32[0] pos:i32[0]";
       EXPECT_TRUE(run(*device, "causal_conv", "x:[0,5] w:[5," + W + "] b:[5] tail:none" + ints)[0].empty());
       const Results grad = run(*device, "causal_conv_grad", "x:[0,5] w:[5," + W + "] dy:[0,5] tail:none" + ints);
@@ -177,7 +177,7 @@ TEST(CausalConv, SequencesWithoutATailAreNamed) {
   const auto message = [](const Built& b, Device& device) {
     return toy::testing::error_of([&] { Program(b, device).run(); });
   };
-  for (Device* device : {&cpu_device(2), &reference_device()}) {
+  for (Device* device : {&cpu_device(2), &reference_device(), emulated_devices()[2]}) {
     EXPECT_EQ(message(conv, *device), "causal_conv: row 1 has sequence 1");
     EXPECT_EQ(message(append, *device), "conv_append: row 1 has sequence -1");
   }
@@ -191,7 +191,7 @@ TEST(CausalConv, ASequenceWithoutATailGivesZerosAndTouchesNoOtherRow) {
         {});
   };
   const Built good = conv("0,0", "0,1"), bad = conv("0,1", "0,0");
-  for (Device* device : {&cpu_device(2), &reference_device()}) {
+  for (Device* device : {&cpu_device(2), &reference_device(), emulated_devices()[2]}) {
     Feed feed = bad.feed;
     for (const char* name : {"seq", "pos"}) feed[name] = good.feed.at(name);
     const Results expected = Program(good, *device).run(feed);

@@ -69,7 +69,7 @@ const OpSuite kGradW{.op = "expert_linear_grad_w",
 const bool kDone = register_suite(kForward) && register_suite(kGradX) && register_suite(kGradW);
 
 TEST(ExpertLinear, IsTheLinearMapOfThatExpert) {
-  for (Device* device : {&cpu_device(2), &reference_device()}) {
+  for (Device* device : {&cpu_device(2), &reference_device(), emulated_devices()[2]}) {
     const Built b =
         build_op(*find_op("expert_linear"),
                  parse_operands("x:[2,1,2]=list(1,2,3,4) w:[3,1,2]=list(1,0,0,1,1,1) ids:i32[2,2]=list(2,0,1,1)"), {});
@@ -78,7 +78,7 @@ TEST(ExpertLinear, IsTheLinearMapOfThatExpert) {
 }
 
 TEST(ExpertLinear, ExpertsThatAreNotThereAreNamed) {
-  for (Device* device : {&cpu_device(2), &reference_device()}) {
+  for (Device* device : {&cpu_device(2), &reference_device(), emulated_devices()[2]}) {
     const Built b =
         build_op(*find_op("expert_linear"), parse_operands("x:[2,1,3] w:[4,2,3] ids:i32[2,2]=list(0,1,3,4)"), {});
     Program program(b, *device);

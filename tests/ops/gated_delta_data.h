@@ -104,14 +104,16 @@ inline std::vector<std::pair<DeltaCase, DeltaRuleAttrs>> delta_cases() {
           {{1, 128, 3, 2, 1, "4@2"}, kPlain}};
 }
 
-/// The cpu's outputs within the suite's bound of the reference's, for cases that finite differences cannot take.
+/// Outputs within the suite's bound of the reference's, for cases that finite differences cannot take.
 inline void expect_within_bound(const OpSuite& suite, const Case& c) {
   const Run run(suite, c);
-  const Results y = Program(build_op(*find_op(suite.op), operands_of(suite, c), c.attrs), cpu_device(2)).run();
-  for (int o = 0; o < run.outputs(); ++o) {
-    std::vector<double> bound = suite.bound(run, o);
-    for (double& b : bound) b *= 0x1p-24;
-    expect_close(y[size_t(o)], run.out(o), bound, c.operands + ": output " + std::to_string(o));
+  for (Device* device : {&cpu_device(2), emulated_devices()[1]}) {
+    const Results y = Program(build_op(*find_op(suite.op), operands_of(suite, c), c.attrs), *device).run();
+    for (int o = 0; o < run.outputs(); ++o) {
+      std::vector<double> bound = suite.bound(run, o);
+      for (double& b : bound) b *= 0x1p-24;
+      expect_close(y[size_t(o)], run.out(o), bound, c.operands + ": output " + std::to_string(o));
+    }
   }
 }
 

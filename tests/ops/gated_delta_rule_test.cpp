@@ -117,7 +117,7 @@ TEST(GatedDeltaRule, TheSameBitsHoweverASequenceIsCut) {
       c.gate = "range(-1.5,0)";  // decays on both sides of a half, in any order
       const Case test{c.forward(), attrs};
       const Built whole = build_op(*find_op(kRule.op), operands_of(kRule, test), attrs);
-      for (Device* device : {&cpu_device(1), &cpu_device(3), &reference_device()}) {
+      for (Device* device : {&cpu_device(1), &cpu_device(3), &reference_device(), emulated_devices()[2]}) {
         const Results expected = Program(whole, *device).run();
         for (const int cut : {19, 8, 7, 2, 1}) {
           Results o(2);
@@ -155,7 +155,7 @@ TEST(GatedDeltaRule, HeadMaps) {
             repeated[i].values.push_back(
                 operands[i].values[(n * 2 + (attrs.heads == HeadMap::tile ? h % 2 : h / 3)) * 3 + p]);
     }
-    for (Device* device : {&cpu_device(2), &reference_device()}) {
+    for (Device* device : {&cpu_device(2), &reference_device(), emulated_devices()[2]}) {
       const Results a = Program(build_op(*find_op(kRule.op), operands, attrs), *device).run();
       const Results b = Program(build_op(*find_op(kRule.op), repeated, kInterleave), *device).run();
       for (size_t o = 0; o < 2; ++o) expect_same(a[o], b[o], std::string(device->name()));
@@ -167,7 +167,7 @@ TEST(GatedDeltaRule, OtherSequencesDoNotMatter) {
   const DeltaCase c{1, 4, 2, 5, 3, "4@0,5@3,2@0"};
   for (const DeltaRuleAttrs& attrs : {kInterleave, kPlain}) {
     const Built b = build_op(*find_op(kRule.op), operands_of(kRule, {c.forward(), attrs}), attrs);
-    for (Device* device : {&cpu_device(2), &reference_device()}) {
+    for (Device* device : {&cpu_device(2), &reference_device(), emulated_devices()[2]}) {
       Program program(b, *device);
       const Results before = program.run();
       Feed feed = b.feed;
@@ -186,7 +186,7 @@ TEST(GatedDeltaRule, OtherSequencesDoNotMatter) {
 TEST(GatedDeltaRule, NoRows) {
   const std::string rows = "q:[0,1,4] k:[0,1,4] v:[0,2,5] g:[0,2] beta:[0,2] ", ints = " seq:i32[0] pos:i32[0]";
   for (const DeltaRuleAttrs& attrs : {kInterleave, kPlain})
-    for (Device* device : {&cpu_device(2), &reference_device()}) {
+    for (Device* device : {&cpu_device(2), &reference_device(), emulated_devices()[2]}) {
       const auto run = [&](const std::string& op, const std::string& text) {
         const auto operands = parse_operands(text);
         return std::pair(Program(build_op(*find_op(op), operands, attrs), *device).run(), operands);
@@ -212,7 +212,7 @@ TEST(GatedDeltaRule, ASequenceMayBeginAgain) {
                                 parse_operands("s:[2,1,1,1]=list(16,5) " + head.substr(0, head.find("s0:")) +
                                                "seq:i32[4]=list(0,0,0,0) pos:i32[4]=list(3,4,0,1)"),
                                 kInterleave);
-  for (Device* device : {&cpu_device(1), &cpu_device(3), &reference_device()}) {
+  for (Device* device : {&cpu_device(1), &cpu_device(3), &reference_device(), emulated_devices()[2]}) {
     const Results y = Program(b, *device).run(), z = Program(update, *device).run();
     EXPECT_EQ(y[0], (std::vector<double>{8.5, 5.25, 2, 5})) << device->name();
     EXPECT_EQ(y[1], (std::vector<double>{5, 5})) << device->name();
@@ -228,7 +228,7 @@ TEST(GatedDeltaRule, SequencesWithoutAStateAreNamed) {
     const Built b = build_op(*find_op("gated_delta_rule_update"), parse_operands("s:[1,1,1,1] " + text), kInterleave);
     return toy::testing::error_of([&] { Program(b, device).run(); });
   };
-  for (Device* device : {&cpu_device(2), &reference_device()}) {
+  for (Device* device : {&cpu_device(2), &reference_device(), emulated_devices()[2]}) {
     EXPECT_EQ(message("0,1", "0,0", *device), "gated_delta_rule_update: row 1 has sequence 1");
     EXPECT_EQ(message("0,-1", "0,0", *device), "gated_delta_rule_update: row 1 has sequence -1");
     EXPECT_EQ(message("0,0", "0,2", *device),

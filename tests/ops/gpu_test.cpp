@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/harness.h"
+#include "testing/errors.h"
 #include "toy/base/philox.h"
 #include "toy/ops/ops.h"
 #include "toy/tensor/convert.h"
@@ -98,9 +99,10 @@ TEST(Gpu, LaunchesThatAreTooLarge) {
     session.run();
     FAIL();
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(),
-                 "matmul: operands are too large for one launch: kernel product would have 1 x 65536 groups along y and "
-                 "z, at most 65535 each; use a smaller batch");
+    EXPECT_STREQ(
+        e.what(),
+        "matmul: operands are too large for one launch: kernel product would have 1 x 65536 groups along y and "
+        "z, at most 65535 each; use a smaller batch");
   }
 }
 
@@ -110,9 +112,9 @@ TEST(Gpu, PagesOfEachType) {
   for (const std::string width : {"32", "288"})
     for (const DType type : {DType::f32, DType::f16, DType::q8_0}) {
       const std::string ints = "seq:i32[72]=runs(4@0,68@0) pos:i32[72]=runs(4@0,68@0)";
-      auto operands = parse_operands("q:[72,2," + width + "] k:[72,1," + width + "] v:[72,1," + width + "] " + ints +
-                                     " kc:[3,1," + width + ",64]=const(0) vc:[3,1,64," + width +
-                                     "]=const(0) table:i32[2,2]=list(0,1,2,1)");
+      auto operands =
+          parse_operands("q:[72,2," + width + "] k:[72,1," + width + "] v:[72,1," + width + "] " + ints + " kc:[3,1," +
+                         width + ",64]=const(0) vc:[3,1,64," + width + "]=const(0) table:i32[2,2]=list(0,1,2,1)");
       operands[5].dtype = operands[6].dtype = type;
       const AttentionAttrs attrs{0.25, 0};
       Built b = build_operands(operands);
@@ -137,6 +139,27 @@ TEST(Gpu, PagesOfEachType) {
     }
 }
 
+// What is wrong with the data is said as the cpu says it, and nothing outside of a buffer is touched.
+TEST(Gpu, FaultsAreNamed) {
+  const std::string pages = "q:[2,1,4] kc:[2,1,4,64] vc:[2,1,64,4] seq:i32[2]=list(0,1) pos:i32[2]=list(3,64) ";
+  const std::pair<const char*, std::string> cases[] = {
+      {"embedding", "table:[3,4] ids:i32[2]=list(1,3)"},
+      {"embedding", "table:[3,4] ids:i32[2]=list(1,-1)"},
+      {"attention_paged", pages + "table:i32[2,2]=list(0,1,1,7)"},
+      {"attention_paged", pages + "table:i32[2,2]=list(0,1,-1,1)"},
+      {"attention_paged", pages + "table:i32[1,2]=list(0,1)"},
+      {"attention_paged", pages + "table:i32[2,1]=list(0,1)"},
+  };
+  for (const auto& [op, operands] : cases) {
+    Attrs attrs;
+    if (op == std::string("attention_paged")) attrs = AttentionAttrs{1, 0};
+    const Built b = build_op(*find_op(op), parse_operands(operands), attrs);
+    const auto message = [&](Device& device) { return toy::testing::error_of([&] { Program(b, device).run(); }); };
+    EXPECT_EQ(message(*emulated_devices()[0]), message(cpu_device(1))) << operands;
+    EXPECT_NE(message(cpu_device(1)), "") << operands;
+  }
+}
+
 // Operands that a GPU's kernels do not take are named when the plan is compiled.
 TEST(Gpu, OperandsThatNoKernelTakes) {
   const Built b = build_op(*find_op("gated_delta_rule_update"),
@@ -147,8 +170,9 @@ TEST(Gpu, OperandsThatNoKernelTakes) {
     compile(*b.graph, b.outputs, {}, *emulated_devices()[0]);
     FAIL();
   } catch (const Error& e) {
-    EXPECT_EQ(std::string(e.what()).rfind("gated_delta_rule_update: device 'emulated' has no kernel for these operands", 0),
-              0u)
+    EXPECT_EQ(
+        std::string(e.what()).rfind("gated_delta_rule_update: device 'emulated' has no kernel for these operands", 0),
+        0u)
         << e.what();
   }
 }

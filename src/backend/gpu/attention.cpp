@@ -17,10 +17,27 @@ void add(Launches& to, const KernelCall& c, const Arg& k, const Arg& v, int kv_h
   const auto& at = c.attrs->as<AttentionAttrs>();
   const int N = int(q[0]), heads = int(q[1]), width = int(q[2]);
   to.add(Kernel::attention, {blocks(int64_t(N) * (heads / kv_heads), kRows), kv_heads, parts_of(width)},
-         {to.fault(),     to.call(),       in(c, 0),         k,         v,         in(c, seq),
-          in(c, seq + 1), table,           out(c, 0),        out(c, 1), N,         heads,
-          kv_heads,       width,           type,             pages,     sequences, pages_of_one,
-          int(at.window), float(at.scale), float(at.softcap)});
+         {to.fault(),
+          to.call(),
+          in(c, 0),
+          k,
+          v,
+          in(c, seq),
+          in(c, seq + 1),
+          table,
+          out(c, 0),
+          out(c, 1),
+          N,
+          heads,
+          kv_heads,
+          width,
+          type,
+          pages,
+          sequences,
+          pages_of_one,
+          int(at.window),
+          float(at.scale),
+          float(at.softcap)});
 }
 
 void attention(Launches& to, const KernelCall& c) noexcept {
@@ -70,9 +87,7 @@ size_t deltas(const KernelQuery& q) noexcept { return size_t(q.in[0].shape[0] * 
 
 KernelRecord attention_kernel() { return {.op = "attention", .code = attention}; }
 KernelRecord attention_mask_kernel() { return {.op = "attention_mask", .code = attention_mask}; }
-KernelRecord attention_grad_kernel() {
-  return {.op = "attention_grad", .workspace = deltas, .code = attention_grad};
-}
+KernelRecord attention_grad_kernel() { return {.op = "attention_grad", .workspace = deltas, .code = attention_grad}; }
 KernelRecord attention_paged_kernel() {
   return {.op = "attention_paged", .accepts = takes_pages, .code = attention_paged};
 }

@@ -23,10 +23,11 @@ using Names = std::vector<std::string_view>;
 // No GPU has more groups along y and z than this.
 constexpr int kMostGroups = 65535;
 void check_groups(const Launch& l, const KernelCall& c) {
-  check(l.groups.y <= kMostGroups && l.groups.z <= kMostGroups,
-        "{}: operands are too large for one launch: kernel {} would have {} x {} groups along y and z, at most {} each; "
-        "use a smaller batch",
-        c.kernel->op, info_of(l.kernel).name, l.groups.y, l.groups.z, kMostGroups);
+  check(
+      l.groups.y <= kMostGroups && l.groups.z <= kMostGroups,
+      "{}: operands are too large for one launch: kernel {} would have {} x {} groups along y and z, at most {} each; "
+      "use a smaller batch",
+      c.kernel->op, info_of(l.kernel).name, l.groups.y, l.groups.z, kMostGroups);
 }
 
 class GpuProgram final : public Program {
@@ -40,7 +41,8 @@ class GpuProgram final : public Program {
             driver.name(), c.kernel->op);
       launches.begin(int32_t(ops.size()));
       code(launches, c);
-      for (size_t i = ends_.empty() ? 0 : ends_.back(); i < launches.list().size(); ++i) check_groups(launches.list()[i], c);
+      for (size_t i = ends_.empty() ? 0 : ends_.back(); i < launches.list().size(); ++i)
+        check_groups(launches.list()[i], c);
       ops.push_back(c.kernel->op);
       ends_.push_back(launches.list().size());
     }

@@ -154,16 +154,11 @@ KernelRecord adamw8_kernel() {
   return {.op = "adamw8", .in_place = {{0, 0}, {1, 2}, {2, 3}, {3, 4}, {4, 5}}, .code = adamw8};
 }
 KernelRecord adafactor_kernel() {
-  return {.op = "adafactor",
-          .in_place = {{0, 0}, {1, 2}, {2, 3}},
-          .workspace = factor_workspace,
-          .code = adafactor};
+  return {.op = "adafactor", .in_place = {{0, 0}, {1, 2}, {2, 3}}, .workspace = factor_workspace, .code = adafactor};
 }
 KernelRecord adafactor_vector_kernel() {
-  return {.op = "adafactor_vector",
-          .in_place = {{0, 0}, {1, 2}},
-          .workspace = vector_workspace,
-          .code = adafactor_vector};
+  return {
+      .op = "adafactor_vector", .in_place = {{0, 0}, {1, 2}}, .workspace = vector_workspace, .code = adafactor_vector};
 }
 KernelRecord ema_kernel() { return {.op = "ema", .in_place = {{0, 0}}, .code = ema}; }
 KernelRecord global_norm_kernel() { return {.op = "global_norm", .workspace = parts_of_norm, .code = global_norm}; }

@@ -54,8 +54,16 @@ void conv_append(Launches& to, const KernelCall& c) noexcept {
 template <class Operands>
 Delta sizes_of(const Operands& in, size_t first, bool states, const Shape& state, const DeltaRuleAttrs& at) {
   const Shape &k = in[first + 1].shape, &v = in[first + 2].shape;
-  Delta d{int(k[0]), int(k[1]), int(k[2]), int(v[1]), int(v[2]), states ? int(state[0]) : -1,
-          in[first + 3].shape.rank() == 3, at.heads == HeadMap::tile, at.delta, 8};
+  Delta d{int(k[0]),
+          int(k[1]),
+          int(k[2]),
+          int(v[1]),
+          int(v[2]),
+          states ? int(state[0]) : -1,
+          in[first + 3].shape.rank() == 3,
+          at.heads == HeadMap::tile,
+          at.delta,
+          8};
   while (d.parts * ELEMENTS_OF_A_STATE < d.P) d.parts *= 2;
   return d;
 }
@@ -67,8 +75,7 @@ void forward(Launches& to, const KernelCall& c, size_t first, size_t seq, const 
              const Arg& s, const Arg& o) {
   const Delta d = sizes_of(c.in, first, states.data, states.shape, c.attrs->as<DeltaRuleAttrs>());
   const int groups = std::min(d.N, kGroups);
-  to.add(Kernel::delta_runs, {},
-         {to.fault(), to.call(), in(c, seq), in(c, seq + 1), c.workspace, d.N, d.S, 1});
+  to.add(Kernel::delta_runs, {}, {to.fault(), to.call(), in(c, seq), in(c, seq + 1), c.workspace, d.N, d.S, 1});
   to.add(Kernel::gated_delta, {groups, d.H, blocks(d.V, columns_of(d))},
          {in(c, first), in(c, first + 1), in(c, first + 2), in(c, first + 3), in(c, first + 4), s0, s, o, in(c, seq),
           in(c, seq + 1), c.workspace, groups, d});
@@ -122,10 +129,9 @@ void gated_delta_rule_grad(Launches& to, const KernelCall& c) noexcept {
   const int groups = std::min(d.N, kGroupsOfGrad);
   for (int block = 0; block < blocks(d.V, columns_of(d)); ++block)
     to.add(Kernel::gated_delta_grad, {groups, d.H},
-           {in(c, 0),  in(c, 1),  in(c, 2), in(c, 3),    in(c, 4), in(c, 5), in(c, 6),
-            in(c, 7),  in(c, 8),  in(c, 9), c.workspace, kept,     inside,   dq,
-            dk,        out(c, 2), out(c, 3), out(c, 4),  ds0,      groups,   block,
-            d});
+           {in(c, 0),  in(c, 1),  in(c, 2),    in(c, 3), in(c, 4), in(c, 5), in(c, 6), in(c, 7),
+            in(c, 8),  in(c, 9),  c.workspace, kept,     inside,   dq,       dk,       out(c, 2),
+            out(c, 3), out(c, 4), ds0,         groups,   block,    d});
   if (!shared) return;
   to.add(Kernel::sum_heads, {d.N, d.K}, {dq, out(c, 0), d.K, d.H, d.P, d.tile});
   to.add(Kernel::sum_heads, {d.N, d.K}, {dk, out(c, 1), d.K, d.H, d.P, d.tile});
@@ -162,7 +168,8 @@ KernelRecord gated_delta_rule_update_kernel() {
           .code = gated_delta_rule_update};
 }
 KernelRecord gated_delta_rule_grad_kernel() {
-  return {.op = "gated_delta_rule_grad", .accepts = fits<1>, .workspace = grad_workspace, .code = gated_delta_rule_grad};
+  return {
+      .op = "gated_delta_rule_grad", .accepts = fits<1>, .workspace = grad_workspace, .code = gated_delta_rule_grad};
 }
 
 }  // namespace toy::gpu

@@ -178,14 +178,22 @@ DEVICE float SIGMOID(float x) { return 1.0f / (1.0f + EXP(-x)); }
 // Bits 32 i to 32 i + 31 of 2/pi behind its point, a word of zeros before them.
 DEVICE uint two_over_pi(int i) {
   switch (i) {
-    case 1: return 0xa2f9836eu;
-    case 2: return 0x4e441529u;
-    case 3: return 0xfc2757d1u;
-    case 4: return 0xf534ddc0u;
-    case 5: return 0xdb629599u;
-    case 6: return 0x3c439041u;
-    case 7: return 0xfe5163abu;
-    default: return 0u;
+    case 1:
+      return 0xa2f9836eu;
+    case 2:
+      return 0x4e441529u;
+    case 3:
+      return 0xfc2757d1u;
+    case 4:
+      return 0xf534ddc0u;
+    case 5:
+      return 0xdb629599u;
+    case 6:
+      return 0x3c439041u;
+    case 7:
+      return 0xfe5163abu;
+    default:
+      return 0u;
   }
 }
 // x = (quarter + 4 n) pi/2 + r with |r| <= pi/4: in f64, where x is large by the bits of 2/pi that count (Payne and
@@ -197,7 +205,7 @@ DEVICE double quarter_turns(float x, int* quarter) {
     return fma(-n, 6.123233995736766e-17, fma(-n, 1.5707963267948966, (double)x));
   }
   const uint u = AS_UINT(x), m = (u & 0x7fffffu) | 0x800000u;  // |x| = m 2^e
-  const int e = (int)(u >> 23 & 0xffu) - 150, at = e + 30;     // the bits before this one give multiples of four quarters
+  const int e = (int)(u >> 23 & 0xffu) - 150, at = e + 30;  // the bits before this one give multiples of four quarters
   const int word = at / 32, shift = at % 32;
   uint w[3];
   for (int i = 0; i < 3; ++i)

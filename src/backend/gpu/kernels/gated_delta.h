@@ -56,8 +56,8 @@ DEVICE int64 element_at(const Delta* d, const Share* at, int j, int64 stride) {
   return (at->part + (int64)d->parts * j) * stride;
 }
 DEVICE void load_state(float* own, GLOBAL const float* state, const Delta* d, const Share* at, int64 stride) {
-  UNROLL for (int j = 0; j < ELEMENTS; ++j)
-    own[j] = state && j < at->count && at->column < d->V ? state[element_at(d, at, j, stride)] : 0.0f;
+  UNROLL for (int j = 0; j < ELEMENTS; ++j) own[j] =
+      state && j < at->count && at->column < d->V ? state[element_at(d, at, j, stride)] : 0.0f;
 }
 DEVICE void store_state(const float* own, GLOBAL float* state, const Delta* d, const Share* at, int64 stride) {
   if (at->column >= d->V) return;

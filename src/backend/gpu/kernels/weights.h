@@ -1,14 +1,15 @@
 // One element of a weight. A row has `width` elements, in blocks where the type is quantized. How values lie in a block
-// is what tensor/quant_formats.h says: d scale[run] level - dmin min[run]; every product is exact in f32, so a value has
-// the bits that the cpu's dequantize() computes.
+// is what tensor/quant_formats.h says: d scale[run] level - dmin min[run]; every product is exact in f32, so a value
+// has the bits that the cpu's dequantize() computes.
 #ifndef TOY_GPU_WEIGHTS_H
 #define TOY_GPU_WEIGHTS_H
 #include "dialect.h"
 
-// Field e of `bits` bits from byte `at` of a block on: of every `stride` bytes the lowest are fields 0, 1, ..., stride -
-// 1, the next ones the `stride` fields after these, and so on (a Plane of quant_formats.h).
-#define FIELD(at, bits, stride, e)                                                                          \
-  (block[(at) + (e) / ((stride) * (8 / (bits))) * (stride) + (e) % (stride)] >> (bits) * ((e) / (stride) % (8 / (bits))) & \
+// Field e of `bits` bits from byte `at` of a block on: of every `stride` bytes the lowest are fields 0, 1, ..., stride
+// - 1, the next ones the `stride` fields after these, and so on (a Plane of quant_formats.h).
+#define FIELD(at, bits, stride, e)                                              \
+  (block[(at) + (e) / ((stride) * (8 / (bits))) * (stride) + (e) % (stride)] >> \
+       (bits) * ((e) / (stride) % (8 / (bits))) &                               \
    (1 << (bits)) - 1)
 // The half at byte `at`, which is even, as blocks are.
 #define HALF(at) half_to_float(*(GLOBAL const ushort*)(block + (at)))
@@ -40,7 +41,8 @@ DEVICE float q8_0_at(GLOBAL const uchar* block, int e) { return HALF(0) * (float
 DEVICE float iq4_nl_at(GLOBAL const uchar* block, int e) { return HALF(0) * (float)nonlinear(FIELD(2, 4, 16, e)); }
 DEVICE float mxfp4_at(GLOBAL const uchar* block, int e) {
   const uint exponent = block[0];
-  return AS_FLOAT(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23) * (float)twice_e2m1(FIELD(1, 4, 16, e));
+  return AS_FLOAT(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23) *
+         (float)twice_e2m1(FIELD(1, 4, 16, e));
 }
 
 // Of a block of 256.
@@ -73,23 +75,40 @@ DEVICE float iq4_xs_at(GLOBAL const uchar* block, int e) {
 DEVICE float weight_at(GLOBAL const uchar* w, int type, int64 row, int64 width, int64 column) {
   const int64 at = row * width + column;
   switch (type) {
-    case WEIGHT_F32: return ((GLOBAL const float*)w)[at];
-    case WEIGHT_BF16: return bf16_to_float(((GLOBAL const ushort*)w)[at]);
-    case WEIGHT_F16: return half_to_float(((GLOBAL const ushort*)w)[at]);
-    case WEIGHT_Q4_0: return q4_0_at(w + at / 32 * 18, (int)(at % 32));
-    case WEIGHT_Q4_1: return q4_1_at(w + at / 32 * 20, (int)(at % 32));
-    case WEIGHT_Q5_0: return q5_0_at(w + at / 32 * 22, (int)(at % 32));
-    case WEIGHT_Q5_1: return q5_1_at(w + at / 32 * 24, (int)(at % 32));
-    case WEIGHT_Q8_0: return q8_0_at(w + at / 32 * 34, (int)(at % 32));
-    case WEIGHT_IQ4_NL: return iq4_nl_at(w + at / 32 * 18, (int)(at % 32));
-    case WEIGHT_MXFP4: return mxfp4_at(w + at / 32 * 17, (int)(at % 32));
-    case WEIGHT_Q2_K: return q2_k_at(w + at / 256 * 84, (int)(at % 256));
-    case WEIGHT_Q3_K: return q3_k_at(w + at / 256 * 110, (int)(at % 256));
-    case WEIGHT_Q4_K: return q4_k_at(w + at / 256 * 144, (int)(at % 256));
-    case WEIGHT_Q5_K: return q5_k_at(w + at / 256 * 176, (int)(at % 256));
-    case WEIGHT_Q6_K: return q6_k_at(w + at / 256 * 210, (int)(at % 256));
-    case WEIGHT_IQ4_XS: return iq4_xs_at(w + at / 256 * 136, (int)(at % 256));
-    default: return NOT_A_NUMBER;
+    case WEIGHT_F32:
+      return ((GLOBAL const float*)w)[at];
+    case WEIGHT_BF16:
+      return bf16_to_float(((GLOBAL const ushort*)w)[at]);
+    case WEIGHT_F16:
+      return half_to_float(((GLOBAL const ushort*)w)[at]);
+    case WEIGHT_Q4_0:
+      return q4_0_at(w + at / 32 * 18, (int)(at % 32));
+    case WEIGHT_Q4_1:
+      return q4_1_at(w + at / 32 * 20, (int)(at % 32));
+    case WEIGHT_Q5_0:
+      return q5_0_at(w + at / 32 * 22, (int)(at % 32));
+    case WEIGHT_Q5_1:
+      return q5_1_at(w + at / 32 * 24, (int)(at % 32));
+    case WEIGHT_Q8_0:
+      return q8_0_at(w + at / 32 * 34, (int)(at % 32));
+    case WEIGHT_IQ4_NL:
+      return iq4_nl_at(w + at / 32 * 18, (int)(at % 32));
+    case WEIGHT_MXFP4:
+      return mxfp4_at(w + at / 32 * 17, (int)(at % 32));
+    case WEIGHT_Q2_K:
+      return q2_k_at(w + at / 256 * 84, (int)(at % 256));
+    case WEIGHT_Q3_K:
+      return q3_k_at(w + at / 256 * 110, (int)(at % 256));
+    case WEIGHT_Q4_K:
+      return q4_k_at(w + at / 256 * 144, (int)(at % 256));
+    case WEIGHT_Q5_K:
+      return q5_k_at(w + at / 256 * 176, (int)(at % 256));
+    case WEIGHT_Q6_K:
+      return q6_k_at(w + at / 256 * 210, (int)(at % 256));
+    case WEIGHT_IQ4_XS:
+      return iq4_xs_at(w + at / 256 * 136, (int)(at % 256));
+    default:
+      return NOT_A_NUMBER;
   }
 }
 #endif
