@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""What quantizing weights costs, by toy and by llama.cpp's quantizer: a row of a Markdown table for each type or mix.
+
+  PY=$(scripts/peers.sh) && $PY bench/peers/quant_weights.py model.gguf calibration.txt text.txt --types Q4_K_M,Q4_0
+
+Both write the model's weights in F32 in the type, without and with the importance matrix of calibration.txt (which
+`toy quantize imatrix` measures; llama.cpp's quantizer gets the same numbers). `toy eval kl --exact` then measures the mean
+KL divergence from the F32 weights on text.txt, in nats per token: activations are not rounded, so weights are all that
+differs. The ratio is toy's to llama.cpp's: at most 1 is the bar.
+"""
+import argparse
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import llama_cpp as lc
+import numpy as np
+from gguf import GGUFReader
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+FILE_TYPES = {"Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q5_0": 8, "Q5_1": 9, "Q2_K": 10, "Q3_K_S": 11, "Q3_K_M": 12, "Q3_K_L": 13,
+              "Q4_K_S": 14, "Q4_K_M": 15, "Q5_K_S": 16, "Q5_K_M": 17, "Q6_K": 18, "Q2_K_S": 21, "IQ4_NL": 25, "IQ4_XS": 30,
+              "MXFP4_MOE": 38}  # llama_ftype
+
+
+def toy(args, *words):
+    p = subprocess.run([args.toy, *map(str, words)], capture_output=True, text=True)
+    if p.returncode:
+        sys.exit(f"quant_weights: {' '.join([args.toy, *map(str, words)])}: {p.stderr.strip()[-500:]}")
+    return p.stdout
+
+
+def importance(path):
+    """Of each matrix, the mean square of each column's input, as llama.cpp takes it."""
+    tensors = {t.name: np.array(t.data, np.float32) for t in GGUFReader(path).tensors}
+    matrices = {}
+    for name, sums in tensors.items():
+        if name.endswith(".in_sum2"):
+            counts = tensors[name[:-8] + ".counts"].reshape(-1, 1)
+            matrices[name[:-8]] = np.ascontiguousarray((sums.reshape(len(counts), -1) / counts).ravel())
+    return matrices
+
+
+def llama_quantize(args, base, path, name, matrices):
+    params = lc.llama_model_quantize_default_params()
+    params.ftype, params.nthread, params.pure = FILE_TYPES[name], args.threads, False
+    if matrices:
+        entries = (lc.llama_model_imatrix_data * (len(matrices) + 1))()  # the last one is empty
+        for entry, (tensor, data) in zip(entries, matrices.items()):
+            entry.name, entry.size = tensor.encode(), data.size
+            entry.data = data.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+        params.imatrix = entries
+    if lc.llama_model_quantize(base.encode(), path.encode(), ctypes.byref(params)):
+        sys.exit(f"quant_weights: llama.cpp cannot write {name}")
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("model", help="GGUF; its weights in F32 are the reference")
+    ap.add_argument("calibration")
+    ap.add_argument("text")
+    ap.add_argument("--types", default=",".join(FILE_TYPES))
+    ap.add_argument("--ctx", type=int, default=512)
+    ap.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    ap.add_argument("--toy", default=os.path.join(HERE, "../../build/release/toy"))
+    args = ap.parse_args()
+    silent = lc.llama_log_callback(lambda *_: None)
+    lc.llama_log_set(silent, ctypes.c_void_p(0))
+    lc.llama_backend_init()
+    columns = ["toy", "llama.cpp", "ratio"]
+    heads = ["type", *columns, *(f"{c}, imatrix" for c in columns), "MB, both"]
+    print("| " + " | ".join(heads) + " |\n|" + " --- |" * len(heads), flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        base, matrix, path = (os.path.join(folder, f) for f in ("base.gguf", "imatrix.gguf", "model.gguf"))
+        toy(args, "quantize", args.model, base, "--type", "F32")
+        toy(args, "quantize", "imatrix", base, "--file", args.calibration, "--out", matrix)
+        matrices = importance(matrix)
+
+        def kl():
+            row = toy(args, "eval", "kl", "--base", base, "--model", path, "--file", args.text, "--ctx", args.ctx, "--stride",
+                      args.ctx, "--kv", "f32", "--exact", "--threads", args.threads, "--json")
+            size = os.path.getsize(path) / 1e6
+            os.remove(path)
+            return json.loads(row)["kl"], size
+
+        for name in args.types.split(","):
+            cells, sizes = [name], []
+            for with_matrix in (False, True):
+                toy(args, "quantize", base, path, "--type", name, *(["--imatrix", matrix] if with_matrix else []))
+                own, own_size = kl()
+                llama_quantize(args, base, path, name, matrices if with_matrix else None)
+                theirs, their_size = kl()
+                cells += [f"{own:.5f}", f"{theirs:.5f}", f"{own / theirs:.2f}" if theirs > 1e-6 else "-"]
+                sizes = [own_size, their_size]
+            print("| " + " | ".join(cells + [", ".join(f"{s:.1f}" for s in sizes)]) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
