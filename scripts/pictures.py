@@ -36,7 +36,7 @@ def browser(width, height):
 def picture_of_report(work):
     run(work, "corpus", "stories", "--bytes", "2000000", "--seed", "1", "--out", "book.txt")
     run(work, "train", "from-scratch", "--corpus", "book.txt", "--size", "tiny", "--tokenizer", "spm:512", "--steps", "1000",
-        "--lr", "4e-3", "--eval-every", "100", "--sample", "40", "--out", "out/tiny")
+        "--lr", "4e-3", "--eval-every", "100", "--sample", "40", "--threads", "1", "--out", "out/tiny")
     run(work, "runs", "report", "out/tiny", "--out", "report.html")
     driver = browser(1000, 860)
     driver.get(f"file://{work}/report.html")
@@ -48,7 +48,7 @@ def picture_of_report(work):
 def picture_of_page(work):
     run(work, "corpus", "chats", "--rows", "4000", "--seed", "1", "--out", "chats.jsonl")
     run(work, "train", "from-scratch", "--data", "chats.jsonl", "--chat-template", "chatml", "--tokenizer", "bpe:400",
-        "--size", "tiny", "--lr", "4e-3", "--out", "out/chat")
+        "--size", "tiny", "--lr", "4e-3", "--threads", "1", "--out", "out/chat")
     server = subprocess.Popen([toy, "serve", "out/chat", "--port", "0"], cwd=work, stderr=subprocess.PIPE, text=True)
     driver = browser(1000, 640)
     try:

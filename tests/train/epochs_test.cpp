@@ -14,7 +14,9 @@ namespace toy {
 namespace {
 
 struct Seen : TrainObserver {
-  int64_t steps = 0, tokens = 0;
+  int64_t steps = 0, tokens = 0, rows = 0;
+  double epochs = 0;
+  std::string data;
   std::string notes;
   void event(const runs::Event& e) override {
     if (const auto* note = e.as<runs::Note>()) notes += note->text + "\n";
@@ -46,6 +48,7 @@ class Epochs : public ::testing::Test, protected testing::Folder {
     Seen seen;
     const auto device = make_test_device(1);
     const RunEstimate e = estimate_from_scratch(o, *device, seen);
+    seen.epochs = e.epochs, seen.rows = e.rows, seen.data = e.data;
     seen.steps = e.steps, seen.tokens = e.tokens_per_step / (o.trainer.batch * o.trainer.accumulate);
     return seen;
   }
@@ -57,7 +60,13 @@ TEST_F(Epochs, RowsDecideStepsAndTokens) {
   EXPECT_EQ(seen.tokens, 128);
   EXPECT_GE(seen.steps, 8);  // 3 epochs of 5 rows, two rows a step
   EXPECT_LE(seen.steps, 11);
-  testing::expect_contains(seen.notes, fmt::format("{} steps of 2 x 128 tokens are 3", seen.steps));
+  EXPECT_EQ(seen.data, path("rows.jsonl"));
+  EXPECT_EQ(seen.epochs, double(2 * seen.steps) / double(seen.rows));
+  EXPECT_EQ(seen.notes.find("by heart"), std::string::npos) << seen.notes;
+  FromScratchOptions many = options();
+  many.epochs = 11;
+  testing::expect_contains(estimated(many).notes, "epochs of");
+  testing::expect_contains(estimated(many).notes, "the model may learn it by heart");
   FromScratchOptions o = options();
   o.epochs = 0.1;
   EXPECT_EQ(estimated(o).steps, 1);
