@@ -100,7 +100,7 @@ fi
 
 for sample in 1 2; do
   say "Generated from $out/model.gguf (temperature $temperature, seed $sample)"
-  printf '%s' "$prompt"
+  [[ -t 1 ]] || printf '%s' "$prompt"  # a terminal shows it
   "$toy" infer "$out/model.gguf" --prompt "$prompt" --n "$generate" --temperature "$temperature" --seed "$sample"
 done
 

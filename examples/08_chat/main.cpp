@@ -34,7 +34,8 @@ int run(const std::string& folder, int64_t rows) {
                                 {"epochs", 3},
                                 {"lr", 6e-3},
                                 {"batch", 16},
-                                {"out", folder}};
+                                {"out", folder},
+                                {"overwrite", true}};
   const auto device = make_cpu_device();
   TrainObserver silent;
   const TrainResult result = parse_recipe("from-scratch", options.dump()).train(*device, silent);

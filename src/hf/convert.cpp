@@ -103,15 +103,21 @@ void write_ids(const gguf::File& file, ordered_json& config, ordered_json& gener
 }
 
 // How generation_config.json wants tokens drawn; nothing where it takes the likeliest.
-void write_sampling(const std::string& folder, gguf::Writer& writer) {
+// It is advice: values that make no sense are left out.
+void write_sampling(const std::string& folder, gguf::Writer& writer, std::vector<std::string>& warnings) {
   const Config generation = Config::open_if_there(folder + "/generation_config.json");
-  if (!generation.flag("do_sample", true)) return;
+  if (!generation.flag("do_sample", false)) return;
   for (const SamplingKey& k : kSamplingKeys) {
     if (k.hugging_face.empty() || !generation.has(k.hugging_face)) continue;
-    if (k.is_integer)
-      writer.set(std::string(k.gguf), int32_t(generation.integer(k.hugging_face)));
+    const nlohmann::json& value = generation.values().at(std::string(k.hugging_face));
+    const bool fits = k.is_integer ? value.is_number_integer() && value >= 0 && value <= INT32_MAX : value.is_number();
+    if (!fits)
+      warnings.push_back(
+          fmt::format("{}: '{}' is {}, which is left out", generation.path(), k.hugging_face, value.dump()));
+    else if (k.is_integer)
+      writer.set(std::string(k.gguf), value.get<int32_t>());
     else
-      writer.set(std::string(k.gguf), generation.number(k.hugging_face));
+      writer.set(std::string(k.gguf), value.get<float>());
   }
 }
 
@@ -206,7 +212,7 @@ Converted convert_folder(const std::string& folder, const std::string& gguf, con
     done.warnings.push_back(fmt::format("{} tensors that predict further tokens (mtp) are left out", left));
   gguf::Writer writer(reading.spec.architecture);
   write_dimensions(reading.spec, writer, main_type(outputs));
-  write_sampling(folder, writer);
+  write_sampling(folder, writer, done.warnings);
   std::shared_ptr<const Tokenizer> tokenizer;
   if (options.tokenizer)
     tokenizer = write_tokenizer_keys(TokenizerFiles::open(folder, config), reading.spec.vocab, writer, done.warnings);

@@ -128,8 +128,8 @@ for (const svg of document.querySelectorAll('figure svg.plot')) {
     }
     if (near.length < here.length) tip.append(document.createElement('br'), `and ${here.length - near.length} more`);
     figure.append(tip);
-    const inside = figure.getBoundingClientRect(), place = event.clientX - inside.left;
-    const beside = place + 14 + tip.offsetWidth < inside.width ? place + 14 : place - tip.offsetWidth - 14;
+    const inside = figure.getBoundingClientRect(), pointer = event.clientX - inside.left;
+    const beside = pointer + 14 + tip.offsetWidth < inside.width ? pointer + 14 : pointer - tip.offsetWidth - 14;
     tip.style.left = `${Math.max(0, Math.min(beside, inside.width - tip.offsetWidth - 4))}px`;
     tip.style.top = `${Math.max(4, event.clientY - inside.top - tip.offsetHeight - 8)}px`;
   });

@@ -247,7 +247,8 @@ void sort_by(std::vector<Summary>& runs, const Column& column, bool descending) 
 
 bool have_same_tokens(std::span<const Summary> runs) {
   const auto bytes_per_token = [](const Summary& s) {
-    return s.validation_loss && s.nats_per_byte && *s.nats_per_byte > 0 ? *s.validation_loss / *s.nats_per_byte : 0;
+    if (s.rewards.accuracy) return 0.0;  // the loss of preferences is not per token
+    return s.validation_loss && s.nats_per_byte && *s.nats_per_byte > 0 ? *s.validation_loss / *s.nats_per_byte : 0.0;
   };
   constexpr double kAlike = 1e-3;
   for (const Summary& s : runs)

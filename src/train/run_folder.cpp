@@ -173,7 +173,9 @@ std::string newest_run() {
   const fs::path link = fs::path(kNewFolder).parent_path() / kLatest;
   std::error_code error;
   const fs::path there = fs::canonical(link, error);
-  return error ? "" : (link.parent_path() / there.filename()).string();
+  if (!error) return (link.parent_path() / there.filename()).string();
+  return fs::exists(link.parent_path() / "config.json", error) ? link.parent_path().string()
+                                                               : "";  // an earlier version's
 }
 
 RunFolder::RunFolder(RecipeOptions& o, const ModelSource& source, TrainObserver& observer, bool writes)

@@ -27,11 +27,8 @@ using toy::testing::slurp;
 
 class Cli : public ::testing::Test, protected toy::testing::Folder {
  protected:
-  // Runs the program with a shell's words. `infer` takes the likeliest tokens unless they say how it draws.
-  Result toy(std::string arguments, const std::string& input = "/dev/null") const {
-    const auto says = [&](const char* word) { return arguments.find(word) != std::string::npos; };
-    if (arguments.starts_with("infer ") && !says("--temp") && !says("--samplers") && !says("--help"))
-      arguments.insert(5, " --temperature 0");
+  // Runs the program with a shell's words.
+  Result toy(const std::string& arguments, const std::string& input = "/dev/null") const {
     const std::string out = path("stdout"), err = path("stderr");
     const int status =
         std::system((std::string(TOY_BINARY) + " " + arguments + " >" + out + " 2>" + err + " <" + input).c_str());

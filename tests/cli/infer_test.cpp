@@ -34,7 +34,8 @@ TEST_F(CliInfer, PromptsFromArgumentFileAndStandardInput) {
   EXPECT_EQ(toy(infer + "--prompts " + marked).out, several.out);
 }
 
-// The likeliest tokens, unless the user or the file says otherwise. What was chosen is said, and gives the same text again.
+// The likeliest tokens, unless the user or the file says otherwise. What was chosen is said, and gives the same text
+// again.
 TEST_F(CliInfer, SaysWhatItDrawsWith) {
   const std::string plain = model(), own = path("own.gguf"), infer = " --prompt 'the cat' --n 12 --temperature 0.8";
   const Result likeliest = toy("infer " + plain + " --prompt 'the cat' --n 12");
@@ -51,7 +52,8 @@ TEST_F(CliInfer, SaysWhatItDrawsWith) {
   const std::string hf = path("hf");
   ASSERT_EQ(toy("convert " + plain + " " + hf).code, 0);
   auto generation = json::parse(slurp(hf + "/generation_config.json"));
-  generation["temperature"] = 0.25, generation["top_k"] = 3, generation["repetition_penalty"] = 1.5;
+  generation["do_sample"] = true, generation["temperature"] = 0.25, generation["top_k"] = 3,
+  generation["repetition_penalty"] = 1.5;
   write("hf/generation_config.json", generation.dump());
   ASSERT_EQ(toy("convert " + hf + " " + own + " --type f32").code, 0);
   const Result mine = toy("infer " + own + " --prompt 'the cat' --n 12 --seed 4 --temp 0.25");

@@ -16,6 +16,7 @@
 #include "toy/base/checksum.h"
 #include "toy/base/clock.h"
 #include "toy/base/error.h"
+#include "toy/base/folder_lock.h"
 #include "toy/base/nearest.h"
 #include "toy/base/user_cache.h"
 #include "toy/base/utf8.h"
@@ -115,13 +116,16 @@ std::optional<std::string> converted_folder(const std::string& folder) {
       "{}: a folder from Hugging Face, and the cache for its GGUF cannot be written; convert it first: toy convert {} "
       "OUT.gguf",
       folder, folder);
-  for (const fs::directory_entry& e : fs::directory_iterator(cache))
-    if (e.path().filename().string().starts_with(own)) fs::remove(e.path(), error);  // of what the folder held before
+  const FolderLock lock(cache.string(), [&] { to_stderr("toy: another process converts a folder; waiting for it\n"); });
+  if (fs::exists(file, error)) return file.string();
   to_stderr(fmt::format("toy: {}: a folder from Hugging Face, converted once to {}\n", one_line(folder),
                         one_line(file.string())));
   const auto done = convert_with_progress(
       {}, [&](const hf::ConvertOptions& o) { return hf::convert_folder(folder, file.string(), o); });
   if (done) print_warnings(folder, done->warnings);
+  for (const fs::directory_entry& e : fs::directory_iterator(cache))  // of what the folder held before
+    if (e.path() != file && e.path().extension() == ".gguf" && e.path().filename().string().starts_with(own))
+      fs::remove(e.path(), error);
   return file.string();
 }
 

@@ -286,6 +286,7 @@ struct Infer : Command {
                                                             : "stop";
     if (!draft.draft.empty())
       j["draft"] = {{"proposed", result.speculation.proposed}, {"accepted", result.speculation.accepted}};
+    if (g.sampler.temperature > 0) j["seed"] = g.sampler.seed;
     j["products"] = products_name(decoder.rounds()), j["kv"] = name_of(decoder.kv());
     j["repacked_bytes"] = decoder.repacked_bytes();
     return json_text(j) + "\n";

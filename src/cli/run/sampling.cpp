@@ -98,9 +98,11 @@ SamplerOptions SamplingOptions::of(const Model& model) const {
 
 std::string SamplingOptions::chosen(const Model& model) const {
   const SamplerOptions s = of(model);
-  if (s.temperature == 0 && s.dynatemp_range == 0) return {};
-  std::string text = usual_sampling(model.metadata).text(given_);
-  if (std::find(given_.begin(), given_.end(), "seed") == given_.end())
+  const bool draws = s.temperature != 0 || s.dynatemp_range != 0;
+  std::vector<std::string_view> given = given_;
+  if (!draws) given.push_back("temperature");
+  std::string text = usual_sampling(model.metadata).text(given);
+  if (draws && std::find(given.begin(), given.end(), "seed") == given.end())
     text += fmt::format("{}seed {}", text.empty() ? "" : ", ", s.seed);
   return text;
 }

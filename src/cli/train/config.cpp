@@ -146,7 +146,8 @@ Words with_resumed_options(const CLI::App& root, Words words) {
   const auto is_recipe = [&](const std::string& word) { return find_command(train, word) != nullptr; };
   if (!named && std::any_of(words.begin(), words.end(), is_recipe)) return words;  // the parser says where it belongs
   const CLI::Option& option = *train.get_subcommands({})[0]->get_option("--out");
-  const std::string out = value_of(words, "--out", newest_run().empty() ? option.get_default_str() : newest_run());
+  const std::string out = value_of(
+      words, "--out", newest_run().empty() ? fs::path(option.get_default_str()).parent_path().string() : newest_run());
   const std::string file = (fs::path(out) / "config.json").string();
   std::error_code error;
   if (!fs::exists(file, error)) {

@@ -78,7 +78,7 @@ constexpr const char* kTrain =
 )sh";
 constexpr const char* kGenerate =
     R"sh(prompt=${1:-Once upon a time}
-printf '%s' "$prompt"
+[ -t 1 ] || printf '%s' "$prompt"  # a terminal shows it
 "$toy" infer out/latest --prompt "$prompt" --n 300 --temperature 0.8 --seed 1
 echo
 )sh";
