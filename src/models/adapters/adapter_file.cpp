@@ -129,7 +129,9 @@ void load_adapter(Model& model, const std::string& path, double scale) {
   const AdapterFile file(path);
   const size_t number = model.spec.adapters.size();
   AdapterSpec adapter;
-  for_each_map(file, model.spec, [&](const TensorSpec& part, const AdapterFile::Pair& pair, int64_t) {
+  ModelSpec alone = model.spec;  // without the tensors of others: with them, many adapters would take quadratic time
+  for (AdapterSpec& other : alone.adapters) other.maps.clear();
+  for_each_map(file, alone, [&](const TensorSpec& part, const AdapterFile::Pair& pair, int64_t) {
     const bool is_on = scale != 0;  // magnitudes alone would change the model
     adapter.maps[part.name] = {pair.rank(), file.scale_of(pair) * float(scale),
                                pair.m && is_on ? Magnitude::constant : Magnitude::none};
@@ -137,10 +139,11 @@ void load_adapter(Model& model, const std::string& path, double scale) {
   for (const auto& [name, map] : adapter.maps)
     check(std::isfinite(map.scale), "{}: its scale of '{}' is {}; give a smaller one", path, name, map.scale);
   adapter.chat_template = file.chat_template();
+  alone.adapters.push_back(adapter);
   model.spec.adapters.push_back(std::move(adapter));
-  for (const TensorSpec& t : tensors_of(model.spec))
+  for (const TensorSpec& t : tensors_of(alone))
     if (t.adapter == int(number)) model.params->add(t.name, {DType::f32, t.shape, 0});
-  for_each_map(file, model.spec, [&](const TensorSpec& part, const AdapterFile::Pair& pair, int64_t row) {
+  for_each_map(file, alone, [&](const TensorSpec& part, const AdapterFile::Pair& pair, int64_t row) {
     const AdapterNames names(part.name, number);
     model.params->write(names.a, values_of(*pair.a, 0, pair.a->shape[0]));
     model.params->write(names.b, values_of(*pair.b, row, part.name == kEmbedding ? part.shape[1] : part.shape[0]));

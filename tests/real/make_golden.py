@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Writes golden.json: what transformers computes in f32 for the models of scripts/real_models.sh.
+
+  PY=$(scripts/peers.sh) && $PY tests/real/make_golden.py build/release/toy      # 2 minutes
+
+toy writes the long text (`toy corpus stories`). transformers reads the GGUFs themselves and dequantizes their weights. All log-probabilities are natural, of each token
+after the first. real_models_test.py reads the file.
+"""
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+FOLDER = os.environ.get("TOY_MODELS", "/opt/toy-models")
+TEXTS = [
+    "The quick brown fox jumps over the lazy dog. In 1969, 3 people flew 384,400 km to the Moon!\n\nWhy?",
+    "def gcd(a, b):\n    while b:\n        a, b = b, a % b\n    return a\n\n\nprint(gcd(48, 36))  # 12\n",
+    "Füße, naïve café — 東京 こんにちは 🙂👍🏽 \t¿Qué? x² ≤ y\u00a0z",
+]
+PROMPTS = ["The capital of France is", "Once upon a time, there was a little girl who"]
+CHATS = [
+    [{"role": "user", "content": "What is 2+2?"}, {"role": "assistant", "content": "4"}],
+    [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi <b>you</b>"},
+     {"role": "assistant", "content": "Hello!"}, {"role": "user", "content": "Bye"},
+     {"role": "assistant", "content": "Bye."}],
+]
+GREEDY = 24
+STORIES = ["stories", "--bytes", "3000", "--seed", "1"]
+BUCKET = 128  # tokens whose losses become a mean
+MODELS = ["smollm2-135m-instruct.gguf", "gemma-3-270m.gguf"]
+
+
+def log_probabilities(model, ids):
+    with torch.no_grad():
+        logits = model(torch.tensor([ids])).logits[0, :-1].double()
+    return torch.log_softmax(logits, -1).gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
+
+
+def golden(name):
+    path = os.path.join(FOLDER, name)
+    tokenizer = AutoTokenizer.from_pretrained(FOLDER, gguf_file=name)
+    model = AutoModelForCausalLM.from_pretrained(FOLDER, gguf_file=name, dtype=torch.float32).eval()
+    out = {"sha256": hashlib.sha256(open(path, "rb").read()).hexdigest(), "texts": [], "greedy": [], "chats": []}
+    for text in TEXTS:
+        ids = tokenizer(text).input_ids
+        values = [round(v, 6) for v in log_probabilities(model, ids).tolist()]
+        out["texts"].append({"text": text, "ids": ids, "logprobs": values})
+    for prompt in PROMPTS:
+        ids = tokenizer(prompt).input_ids
+        made = model.generate(torch.tensor([ids]), max_new_tokens=GREEDY, min_new_tokens=GREEDY, do_sample=False,
+                              repetition_penalty=1.0)[0, len(ids):].tolist()
+        out["greedy"].append({"prompt": prompt, "ids": made, "text": tokenizer.decode(made)})
+    if tokenizer.chat_template:
+        for messages in CHATS:
+            text = tokenizer.apply_chat_template(messages, tokenize=False)
+            out["chats"].append({"messages": messages, "text": text,
+                                 "ids": tokenizer(text, add_special_tokens=False).input_ids})
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "stories")
+        subprocess.run([sys.argv[1], "corpus", *STORIES, "--out", file], check=True, stdout=subprocess.DEVNULL)
+        with open(file, encoding="utf-8", newline="") as f:
+            text = f.read()
+    ids = tokenizer(text).input_ids
+    values = -log_probabilities(model, ids)
+    out["long"] = {"corpus": STORIES, "ids": len(ids), "bucket": BUCKET,
+                   "means": [round(v.mean().item(), 6) for v in values.split(BUCKET)]}
+    return out
+
+
+if __name__ == "__main__":
+    result = {name: golden(name) for name in MODELS}
+    with open(os.path.join(HERE, "golden.json"), "w", encoding="utf-8") as f:
+        json.dump(result, f, ensure_ascii=False, indent=1)
+        f.write("\n")

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Trained models against transformers in f32 (golden.json, by make_golden.py): tokens, log-probabilities, greedy texts,
+chat templates, losses by position.
+
+  real_models_test.py TOY
+
+Models that scripts/real_models.sh has not fetched into ${TOY_MODELS:-/opt/toy-models} are left out with a message; with
+none the test is skipped (77).
+"""
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+FOLDER = os.environ.get("TOY_MODELS", "/opt/toy-models")
+EXACT = ["--exact", "--kv", "f32"]
+NEAR = 1e-4  # nats, of a token: what f32 leaves of logits up to 40 in two orders of summation
+failures = []
+
+
+def toy(*words):
+    p = subprocess.run([sys.argv[1], *map(str, words)], capture_output=True, text=True, encoding="utf-8")
+    if p.returncode:
+        sys.exit(f"real_models_test: toy {' '.join(map(str, words))}: {p.stderr.strip()[-500:]}")
+    return p.stdout
+
+
+def expect(ok, what):
+    if not ok:
+        failures.append(what)
+        print("FAILED:", what)
+
+
+def losses(model, text, folder, *words):
+    """Ids and log-probabilities of the tokens of a text after the first."""
+    file, rows = os.path.join(folder, "text"), os.path.join(folder, "rows")
+    with open(file, "w", encoding="utf-8", newline="") as f:
+        f.write(text)
+    toy("eval", model, "--file", file, *words, "--logprobs-out", rows)
+    with open(rows, encoding="utf-8") as f:
+        tokens = [json.loads(line) for line in f]
+    return [t["id"] for t in tokens], [t["logprob"] for t in tokens]
+
+
+def check(name, want, folder):
+    model = os.path.join(FOLDER, name)
+    for case in want["texts"]:
+        ids, values = losses(model, case["text"], folder, *EXACT)
+        expect(ids == case["ids"][1:], f"{name}: ids of {case['text'][:30]!r}: {ids}")
+        off = max(abs(a - b) for a, b in zip(values, case["logprobs"]))
+        expect(off < NEAR, f"{name}: log-probabilities of {case['text'][:30]!r} are {off} off")
+    for case in want["greedy"]:
+        row = json.loads(toy("infer", model, "--prompt", case["prompt"], "-n", len(case["ids"]), "--temperature", 0, *EXACT,
+                             "--json"))
+        expect(row["ids"] == case["ids"][:len(row["ids"])] and (row["ids"] == case["ids"] or row["finish_reason"] == "stop"),
+               f"{name}: after {case['prompt']!r}: {row['text']!r}, expected {case['text']!r}")
+    for case in want["chats"]:
+        file = os.path.join(folder, "chat.jsonl")
+        with open(file, "w", encoding="utf-8") as f:
+            f.write(json.dumps({"messages": case["messages"]}) + "\n")
+        row = json.loads(toy("data", "show", file, "--model", model, "--json"))
+        expect(row["text"] == case["text"], f"{name}: chat template: {row['text']!r}, expected {case['text']!r}")
+        expect(row["ids"] == case["ids"], f"{name}: ids of a chat: {row['ids']}")
+    case = want["long"]
+    file = os.path.join(folder, "stories")
+    toy("corpus", *case["corpus"], "--out", file)
+    with open(file, encoding="utf-8", newline="") as f:
+        ids, values = losses(model, f.read(), folder, *EXACT, "--ctx", case["ids"])
+    expect(len(ids) == case["ids"] - 1, f"{name}: the stories have {len(ids) + 1} tokens, expected {case['ids']}")
+    for i, mean in enumerate(case["means"]):
+        part = values[i * case["bucket"]:(i + 1) * case["bucket"]]
+        off = abs(sum(part) / len(part) + mean)
+        expect(off < NEAR, f"{name}: loss from token {i * case['bucket']} on is {off} off")
+
+
+def main():
+    with open(os.path.join(HERE, "golden.json"), encoding="utf-8") as f:
+        golden = json.load(f)
+    found = 0
+    for name, want in golden.items():
+        path = os.path.join(FOLDER, name)
+        if not os.path.exists(path):
+            print(f"skipped: no {path}; scripts/real_models.sh fetches it")
+            continue
+        with open(path, "rb") as f:
+            if hashlib.sha256(f.read()).hexdigest() != want["sha256"]:
+                expect(False, f"{path} is not the file that scripts/real_models.sh fetches")
+                continue
+        found += 1
+        with tempfile.TemporaryDirectory() as folder:
+            check(name, want, folder)
+    sys.exit(1 if failures else 0 if found else 77)
+
+
+if __name__ == "__main__":
+    main()
