@@ -51,8 +51,8 @@ class Guarded {
   char *begin_ = nullptr, *data_ = nullptr;
 };
 
-// A kernel's access outside of its buffers, or (a trap of the compiler) at an address that is no multiple of its size: says
-// which item it was, and lets the program end as it would have.
+// A kernel's access outside of its buffers, or (a trap of the compiler) at an address that is no multiple of its size:
+// says which item it was, and lets the program end as it would have.
 void on_fault(int signal) {
   char what[256];
   if (describe_running(what, sizeof what)[0]) {
