@@ -139,6 +139,25 @@ TEST(Gpu, PagesOfEachType) {
     }
 }
 
+// Angles of any size, and those next to multiples of pi/2, within 4u; what is no angle gives NaN.
+TEST(Gpu, SinesOfAnyAngle) {
+  std::vector<double> x{0, 1e-30, 32767.99, 32768, -32768, 16367173e20, 3.4e38, -3.4e38, 5.27e7, -1e10, INFINITY, NAN};
+  for (double turns = 1; turns < 1e38; turns *= 3) x.push_back(turns * 1.5707963267948966);
+  for (double& v : x) v = double(float(v));
+  for (const char* op : {"sin", "cos"}) {
+    Built b = build_op(*find_op(op), parse_operands("x:[" + std::to_string(x.size()) + "]"), {});
+    b.feed["x"] = x;
+    const Results y = Program(b, *emulated_devices()[0]).run();
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double expected = op == std::string("sin") ? std::sin(x[i]) : std::cos(x[i]);
+      if (std::isfinite(x[i]))
+        EXPECT_NEAR(y[0][i], expected, 4 * 0x1p-24 * std::fabs(expected)) << op << " " << x[i];
+      else
+        EXPECT_TRUE(std::isnan(y[0][i])) << op << " " << x[i];
+    }
+  }
+}
+
 // What is wrong with the data is said as the cpu says it, and nothing outside of a buffer is touched.
 TEST(Gpu, FaultsAreNamed) {
   const std::string pages = "q:[2,1,4] kc:[2,1,4,64] vc:[2,1,64,4] seq:i32[2]=list(0,1) pos:i32[2]=list(3,64) ";

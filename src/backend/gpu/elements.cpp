@@ -74,6 +74,18 @@ void swiglu_grad(Launches& to, const KernelCall& c) noexcept {
   to.add(Kernel::swiglu_grad, {groups(n)}, {in(c, 0), in(c, 1), in(c, 2), out(c, 0), out(c, 1), n});
 }
 
+void geglu(Launches& to, const KernelCall& c) noexcept {
+  const int64_t n = c.in[0].count();
+  to.add(Kernel::geglu, {groups(n)},
+         {in(c, 0), in(c, 1), out(c, 0), n, int(c.attrs->as<GegluAttrs>().kind == GeluKind::tanh)});
+}
+void geglu_grad(Launches& to, const KernelCall& c) noexcept {
+  const int64_t n = c.in[0].count();
+  to.add(
+      Kernel::geglu_grad, {groups(n)},
+      {in(c, 0), in(c, 1), in(c, 2), out(c, 0), out(c, 1), n, int(c.attrs->as<GegluAttrs>().kind == GeluKind::tanh)});
+}
+
 void dropout(Launches& to, const KernelCall& c) noexcept {
   const auto& at = c.attrs->as<DropoutAttrs>();
   const int64_t n = c.in[0].count();
@@ -168,6 +180,8 @@ KernelRecord scale_kernel() { return unary("scale", scale); }
 KernelRecord clamp_kernel() { return unary("clamp", clamp); }
 KernelRecord swiglu_kernel() { return {.op = "swiglu", .in_place = {{0, 0}, {0, 1}}, .code = swiglu}; }
 KernelRecord swiglu_grad_kernel() { return {.op = "swiglu_grad", .in_place = {{0, 0}, {1, 1}}, .code = swiglu_grad}; }
+KernelRecord geglu_kernel() { return {.op = "geglu", .in_place = {{0, 0}, {0, 1}}, .code = geglu}; }
+KernelRecord geglu_grad_kernel() { return {.op = "geglu_grad", .in_place = {{0, 0}, {1, 1}}, .code = geglu_grad}; }
 KernelRecord dropout_kernel() { return {.op = "dropout", .in_place = {{0, 0}}, .code = dropout}; }
 KernelRecord copy_kernel() { return {.op = "copy", .layout = Layout::any, .accepts = moves, .code = copy}; }
 KernelRecord concat_kernel() { return {.op = "concat", .accepts = moves, .code = concat}; }

@@ -52,18 +52,20 @@ class Guarded {
   char *begin_ = nullptr, *data_ = nullptr;
 };
 
-// A kernel's access outside of its buffers: says which item it was, and lets the program end as it would have.
+// A kernel's access outside of its buffers, or (a trap of the compiler) at an address that is no multiple of its size:
+// says which item it was, and lets the program end as it would have.
 void on_fault(int signal) {
   char what[256];
   if (describe_running(what, sizeof what)[0]) {
-    char line[320];
-    const int n = std::snprintf(line, sizeof line, "device emulated: %s: an access outside of a buffer\n", what);
+    char line[384];
+    const char* const fault = signal == SIGILL ? "an access that is not aligned" : "an access outside of a buffer";
+    const int n = std::snprintf(line, sizeof line, "device emulated: %s: %s\n", what, fault);
     if (write(STDERR_FILENO, line, size_t(n)) < 0) _exit(3);
   }
   raise(signal);
 }
 void name_faults() {
-  for (const int signal : {SIGSEGV, SIGBUS}) {
+  for (const int signal : {SIGSEGV, SIGBUS, SIGILL}) {
     struct sigaction before = {}, action = {};
     sigaction(signal, nullptr, &before);
     if (before.sa_handler != SIG_DFL) continue;  // someone else's, such as a sanitizer's
