@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <optional>
 
 namespace toy {
 
-void score_prompt(Job& job, size_t position, std::span<const float> logits) {
+static constexpr double kNoLogprob = std::numeric_limits<double>::quiet_NaN();
+
+void score_prompt(Job& job, size_t position, const RowLogits& row) {
   if (!job.scores(position)) return;
+  const std::span<const float> logits = row.all();
   const int32_t id = job.request.prompt[position + 1];
   job.result.prompt.push_back(
       {{id, log_softmax_at(logits, id)}, top_logprobs(logits, job.request.options.top_logprobs)});
@@ -25,7 +29,24 @@ void show_hidden(Slot& slot, size_t position, std::span<const float> hidden) {
   error.rethrow();
 }
 
-void accept_token(Slot& slot, std::span<const float> logits, int64_t length, int64_t context) {
+namespace {
+
+// The text's next token. Where nothing but the largest logit is wanted, and the device knows that, the logits stay
+// there.
+GeneratedToken next_token(Job& job, const RowLogits& row) {
+  const GenerateOptions& o = job.request.options;
+  const bool only_id = !o.logprobs && o.top_logprobs == 0;
+  if (only_id && job.sampler.takes_largest(job.history))
+    if (const std::optional<int32_t> id = row.decoder->largest(row.row)) return {{*id, kNoLogprob}, {}};
+  const std::span<const float> logits = row.all();
+  const int32_t id = job.sampler.pick(logits, job.result.tokens.size(), job.history);
+  if (only_id) return {{id, kNoLogprob}, {}};
+  return {{id, log_softmax_at(logits, id)}, top_logprobs(logits, o.top_logprobs)};
+}
+
+}  // namespace
+
+void accept_token(Slot& slot, const RowLogits& row, int64_t length, int64_t context) {
   Job& job = *slot.job;
   const GenerateOptions& o = job.request.options;
   std::vector<GeneratedToken>& tokens = job.result.tokens;
@@ -34,9 +55,8 @@ void accept_token(Slot& slot, std::span<const float> logits, int64_t length, int
     if (done->request.on_done) done->request.on_done(done->result);
     return;
   }
-  int32_t id = 0;
   try {
-    id = job.sampler.pick(logits, tokens.size(), job.history);
+    tokens.push_back(next_token(job, row));
   } catch (...) {  // the text cannot go on, and others wait for its sequence
     const std::unique_ptr<Job> ended = std::move(slot.job);
     if (!ended->request.on_error) throw;
@@ -44,7 +64,7 @@ void accept_token(Slot& slot, std::span<const float> logits, int64_t length, int
     return;
   }
   job.in_progress = true;
-  tokens.push_back({{id, log_softmax_at(logits, id)}, top_logprobs(logits, o.top_logprobs)});
+  const int32_t id = tokens.back().chosen.id;
   job.history.push_back(id);
   FirstError error;
   bool go_on = true;  // also where the callback throws: its error ends the step, not the text

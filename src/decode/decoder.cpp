@@ -17,7 +17,7 @@ std::string factors_name(size_t adapter) { return fmt::format("adapter.{}", adap
 }  // namespace
 
 DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, DecodeShape shape,
-                               int64_t max_rows, bool hidden, bool adapters_by_sequence) {
+                               int64_t max_rows, bool hidden, bool adapters_by_sequence, bool largest) {
   spec.require_positions(shape.context, "context");
   DecodeGraph d{std::make_unique<Graph>(), {}, {}};
   Graph& g = *d.graph;
@@ -44,6 +44,10 @@ DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dt
   if (hidden) {
     const int asked = g.declare_rows("hidden_rows", max_rows);
     d.outputs.push_back(embedding(x, g.input("hidden_rows", g.rows_type(asked, DType::i32), max_rows)));
+  }
+  if (largest) {
+    d.outputs.push_back(top_k(d.outputs[0], 1).ids);
+    d.outputs.push_back(max(d.outputs[0], 1));
   }
   for (const nn::LayerState& l : layers) d.updates.insert(d.updates.end(), l.slots.begin(), l.slots.end());
   return d;
@@ -104,8 +108,8 @@ DecodeShape shape_of(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, co
 size_t bytes_to_decode(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
                        const DecoderOptions& options) {
   const DecodeShape shape = shape_of(spec, dtype_of, options);
-  const DecodeGraph d =
-      build_decode_graph(spec, dtype_of, shape, shape.rows, options.hidden, options.adapters_by_sequence);
+  const DecodeGraph d = build_decode_graph(spec, dtype_of, shape, shape.rows, options.hidden,
+                                           options.adapters_by_sequence, !device.host_visible());
   const Plan plan = compile(*d.graph, d.outputs, d.updates, device, plan_options(options));
   return state_bytes(spec, shape, &device) + plan.arena_bytes + plan.input_bytes(device) + plan.repacked_bytes();
 }
@@ -176,7 +180,8 @@ Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& optio
     : vocab_(model.spec.vocab),
       width_(model.spec.d_model),
       rounds_(rounds_activations(model, options)),
-      gives_hidden_(options.hidden) {
+      gives_hidden_(options.hidden),
+      tells_largest_(!device.host_visible()) {
   const DecodeShape shape = decode_shape(model, options);
   require_memory(device, state_bytes(model.spec, shape, &device), "the state of all sequences");
   max_rows_ = shape.rows;
@@ -187,8 +192,8 @@ Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& optio
       magnitudes_.push_back(std::ranges::any_of(
           adapter.maps, [](const auto& map) { return map.second.magnitude != AdapterSpec::Magnitude::none; }));
     }
-  const DecodeGraph d =
-      build_decode_graph(model.spec, dtypes_of(model), shape, max_rows_, options.hidden, options.adapters_by_sequence);
+  const DecodeGraph d = build_decode_graph(model.spec, dtypes_of(model), shape, max_rows_, options.hidden,
+                                           options.adapters_by_sequence, tells_largest_);
   auto plan = std::make_shared<const Plan>(compile(*d.graph, d.outputs, d.updates, device, plan_options(options)));
   require_memory(device, plan->arena_bytes + plan->input_bytes(device), "decoding with this context");
   require_memory(device, plan->repacked_bytes(), "the repacked weights");
@@ -223,7 +228,7 @@ void Decoder::decode(std::span<const DecodeRow> rows) {
   if (check_finite_ && (state_->recurrent() || int64_t(rows.size()) > max_rows_))
     for (int s = 0; s < state_->sequences(); ++s)
       if (more[size_t(s)] > 0) kept.emplace_back(s, state_->snapshot(s));
-  logits_.clear(), hidden_.clear();
+  forget_results();
   try {
     for (size_t at = 0; at < rows.size(); at += size_t(max_rows_))
       run_piece(rows.subspan(at, std::min(rows.size() - at, size_t(max_rows_))));
@@ -233,9 +238,20 @@ void Decoder::decode(std::span<const DecodeRow> rows) {
       state_->truncate(s, length >= state_->shortest(s) ? length : 0);
     }
     for (const auto& [s, snapshot] : kept) state_->restore(s, snapshot);
-    logits_.clear(), hidden_.clear();
+    forget_results();
     throw;
   }
+}
+
+void Decoder::forget_results() {
+  logits_.clear(), hidden_.clear(), largest_.clear(), most_.clear();
+  logits_count_ = 0;
+}
+
+void Decoder::read_logits() const {
+  if (logits_.size() == logits_count_ * size_t(vocab_)) return;
+  const std::vector<float> piece = session_->values(0);
+  logits_.insert(logits_.end(), piece.begin(), piece.end());
 }
 
 void Decoder::check_adapters(std::span<const float> factors) const {
@@ -258,6 +274,7 @@ void Decoder::use_adapters(int sequence, std::span<const float> factors) {
 }
 
 void Decoder::run_piece(std::span<const DecodeRow> rows) {
+  read_logits();  // of the piece before
   tokens_.clear(), sequences_.clear(), positions_.clear(), wanted_.clear(), wanted_hidden_.clear();
   state_->slide();
   for (const DecodeRow& r : rows) {
@@ -290,8 +307,16 @@ void Decoder::run_piece(std::span<const DecodeRow> rows) {
   } catch (const Error& e) {
     throw Error(e.code(), fmt::format("decoding: call {}, {} rows: {}", calls_, rows.size(), e.what()));
   }
-  const std::vector<float> piece = session_->values(0);
-  logits_.insert(logits_.end(), piece.begin(), piece.end());
+  logits_count_ += wanted_.size();
+  if (tells_largest_ && !wanted_.empty()) {
+    const size_t first = session_->plan().outputs.size() - 2;
+    const HostTensor ids = session_->output(first);
+    largest_.insert(largest_.end(), ids.view().as<int32_t>(), ids.view().as<int32_t>() + wanted_.size());
+    const std::vector<float> most = session_->values(first + 1);
+    most_.insert(most_.end(), most.begin(), most.end());
+  } else {
+    read_logits();
+  }
   if (wanted_hidden_.empty()) return;
   const std::vector<float> states = session_->values(1);
   hidden_.insert(hidden_.end(), states.begin(), states.end());
@@ -299,7 +324,13 @@ void Decoder::run_piece(std::span<const DecodeRow> rows) {
 
 std::span<const float> Decoder::logits(size_t i) const {
   check(i < logits_count(), "decoder: logits {} of {}", i, logits_count());
+  read_logits();
   return std::span(logits_).subspan(i * size_t(vocab_), size_t(vocab_));
+}
+
+std::optional<int32_t> Decoder::largest(size_t i) const {
+  check(i < logits_count(), "decoder: logits {} of {}", i, logits_count());
+  return tells_largest_ && std::isfinite(most_[i]) ? std::optional(largest_[i]) : std::nullopt;
 }
 
 std::span<const float> Decoder::hidden(size_t i) const {

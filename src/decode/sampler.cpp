@@ -349,13 +349,17 @@ Sampler::Sampler(const Sampler& other)
 
 Sampler& Sampler::operator=(const Sampler& other) { return *this = Sampler(other); }
 
-int32_t Sampler::pick(std::span<const float> logits, uint64_t step, std::span<const int32_t> history) {
-  check_logits(logits);
+bool Sampler::takes_largest(std::span<const int32_t> history) const {
   const SamplerOptions& o = options_;
   const bool changes =
       !o.logit_bias.empty() || ((has(SamplerStep::penalties) || has(SamplerStep::dry)) && !history.empty());
-  if (o.temperature == 0 && o.dynatemp_range == 0 && !changes && !constraint_)
-    return int32_t(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  return o.temperature == 0 && o.dynatemp_range == 0 && !changes && !constraint_;
+}
+
+int32_t Sampler::pick(std::span<const float> logits, uint64_t step, std::span<const int32_t> history) {
+  check_logits(logits);
+  const SamplerOptions& o = options_;
+  if (takes_largest(history)) return int32_t(std::max_element(logits.begin(), logits.end()) - logits.begin());
   for (const int32_t id : history) check_id(logits, id);
   std::vector<uint64_t> allowed;
   if (constraint_) {

@@ -133,7 +133,7 @@ bool Scheduler::step() {
   // A callback that throws must not cost the other texts their tokens.
   for (size_t i = 0; i < shown_.size(); ++i)
     error.guard([&] { show_hidden(*shown_[i].slot, shown_[i].position, decoder_.hidden(i)); });
-  for (size_t i = 0; i < answers_.size(); ++i) error.guard([&] { accept(answers_[i], decoder_.logits(i)); });
+  for (size_t i = 0; i < answers_.size(); ++i) error.guard([&] { accept(answers_[i], {&decoder_, i}); });
   error.guard([&] { end_states(); });
   for (Slot& slot : slots_) speculator_->settle(slot);
   prefixes_->remember_pages();
@@ -261,7 +261,7 @@ bool Scheduler::collect_rows() {
   return any || !rows_.empty();
 }
 
-void Scheduler::accept(const RowResult& row, std::span<const float> logits) {
+void Scheduler::accept(const RowResult& row, const RowLogits& logits) {
   Slot& slot = *row.slot;
   if (!slot.job) return;  // an earlier answer of this call has ended it
   Job& job = *slot.job;

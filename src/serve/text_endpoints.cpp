@@ -228,7 +228,7 @@ TextRequest Server::text_request(const CompletionRequest& r, const std::vector<i
   TextRequest t{.prompt = prompt, .options = {.max_tokens = n, .sampler = r.sampler}, .stops = r.stops};
   t.adapters = adapters_of(r);
   t.options.sampler.seed = seed;
-  t.options.top_logprobs = r.logprobs.value_or(0);
+  t.options.logprobs = r.logprobs.has_value(), t.options.top_logprobs = r.logprobs.value_or(0);
   t.options.ignore_eos = r.ignore_eos;
   t.score_prompt = r.echo && r.logprobs;
   t.priority = r.priority;

@@ -77,9 +77,13 @@ class Decoder {
   /// as before. After any other (a device fails), a sequence whose rows cannot be taken back, because a layer is
   /// recurrent or a window has moved on, is empty.
   void decode(std::span<const DecodeRow> rows);
-  /// Logits [V] of the i-th row of the last call that asked for them.
+  /// Logits [V] of the i-th row of the last call that asked for them. Where the device has memory of its own, they are
+  /// read from it now.
   std::span<const float> logits(size_t i) const;
-  size_t logits_count() const { return logits_.size() / size_t(vocab_); }
+  size_t logits_count() const { return logits_count_; }
+  /// The id of the largest of these logits, the first of equal ones, where the device tells it without their being
+  /// read. Never where one is NaN.
+  std::optional<int32_t> largest(size_t i) const;
   /// Hidden states [D] of the i-th row of the last call that asked for them: what the output projection multiplies.
   std::span<const float> hidden(size_t i) const;
   size_t hidden_count() const { return hidden_.size() / size_t(width_); }
@@ -109,14 +113,19 @@ class Decoder {
 
  private:
   void run_piece(std::span<const DecodeRow> rows);
+  void read_logits() const;
+  void forget_results();
   int64_t vocab_, width_, max_rows_;
-  bool rounds_, gives_hidden_;
+  bool rounds_, gives_hidden_, tells_largest_;
   bool check_finite_ = false;
   std::vector<std::vector<float>> factors_;  // of each adapter, by sequence; empty unless sequences may differ
   std::vector<bool> magnitudes_;             // has the adapter some?
   std::unique_ptr<DecodeState> state_;
   std::unique_ptr<Session> session_;
-  std::vector<float> logits_, hidden_;
+  mutable std::vector<float> logits_;  // all of logits_count_, or those of the last piece are still on the device
+  std::vector<float> hidden_, most_;
+  std::vector<int32_t> largest_;
+  size_t logits_count_ = 0;
   int64_t calls_ = 0;
   std::vector<int32_t> tokens_, sequences_, positions_, wanted_, wanted_hidden_;
 };
@@ -139,8 +148,10 @@ struct DecodeGraph {
   std::vector<Value> outputs, updates;
 };
 /// One call of a decoder for up to `max_rows` rows. The outputs are the logits and, if wanted, the hidden states.
-/// `adapters_by_sequence`: as for DecoderOptions.
+/// `adapters_by_sequence`: as for DecoderOptions. `largest`: then come the ids of the largest logits and, for NaN among
+/// them to be seen, their maxima.
 DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, DecodeShape shape,
-                               int64_t max_rows, bool hidden = false, bool adapters_by_sequence = false);
+                               int64_t max_rows, bool hidden = false, bool adapters_by_sequence = false,
+                               bool largest = false);
 
 }  // namespace toy

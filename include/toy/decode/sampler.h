@@ -140,6 +140,8 @@ class Sampler {
   /// Throws Error{failure} for logits that hold NaN or +infinity, or -infinity for every token, and Error{bad_input}
   /// where constraint and bias leave no token that the model can give, or name one outside the logits.
   int32_t pick(std::span<const float> logits, uint64_t step, std::span<const int32_t> history = {});
+  /// Does pick() take the largest logit, whatever the others are?
+  bool takes_largest(std::span<const int32_t> history) const;
   /// Does the constraint say that the text is complete and nothing may follow? Then the text ends; there is no token
   /// to pick. False without a constraint.
   bool finished() const { return constraint_ && constraint_->finished(); }

@@ -19,6 +19,7 @@ namespace toy {
 class FirstError;
 struct Job;
 struct RowResult;
+struct RowLogits;
 struct Slot;
 class RowPlan;
 class SharedPrefixes;
@@ -29,6 +30,7 @@ struct GenerateOptions {
   int64_t max_tokens = 128;
   SamplerOptions sampler;
   int top_logprobs = 0;     ///< the K best at each position
+  bool logprobs = true;     ///< of the text's tokens; without, they are NaN, and no token need read all logits
   bool ignore_eos = false;  ///< continue after a token that ends a text
 };
 
@@ -164,7 +166,7 @@ class Scheduler {
   bool collect_rows();
   bool end_states();
   void take_back(Slot& slot);
-  void accept(const RowResult& row, std::span<const float> logits);
+  void accept(const RowResult& row, const RowLogits& logits);
 
   Decoder& decoder_;
   std::vector<Slot> slots_;

@@ -302,8 +302,9 @@ struct Chat : Command {
                             one_line(std::filesystem::path(model_path).stem().string()),
                             double(parameter_count(model.spec)) / 1e6, decoder.context(), kHint));
     talk_to(replier, given, [&](const AnswerOptions& o) {
-      return talk::ReplySettings{
-          .generate = {.max_tokens = o.n, .sampler = o.sampling.of(model)}, .stops = o.stops, .form = form};
+      return talk::ReplySettings{.generate = {.max_tokens = o.n, .sampler = o.sampling.of(model), .logprobs = false},
+                                 .stops = o.stops,
+                                 .form = form};
     });
   }
 

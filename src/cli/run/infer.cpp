@@ -225,6 +225,7 @@ struct Infer : Command {
     for (size_t i = 0; i < ids.size(); ++i) {
       TextRequest r{.prompt = ids[i], .options = g, .adapters = prompts.lora(i), .stops = stops};
       r.options.max_tokens = n[i];
+      r.options.logprobs = json;
       r.on_text = [&, i](const GeneratedToken& token, const std::string& text) {
         if (json)
           whole[i] += text;
