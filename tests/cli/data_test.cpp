@@ -119,7 +119,7 @@ TEST_F(Data, ADamagedCacheIsMadeAnew) {
 
 TEST_F(Data, AFullDiskWhileTheCacheIsWritten) {
   fs::create_directory(path("cache"));
-  const std::string words = train("--corpus " + path("letters.txt") + " --data-cache " + path("cache"));
+  const std::string words = train("--overwrite --corpus " + path("letters.txt") + " --data-cache " + path("cache"));
   const std::string shim = std::string("LD_PRELOAD=") + TOY_DISK_SHIM + " TOY_SHIM_ROOT=" + path("cache") + " ";
   const auto run = [&](const std::string& variable) {
     const int status = std::system((shim + variable + " " + TOY_BINARY + " " + words + " >" + path("stdout") + " 2>" +

@@ -130,7 +130,7 @@ TEST_F(CliLora, NothingIsLost) {
   refuses(lora("mine"), {path("mine/peft/adapter_config.json"), "choose another folder"});
   EXPECT_EQ(slurp(path("mine/peft/adapter_config.json")), "{}");
   // A second run in the folder, which is interrupted: its checkpoint is newer than the first one's adapter.
-  ASSERT_EQ(toy(lora("run", "--seed 3 --time-limit 0.000001s")).code, 0);
+  ASSERT_EQ(toy(lora("run", "--seed 3 --overwrite --time-limit 0.000001s")).code, 0);
   fs::last_write_time(path("run/adapter.gguf"), fs::file_time_type::clock::now() - std::chrono::hours(1));
   const Result r = toy("infer " + q8_ + " --lora " + path("run") + " --prompt the -n 1");
   EXPECT_EQ(r.code, 0) << r.err;

@@ -13,8 +13,8 @@ using nlohmann::json;
 class CliMemory : public Cli {
  protected:
   std::string train(const std::string& more, const std::string& out = "run") const {
-    return "train from-scratch --corpus " + tiny_corpus() + " --tokenizer bytes --lr 1e-3 --threads 2 --out " +
-           path(out) + " " + more;
+    return "train from-scratch --corpus " + tiny_corpus() +
+           " --tokenizer bytes --lr 1e-3 --threads 2 --overwrite --out " + path(out) + " " + more;
   }
   json json_of(const std::string& arguments) const {
     const Result r = toy(arguments);
@@ -72,7 +72,7 @@ TEST_F(CliMemory, TextsAndTokenizersKeepTheLimit) {
   ASSERT_EQ(toy("corpus stories --bytes 12000000 --out " + text).code, 0);
   const auto run = [&](const std::string& more) {
     return "train from-scratch --corpus " + text + " --size tiny --batch 1 --tokens 16 --steps 1 --threads 2 --val " +
-           tiny_corpus() + " --out " + path("run") + " " + more;
+           tiny_corpus() + " --overwrite --out " + path("run") + " " + more;
   };
   const auto named = [&](const Result& r, const std::string& option) {
     EXPECT_EQ(r.code, 2) << r.err;
@@ -98,7 +98,7 @@ TEST_F(CliMemory, ManyDocumentsKeepTheLimit) {
   for (int i = 0; i < 2'000'000; ++i) text += "a\n\n";
   const std::string run = "train from-scratch --corpus " + write("short.txt", text) +
                           " --documents blank-lines --data-cache none --size tiny --eval-tokens 1000 --tokens 32 "
-                          "--batch 2 --steps 1 --threads 1 --out " +
+                          "--batch 2 --steps 1 --threads 1 --overwrite --out " +
                           path("run") + " --memory ";
   const Result r = toy(run + "40M");
   EXPECT_EQ(r.code, 2) << r.err;

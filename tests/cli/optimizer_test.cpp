@@ -13,7 +13,8 @@ class CliOptimizer : public Cli {
   // No --lr: the optimizer's own.
   std::string train(int steps = 4, int threads = 1, const std::string& out = "run") const {
     return "train from-scratch --corpus " + tiny_corpus() + " --size tiny --tokenizer bytes --batch 2 --tokens 16 " +
-           "--steps " + std::to_string(steps) + " --threads " + std::to_string(threads) + " --out " + path(out) + " ";
+           "--steps " + std::to_string(steps) + " --threads " + std::to_string(threads) + " --overwrite --out " +
+           path(out) + " ";
   }
   std::vector<json> events(const std::string& arguments, int code = 0) const {
     const Result r = toy(arguments + " --json");

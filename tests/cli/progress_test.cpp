@@ -79,7 +79,8 @@ class CliProgress : public Cli {
   // A shell's line that trains; `environment`: of the program.
   std::string line(const std::string& environment, const std::string& options) const {
     return "env -u LC_ALL -u LC_CTYPE -u NO_COLOR LANG=C TERM=xterm " + environment + " " TOY_BINARY +
-           " train from-scratch --corpus " + tiny_corpus() + kSmall + "--sample 4 --out " + path("run") + " " + options;
+           " train from-scratch --corpus " + tiny_corpus() + kSmall + "--sample 4 --overwrite --out " + path("run") +
+           " " + options;
   }
   struct Shown {
     int code;
@@ -162,7 +163,7 @@ TEST_F(CliProgress, LinesForPipesAndFiles) {
   // Where nobody sees the bar the terminal has the lines.
   EXPECT_TRUE(has(Terminal(line("", "--steps 4") + " 2>/dev/null", 80).rest(), "step 2: loss="));
   const Result events_only = toy("train from-scratch --corpus " + tiny_corpus() + kSmall +
-                                 "--steps 4 --log-every 4 --json --out " + path("run"));
+                                 "--steps 4 --log-every 4 --json --out " + path("json"));
   int events = 0;
   for (size_t at = 0; (at = events_only.out.find("\"kind\":\"step\"", at)) != std::string::npos; ++at) ++events;
   EXPECT_EQ(events, 4) << events_only.out;

@@ -74,7 +74,8 @@ TEST_F(CliTrain, ContextAndNameMayChange) {
 }
 
 TEST_F(CliTrain, OptimizerOptionsMatter) {
-  const std::string train = "train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 4 --out " + path("run");
+  const std::string train =
+      "train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 4 --overwrite --out " + path("run");
   const double plain = last_loss(toy(train).out);
   EXPECT_EQ(last_loss(toy(train + " --optimizer 'adamw(beta1=0.9, beta2=0.95, eps=1e-8)'").out), plain);
   for (const char* setting : {"beta1=0.5", "beta2=0.5", "eps=0.01"})
@@ -90,8 +91,8 @@ TEST_F(CliTrain, OptimizerOptionsMatter) {
 }
 
 TEST_F(CliTrain, Sgd) {
-  const std::string train =
-      "train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 4 --out " + path("run") + " --optimizer ";
+  const std::string train = "train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 4 --overwrite --out " +
+                            path("run") + " --optimizer ";
   const double plain = last_loss(toy(train + "sgd").out);
   EXPECT_EQ(last_loss(toy(train + "'sgd(momentum=0.9)'").out), plain);
   for (const char* option : {"'sgd(momentum=0)'", "'sgd(nesterov=true)'", "sgd --weight-decay 0.5"})
@@ -109,7 +110,7 @@ TEST_F(CliTrain, Sgd) {
 // Every step skipped, or a model that predicts nothing: that is no success, and the weights are there to look at.
 TEST_F(CliTrain, ARunThatLearnsNothingFails) {
   const std::string train = "train from-scratch --corpus " + tiny_corpus() +
-                            " --tokenizer bytes --batch 2 --tokens 16 --out " + path("run") + " ";
+                            " --tokenizer bytes --batch 2 --tokens 16 --overwrite --out " + path("run") + " ";
   for (const auto& [options, said] :
        {std::pair("--size tiny --steps 3 --init-scale 1e38", "3 of 3 steps"),
         {"--size tiny --steps 3 --lr 1e30 --warmup 0 --clip 0", "2 of 3 steps"},
@@ -148,7 +149,7 @@ TEST_F(CliTrain, WarmStartRefusesWeightsThatAreNotNumbers) {
 
 TEST_F(CliTrain, OptionsWithoutEffectAreSaid) {
   const std::string train = "train from-scratch --corpus " + tiny_corpus() + " --size tiny --batch 2 --tokens 16 " +
-                            "--steps 1 --out " + path("run");
+                            "--steps 1 --overwrite --out " + path("run");
   refuses(train + " --tokenizer bytes --tokenizer-bytes 100", {"tokenizer-bytes", "'bytes' is not trained"});
   const Result r = toy(train + " --tokenizer bytes --val-fraction 0 --sample 4");
   EXPECT_EQ(r.code, 0) << r.err;
@@ -156,7 +157,8 @@ TEST_F(CliTrain, OptionsWithoutEffectAreSaid) {
 }
 
 TEST_F(CliTrain, AModelThatIsReplacedIsNamed) {
-  const std::string train = "train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 --out " + path("run");
+  const std::string train =
+      "train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 --overwrite --out " + path("run");
   EXPECT_EQ(toy(train).err.find("of an earlier run"), std::string::npos);
   EXPECT_NE(toy(train).err.find(path("run/model.gguf") + " is of an earlier run"), std::string::npos);
 }
@@ -168,7 +170,8 @@ TEST_F(CliTrain, NamesThatTheDiskRefuses) {
 
 TEST_F(CliTrain, ACorpusMayBeAPipe) {
   const std::string command = "cat " + tiny_corpus() + " | " TOY_BINARY " train from-scratch --corpus /dev/stdin" +
-                              kSmall + "--steps 1 --out " + path("run") + " >" + path("o") + " 2>" + path("e");
+                              kSmall + "--steps 1 --overwrite --out " + path("run") + " >" + path("o") + " 2>" +
+                              path("e");
   EXPECT_EQ(std::system(command.c_str()), 0) << slurp(path("e"));
   EXPECT_TRUE(fs::exists(path("run/model.gguf")));
 }
@@ -206,7 +209,8 @@ TEST_F(CliTrain, NothingIsLostInTheFolder) {
   // A run's own files make room for the next one's, whichever way its folder is written.
   const std::string run = "train from-scratch" + corpus + kSmall + "--steps 1 --out " + path("r") + "/new/../../r";
   EXPECT_EQ(toy(run).code, 0);
-  EXPECT_EQ(toy(run).code, 0);
+  refuses(run, {"model.gguf' is of an earlier run and would be lost", "--overwrite"});
+  EXPECT_EQ(toy(run + " --overwrite").code, 0);
   EXPECT_TRUE(fs::exists(path("r/model.gguf")));
   // The second name of the model stands for --init only while it is the same file.
   const std::string second = path("r/weights/latest.gguf"),
@@ -248,7 +252,8 @@ TEST_F(CliTrain, WhatLooksLikeARunIsNoRun) {
 
 // What cannot be written at the end is said at the beginning.
 TEST_F(CliTrain, NamesThatAreTakenAreSaidBeforeTraining) {
-  const std::string train = "train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 --out " + path("run");
+  const std::string train =
+      "train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 --overwrite --out " + path("run");
   const auto refused = [&](const std::vector<std::string>& words, const std::string& more = "") {
     refuses(train + more, words);
     EXPECT_FALSE(fs::exists(path("run/events.jsonl")));
@@ -287,7 +292,8 @@ TEST_F(CliTrain, WeightsBeyondF16) {
 
 // A validation that was asked for has something to read.
 TEST_F(CliTrain, ValidationWithoutText) {
-  const std::string train = "train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 2 --out " + path("run");
+  const std::string train =
+      "train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 2 --overwrite --out " + path("run");
   refuses(train + " --val " + write("one.txt", "a"), {"val: no validation text has two tokens"});
   refuses(train + " --val-fraction 0 --eval-every 1 --patience 1", {"patience: no validation text", "--val-fraction"});
   const Result r = toy(train + " --val-fraction 0 --eval-every 1");
@@ -297,7 +303,8 @@ TEST_F(CliTrain, ValidationWithoutText) {
 
 TEST_F(CliTrain, OptionsThatWouldDoNothing) {
   const std::string corpus = tiny_corpus();
-  const std::string train = "train from-scratch --corpus " + corpus + kSmall + "--steps 1 --out " + path("run");
+  const std::string train =
+      "train from-scratch --corpus " + corpus + kSmall + "--steps 1 --overwrite --out " + path("run");
   refuses(train + " --val " + corpus + " --val-fraction 0.5", {"--val", "--val-fraction", "give one of them"});
   EXPECT_FALSE(fs::exists(path("run/model.gguf")));
 }

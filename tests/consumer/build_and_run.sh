@@ -58,3 +58,8 @@ PKG_CONFIG_PATH=$(dirname "$(find "$tmp/tree" -name toy.pc)")
 # shellcheck disable=SC2046  # flags are words
 "$cxx" "$here/consumer.cpp" -o "$tmp/by_pkg_config" $(pkg-config --static --cflags --libs toy)
 "$tmp/by_pkg_config" "$model"
+# These headers are no system headers there: a strict consumer gets no warning from them.
+echo '#include <toy/toy.h>' > "$tmp/strict.cpp"
+# shellcheck disable=SC2046
+"$cxx" -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -Werror "$tmp/strict.cpp" $(pkg-config --cflags toy) ||
+  fail "the headers give warnings"

@@ -50,7 +50,7 @@ class Device {
   virtual bool has_products(DType type) const { return type == DType::f32; }
   /// What influences the bits of its results besides its name, with dense products in that dtype: how this processor
   /// rounds, e.g. "fma". Empty if nothing does.
-  virtual std::string arithmetic(DType products) const { return {}; }
+  virtual std::string arithmetic([[maybe_unused]] DType products) const { return {}; }
   virtual std::span<const KernelRecord> kernels() const = 0;
   /// Threads of the host that work on one kernel together.
   virtual int threads() const { return 1; }
@@ -82,7 +82,7 @@ class Device {
   /// its address as Place::memory.
   virtual bool host_visible() const { return false; }
   /// The host's address of a place, valid between runs; nullptr where memory is not host_visible().
-  virtual std::byte* host(Place at) const { return nullptr; }
+  virtual std::byte* host([[maybe_unused]] Place at) const { return nullptr; }
   /// What kernels get as View::data.
   virtual void* address(Place at) const = 0;
 

@@ -53,7 +53,8 @@ class Philox {
   uint64_t below(uint64_t i, uint64_t n) const {
     const auto w = philox4x32(key_, i / 2, stream_);
     const uint64_t bits = (uint64_t(w[i % 2 * 2]) << 32) | w[i % 2 * 2 + 1];
-    return uint64_t((static_cast<unsigned __int128>(bits) * n) >> 64);
+    __extension__ using Wide = unsigned __int128;
+    return uint64_t((Wide(bits) * n) >> 64);
   }
 
  private:

@@ -18,8 +18,8 @@ inline constexpr double kUsualTemperature = 0.8;
 /// Defaults of a model.
 struct UsualSampling {
   SamplerOptions options{.temperature = kUsualTemperature};
-  std::vector<std::string_view> said;  ///< names of SamplerOptions::fields() that the file sets
-  bool says(std::string_view name) const;
+  std::vector<std::string_view> said;      ///< names of SamplerOptions::fields() that the file sets
+  bool says(std::string_view name) const;  ///< is it one of `said`?
   /// "temperature 0.6, top_k 20 (the file's)", "temperature 0.8" where the file says nothing; without what was given.
   std::string text(const std::vector<std::string_view>& given = {}) const;
 };

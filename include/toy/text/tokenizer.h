@@ -70,7 +70,7 @@ class Tokenizer {
                              EncodeOptions options) const = 0;
   /// Offsets in the text where a control token is written out: one that parse_special finds and that is letters without
   /// it, or a mark of answers, such as <|channel|> of gpt-oss, which is found either way.
-  virtual std::vector<size_t> control_names(std::string_view text) const { return {}; }
+  virtual std::vector<size_t> control_names([[maybe_unused]] std::string_view text) const { return {}; }
   /// Two tokenizers with the same fingerprint encode every text alike.
   virtual uint64_t fingerprint() const = 0;
   /// The exact bytes of one token in the middle of a text ("" for control tokens).
