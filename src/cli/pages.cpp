@@ -69,7 +69,7 @@ void show(const Page& page) {
 }
 
 void list_pages() {
-  constexpr size_t kTitles = 28;  // their column
+  constexpr size_t kTitles = 36;  // their column
   fmt::print("Pages (toy help PAGE):\n");
   for (const Page& p : pages())
     fmt::print("  {:<{}}{}\n", p.name, kTitles - 2, wrapped(p.title(), size_t(terminal_width(STDOUT_FILENO)), kTitles));

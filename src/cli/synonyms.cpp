@@ -185,6 +185,13 @@ std::string name_of(const std::string& word) {
   return name;
 }
 
+// "true" or "false" where a flag is given one of the usual words for it, else the word.
+std::string truth(const std::string& word) {
+  const std::string lower = CLI::detail::to_lower(word);
+  if (lower == "1" || lower == "yes" || lower == "on" || lower == "true") return "true";
+  return lower == "0" || lower == "no" || lower == "off" || lower == "false" ? "false" : word;
+}
+
 // Our option or argument for one that the command does not have, or "".
 std::string our_option(const CLI::App& app, const std::string& theirs) {
   const auto has = [&](const std::string& name) { return app.get_option_no_throw(name) != nullptr; };
@@ -263,8 +270,9 @@ Words in_our_words(const CLI::App& root, const Words& given) {
       word = found + word.substr(name.size());
       name = found;
     }
-    ours.push_back(word);
     const CLI::Option* option = name.size() > 1 && name[0] == '-' ? app->get_option_no_throw(name) : nullptr;
+    if (option && is_flag(*option) && word != name) word = name + "=" + truth(word.substr(name.size() + 1));
+    ours.push_back(word);
     const bool takes_next =
         option && word == name && option->get_items_expected_min() > 0;  // as it is, also where it begins with a dash
     if (takes_next && i + 1 < words.size()) ours.push_back(words[++i]);

@@ -57,7 +57,7 @@ std::string example_text(const std::vector<TextFile>& files, const ChatTemplate*
   std::string text;
   std::vector<int32_t> ids;
   const TokenView& all = set.text.training().ids;
-  all.copy(0, std::min<int64_t>(all.size(), int64_t(most)), ids);
+  all.copy(0, int64_t(std::min<uint64_t>(uint64_t(all.size()), most)), ids);
   for (const int32_t id : ids) {
     const std::string byte = bytes->token_bytes(id);
     text += byte.empty() ? "\n" : byte;  // of a control token: no piece reaches across it

@@ -30,6 +30,7 @@ class Fresh final : public ModelSource {
           "unigram:V",
           o_.tokenizer);
     if (from_file()) return load_tokenizer_file(runs::model_path(o_.tokenizer));
+    if (!is_tokenizer_spec(o_.tokenizer)) return make_tokenizer(o_.tokenizer, "");  // says what there is
     const auto control = data.control_tokens();
     const std::string text = trains ? data.tokenizer_text() : "";
     if (trains && o_.memory > 0) require_training(text);

@@ -135,7 +135,7 @@ TEST_F(CliEval, AnswersQuestions) {
   EXPECT_EQ(toy("eval choices " + m + " " + file).out.rfind("accuracy 50 ", 0), 0u);
   refuses("eval choices " + m + " " + write("b.jsonl", "{}\n"), {"b.jsonl:1", "HellaSwag"});
   refuses("eval choices " + m + " " + path("none.jsonl"), {"none.jsonl"});
-  refuses("eval choices " + m, {"file"});
+  refuses("eval choices " + m, {"FILE is missing"});
 }
 
 TEST_F(CliEval, AnswersInWriting) {

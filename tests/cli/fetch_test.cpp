@@ -50,7 +50,7 @@ TEST_F(CliFetch, PrintsThePathAndListShowsIt) {
 }
 
 TEST_F(CliFetch, Refuses) {
-  refuses("fetch", {"repo is missing"});
+  refuses("fetch", {"REPO is missing"});
   refuses("fetch it", {"'it' is not the name of a repository; use OWNER/REPO"});
   refuses("fetch me/other", {"me/other", "no such repository"});
   refuses("fetch me/it b.gguf", {"there is no file 'b.gguf'", "a.gguf"});

@@ -100,6 +100,9 @@ TEST_F(Mistakes, WithAModel) {
        "--size belongs to --donor, or to toy train from-scratch; with --init, leave it out"},
       {"merge out/tiny --out m.gguf", "merge: there is nothing to merge; add --lora FILE"},
   });
+  for (const char* on : {"1", "TRUE", "yes"})  // forms of a flag
+    EXPECT_EQ(toy("infer " + path("out/tiny") + " --prompt hi -n 1 --json=" + on).out.substr(0, 1), "{") << on;
+  EXPECT_NE(toy("infer " + path("out/tiny") + " --prompt hi -n 1 --json=0").out.substr(0, 1), "{");
   EXPECT_EQ(toy("convert " + path("out/tiny") + " " + path("o.gguf") + " --type f16").code, 0);
   EXPECT_NE(toy("quantize " + path("out/tiny") + " " + path("q.gguf") + " --type Q4")
                 .err.find("there is no mix 'Q4'; did you mean Q4_0, Q4_1, Q4_K_S or Q4_K_M?"),

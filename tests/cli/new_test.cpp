@@ -90,7 +90,7 @@ TEST_F(New, BadNamesAndFolders) {
   EXPECT_EQ(toy("new " + path("test")).code, 0);
   refuses("new " + path("nowhere/mine"), {"no folder", path("nowhere")});
   refuses("new " + write("file", "") + "/mine", {"no folder", path("file")});
-  refuses("new", {"path"});
+  refuses("new", {"PATH"});
   refuses("new /proc/mine", {"cannot make the folder '/proc/mine'"});
 }
 

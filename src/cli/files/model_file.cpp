@@ -161,9 +161,13 @@ std::string model_file(const std::string& what) {
   check(!fs::exists(fs::path(folder) / runs::kAdapterFile, error),
         "{0}: the run made an adapter; give the model that it belongs to, and --lora {0}", folder);
   if (const auto converted = converted_folder(folder)) return *converted;
-  const std::vector<std::string> runs = runs::find_runs(folder);
+  std::vector<std::string> runs = runs::find_runs(folder);
+  std::erase_if(runs, [](const std::string& run) { return runs::newest_model(run).file.empty(); });
   check(runs.empty(), "{}: a folder of runs; give one of {}", folder, fmt::join(runs, ", "));
-  fail("{}: the folder has no model.gguf, no checkpoint and no weights of Hugging Face; give a GGUF file", folder);
+  fail(
+      "{}: the folder has no model.gguf, no checkpoint and no weights of Hugging Face; train a model first, or "
+      "give a GGUF file",
+      folder);
 }
 
 std::string tokenizer_file(const std::string& what) {

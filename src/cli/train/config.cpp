@@ -78,10 +78,10 @@ std::string recipe_of(const CLI::App& train, const std::vector<GivenOption>& opt
 }
 
 void require_files(const std::vector<GivenOption>& options, const Words& words, const std::string& file) {
-  for (const auto& [key, values] : options) {
-    constexpr const char* kPaths[] = {"corpus", "data", "val", "init", "donor", "model", "size", "tokenizer"};
-    if (std::ranges::find(kPaths, key) == std::end(kPaths) || has(words, "--" + key)) continue;
-    for (const std::string& name : values) {
+  for (const std::string key : {"corpus", "data", "val", "init", "donor", "model", "size", "tokenizer"}) {
+    const auto given = std::ranges::find(options, key, &GivenOption::name);
+    if (given == options.end() || has(words, "--" + key)) continue;
+    for (const std::string& name : given->values) {
       std::error_code error;
       const bool is_model = key == "init" || key == "donor" || key == "model";
       const bool is_word = (key == "size" || key == "tokenizer") && !fs::path(name).has_extension();
