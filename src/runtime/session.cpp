@@ -169,7 +169,8 @@ std::unique_ptr<Program> Session::prepare(size_t first, size_t steps) const {
   };
   for (const PlanStep& s : all) {
     const auto in = resolved(s.in), out = resolved(s.out);
-    calls.push_back({s.kernel, &s.attrs, in, out, device_.address(arena_->at(s.workspace_offset))});
+    void* workspace = s.workspace_bytes > 0 ? device_.address(arena_->at(s.workspace_offset)) : nullptr;
+    calls.push_back({s.kernel, &s.attrs, in, out, workspace});
   }
   return device_.prepare(calls);
 }

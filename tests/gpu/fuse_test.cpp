@@ -82,9 +82,31 @@ TEST(Fusing, JoinsWhatDoesNotDependOnEachOther) {
   }
 }
 
+// Counts launches.
+class Counting final : public Driver {
+ public:
+  explicit Counting(size_t& launches) : launches_(launches) {}
+  std::string_view name() const override { return to_->name(); }
+  Device::Memory memory() const override { return to_->memory(); }
+  size_t alignment() const override { return to_->alignment(); }
+  void* allocate(size_t bytes) override { return to_->allocate(bytes); }
+  void release(void* memory) noexcept override { to_->release(memory); }
+  void upload(void* to, const void* from, size_t bytes) override { to_->upload(to, from, bytes); }
+  void download(void* to, const void* from, size_t bytes) override { to_->download(to, from, bytes); }
+  void copy(void* to, const void* from, size_t bytes) override { to_->copy(to, from, bytes); }
+  void fill(void* to, std::byte value, size_t bytes) override { to_->fill(to, value, bytes); }
+  void launch(const Launch& launch) override { ++launches_, to_->launch(launch); }
+  void synchronize() override { to_->synchronize(); }
+
+ private:
+  std::unique_ptr<Driver> to_ = make_emulated_driver();
+  size_t& launches_;
+};
+
 // Launches that are timed are not joined, so a session that takes times has the bits of what the calls say.
 TEST(Fusing, GivesTheBitsOfSingleLaunches) {
-  const auto device = make_gpu_device(make_emulated_driver());
+  size_t launches = 0;
+  const auto device = make_gpu_device(std::make_unique<Counting>(launches));
   Graph g;
   const Value x = g.param("x", f32({3, 96})), gain = g.param("gain", f32({96}));
   const auto weight = [&](const char* name, int64_t rows) { return g.param(name, f32({rows, 96})); };
@@ -104,13 +126,18 @@ TEST(Fusing, GivesTheBitsOfSingleLaunches) {
     store.write(p.name, values);
   }
   std::vector<std::vector<float>> results[2];
+  size_t counts[2];
   for (const bool timed : {false, true}) {
     Session session(*device, plan, {&store});
     session.enable_profile(timed);
+    launches = 0;
     session.run();
+    counts[timed] = launches;
     for (size_t i = 0; i < outputs.size(); ++i) results[timed].push_back(session.values(i));
   }
   EXPECT_EQ(results[0], results[1]);
+  EXPECT_EQ(counts[true], plan->steps.size());
+  EXPECT_EQ(counts[false], plan->steps.size() - 4);  // q, k, v; gate, up; the sum and its norm
 }
 
 // AdamW of four tensors at once.
