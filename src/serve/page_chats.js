@@ -9,11 +9,12 @@ const packed = () => turns.map((t) => ({ user: t.user, better: t.better, replies
       top: top?.map(({ id, token, logprob, special, bytes: b }) => ({ id, token, logprob, special, bytes: b })) })) })) })) }));
 function save() {
   if (!turns.length) return;
-  const now = Date.now();
+  const now = Date.now(), there = conversation && load(conversation.id);
+  if (conversation && there?.changed !== conversation.changed) conversation.id = String(now);  // another tab went on with it
   conversation ??= { id: String(now), title: turns[0].user.trim().replace(/\s+/g, ' ').slice(0, 60) };
   conversation.changed = now;
   const item = { ...conversation, mode: settings.mode, system: settings.system, turns: packed() };
-  localStorage.setItem('toy-open', conversation.id);
+  store.set('toy-open', conversation.id);
   try {
     localStorage.setItem(kPrefix + conversation.id, JSON.stringify(item));
   } catch {  // full: what else the model considered takes most of it
@@ -24,23 +25,27 @@ function save() {
   drawChats();
 }
 function load(id) {
-  try { return JSON.parse(localStorage.getItem(kPrefix + id)); } catch { return null; }
+  try { return JSON.parse(store.get(kPrefix + id)); } catch { return null; }
 }
 function kept() {
-  const ids = Object.keys(localStorage).filter((k) => k.startsWith(kPrefix)).map((k) => k.slice(kPrefix.length));
+  const ids = store.names().filter((k) => k.startsWith(kPrefix)).map((k) => k.slice(kPrefix.length));
   return ids.map(load).filter((c) => c?.turns?.length).sort((a, b) => b.changed - a.changed);
 }
 function openChat(id) {
-  running?.abort();
+  if (running) {  // what was written so far stays with its conversation
+    running.abort();
+    for (const turn of turns) for (const r of turn.replies) for (const v of r.versions) if (v.busy) Object.assign(v, { busy: false, finish: 'stopped' });
+    save();
+  }
   const item = id && load(id);
   turns = item?.turns || [];
   conversation = item ? { id: item.id, title: item.title, changed: item.changed } : null;
   if (item) {
     settings.mode = item.mode;
     settings.system = item.system;
-    localStorage.setItem('toy-open', id);
+    store.set('toy-open', id);
   } else {
-    localStorage.removeItem('toy-open');
+    store.remove('toy-open');
   }
   // A question that was never answered, because the page was closed, is to be asked again.
   for (const turn of turns) turn.replies = turn.replies.filter((r) => r.versions.length);
@@ -73,7 +78,7 @@ function drawChats() {
     drop.setAttribute('aria-label', `Delete ${c.title}`);
     drop.onclick = () => {
       if (drop.textContent === 'Delete') { drop.textContent = 'Delete for good?'; return; }
-      localStorage.removeItem(kPrefix + c.id);
+      store.remove(kPrefix + c.id);
       if (c.id === conversation?.id) openChat(null); else drawChats();
       ($('chat-list').querySelector('button') || $('close-chats')).focus();
     };
@@ -89,7 +94,7 @@ function renameChat(row, c) {
   field.setAttribute('aria-label', 'New title');
   const done = (title) => {
     if (title) {
-      localStorage.setItem(kPrefix + c.id, JSON.stringify({ ...load(c.id), title }));
+      store.set(kPrefix + c.id, JSON.stringify({ ...load(c.id), title }));
       if (c.id === conversation?.id) conversation.title = title;
     }
     drawChats();
@@ -104,7 +109,7 @@ function renameChat(row, c) {
 }
 
 // ---- as training data
-const answered = (turn) => turn.replies.every((r) => r.versions.length);
+const answered = (turn) => turn.replies.every((r) => r.versions.length && !current(r).error);
 function rowsOf(c) {
   const turns = c.turns.filter(answered), last = turns.at(-1);
   if (!last) return [];
