@@ -54,7 +54,7 @@ TEST_F(CliTrain, WarmStartIsDeterministicAndMayWriteOverItsOwnFile) {
   const std::string first = model();
   std::string out, bytes;
   for (const char* threads : {"1", "3"}) {
-    const Result r = toy(warm(first) + "--steps 5 --threads " + threads);
+    const Result r = toy(warm(first) + "--steps 5 --overwrite --threads " + threads);
     ASSERT_EQ(r.code, 0) << r.err;
     if (out.empty()) out = r.out, bytes = slurp(path("second/model.gguf"));
     EXPECT_EQ(r.out, out);
