@@ -272,8 +272,8 @@ Watcher::Probes Watcher::probes(const WatchOptions& watch, Device& device, const
 size_t Watcher::bytes(const WatchOptions& watch, Device& device, const ModelSpec& spec,
                       const Weights::DTypeOf& dtype_of, const TrainerOptions& options) {
   size_t n = probes(watch, device, spec, dtype_of, options).bytes(device);
-  for (const TensorSpec& t : trained_tensors(spec))
-    if (is_kept(watch.drifts, t)) n += size_t(t.shape.count()) * sizeof(float);
+  for (const TensorSpec& t : trained_tensors(spec))  // the host's
+    if (device.host_visible() && is_kept(watch.drifts, t)) n += size_t(t.shape.count()) * sizeof(float);
   return n;
 }
 

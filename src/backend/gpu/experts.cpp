@@ -54,7 +54,8 @@ void expert_linear_grad_w(Launches& to, const KernelCall& c) noexcept {
          {in(c, 0), in(c, 1), lists.begins, lists.order, out(c, 0), O, I, of_row(c.in[1], c.in[2])});
 }
 bool reads_weight(const KernelQuery& q) noexcept {
-  return q.in[0].dtype == DType::f32 && weight_type(q.in[1].dtype) >= 0;
+  constexpr int64_t kMostPairs = 1 << 24;  // lists are made with sums of f32
+  return q.in[0].dtype == DType::f32 && weight_type(q.in[1].dtype) >= 0 && q.in[2].shape.count() < kMostPairs;
 }
 size_t lists_of_w(const KernelQuery& q) noexcept { return Lists::bytes(q.in[1].shape[0], q.in[2].shape); }
 size_t lists_of_dw(const KernelQuery& q) noexcept { return Lists::bytes(q.out[0].shape[0], q.in[2].shape); }

@@ -42,6 +42,7 @@ double copy_gbs(Device& device) {
   constexpr size_t kLeast = size_t(64) << 20, kMost = size_t(1) << 30;  // more than caches hold
   constexpr double kLongEnough = 2e-3;
   const size_t free = device.memory().free, most = free > 0 ? std::min(kMost, free / 4) : kLeast;
+  if (most < size_t(1) << 20) return 0;  // nothing that could be measured
   double best = 0;
   for (size_t bytes = std::min(kLeast, most);; bytes *= 2) {
     const DeviceBuffer from(device, bytes), to(device, bytes);

@@ -109,12 +109,20 @@ struct BenchInfer : Command {
     app.footer("Examples:\n  toy bench infer out/book\n  toy bench infer --shape tiny,small");
   }
 
+  // What the decoder needs at least.
+  DecoderOptions least() const {
+    return {.sequences = int(parallel),
+            .context = prompt + decode,
+            .kv = decoding.decoder.kv,
+            .exact = decoding.decoder.exact};
+  }
+
   void run() const {
     check(model_path.empty() != shape.empty(), "bench infer: give either a GGUF file or --shape");
     if (shape.empty()) {
       const std::string file = model_file(model_path);
       return measure(file, [&](Device& dev) {
-        require_room_to_decode(dev, file, {.sequences = int(parallel), .context = prompt + decode});
+        require_room_to_decode(dev, file, least());
         Model model = load_model(file, dev);
         adapters.apply(model);
         return model;
@@ -129,7 +137,7 @@ struct BenchInfer : Command {
       // In another process, whose memory is not measured.
       run_apart([&] { save_model(random_model(model_spec(name), *make_cpu_device(0), 0), file); });
       measure(name, [&](Device& dev) {
-        require_room_to_decode(dev, file, {.sequences = int(parallel), .context = prompt + decode});
+        require_room_to_decode(dev, file, least());
         Model model = load_model(file, dev);
         folder.remove();  // what is mapped stays until it is unmapped
         return model;

@@ -181,7 +181,10 @@ struct Infer : Command {
     model_path = model_file(model_path);
     const auto dev = device.make();
     require_room_to_decode(*dev, model_path,
-                           {.context = std::max(g.max_tokens, kPagePositions), .max_rows = 1});  // at least
+                           {.context = std::max(g.max_tokens, kPagePositions),  // at least
+                            .max_rows = 1,
+                            .kv = decoding.decoder.kv,
+                            .exact = decoding.decoder.exact});
     Model model = load_model(model_path, *dev);
     adapters.apply(model);
     if (!stops.empty()) require_tokenizer(model, model_path, "remove --stop");
