@@ -113,7 +113,7 @@ void write_sampling(const std::string& folder, gguf::Writer& writer, std::vector
     const bool fits = k.is_integer ? value.is_number_integer() && value >= 0 && value <= INT32_MAX : value.is_number();
     if (!fits)
       warnings.push_back(
-          fmt::format("{}: '{}' is {}, which is left out", generation.path(), k.hugging_face, value.dump()));
+          fmt::format("{}: '{}' is {}, which is left out", generation.path(), k.hugging_face, json_text(value)));
     else if (k.is_integer)
       writer.set(std::string(k.gguf), value.get<int32_t>());
     else

@@ -11,8 +11,8 @@
 
 namespace toy {
 
-/// The temperature of conversations, in `toy chat` and `toy serve`, with a model whose file says none. (SamplerOptions by
-/// itself, and `toy infer`, take the likeliest token.)
+/// The temperature of conversations, in `toy chat` and `toy serve`, with a model whose file says none. (SamplerOptions
+/// by itself, and `toy infer`, take the likeliest token.)
 inline constexpr double kUsualTemperature = 0.8;
 
 /// Defaults of a model.
