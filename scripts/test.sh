@@ -146,8 +146,7 @@ if [[ -n $asan ]]; then
   elif configure asan && build asan --target unit_tests; then
     export ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=1:${ASAN_OPTIONS:-}
     export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:${UBSAN_OPTIONS:-}
-    # Not what only the reference computes, in f64: decompositions of ops, and finite differences.
-    run_tests asan build/asan -L '^unit$' -E '\.(Decomposition|FiniteDifferences)$' --
+    run_tests asan build/asan -L '^unit$' --
     summary+=(--run asan "$logs/asan.json" "$logs/asan.xml")
   fi
 fi
