@@ -249,6 +249,7 @@ void Decoder::forget_results() {
 }
 
 void Decoder::read_logits() const {
+  const std::lock_guard lock(reading_);
   if (logits_.size() == logits_count_ * size_t(vocab_)) return;
   const std::vector<float> piece = session_->values(0);
   logits_.insert(logits_.end(), piece.begin(), piece.end());

@@ -179,7 +179,9 @@ runs::Sample Validator::sample(int64_t tokens) {
     while (!ids.empty() && std::find(ends.begin(), ends.end(), ids.back()) != ends.end()) ids.pop_back();
     return model_.tokenizer->decode(ids);
   };
-  if (!wanted.empty()) return {text(written), model_.tokenizer->decode(start), text(wanted)};
+  std::string prompt;  // with the marks of the template
+  for (const int32_t id : start) prompt += model_.tokenizer->written(id);
+  if (!wanted.empty()) return {text(written), prompt, text(wanted)};
   written.insert(written.begin(), start.begin(), start.end());
   return {model_.tokenizer->decode(written), {}, {}};
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -78,7 +79,7 @@ class Decoder {
   /// recurrent or a window has moved on, is empty.
   void decode(std::span<const DecodeRow> rows);
   /// Logits [V] of the i-th row of the last call that asked for them. Where the device has memory of its own, they are
-  /// read from it now.
+  /// read from it now. Threads may ask at the same time.
   std::span<const float> logits(size_t i) const;
   size_t logits_count() const { return logits_count_; }
   /// The id of the largest of these logits, the first of equal ones, where the device tells it without their being
@@ -122,6 +123,7 @@ class Decoder {
   std::vector<bool> magnitudes_;             // has the adapter some?
   std::unique_ptr<DecodeState> state_;
   std::unique_ptr<Session> session_;
+  mutable std::mutex reading_;         // of what follows
   mutable std::vector<float> logits_;  // all of logits_count_, or those of the last piece are still on the device
   std::vector<float> hidden_, most_;
   std::vector<int32_t> largest_;
