@@ -1,4 +1,6 @@
 // toy list, and models named as it shows them.
+#include <algorithm>
+
 #include "cli/cli_fixture.h"
 
 namespace {
@@ -72,7 +74,10 @@ TEST_F(CliList, ShowsARepositoryInSafetensors) {
   EXPECT_EQ(later.out, expected) << later.err;
   EXPECT_EQ(toy("describe org/tensors").code, 0);
   EXPECT_EQ(toy("infer org/tensors --prompt-ids 1 --n 3").err.find("converted once"), std::string::npos);
-  const auto files = [&] { return std::distance(fs::directory_iterator(path("home/.cache/toy/models")), {}); };
+  const auto files = [&] {
+    const fs::directory_iterator all(path("home/.cache/toy/models"));
+    return std::count_if(begin(all), end(all), [](const auto& file) { return file.path().extension() == ".gguf"; });
+  };
   EXPECT_EQ(files(), 2);
   fs::last_write_time(path("hf/config.json"), fs::file_time_type::clock::now());  // it changes: made again
   EXPECT_EQ(toy("infer " + path("hf") + " --prompt-ids 1 --n 3").out, expected);

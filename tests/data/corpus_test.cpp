@@ -145,7 +145,7 @@ TEST(WindowSampler, ShortTexts) {
   const std::vector<int32_t> ids = counted(17);
   EXPECT_EQ(WindowSampler(ids, 2, 16, 0).batch(9).inputs[31], 15);  // one window only
   EXPECT_EQ(message_of([&] { WindowSampler(ids, 2, 17, 0); }),
-            "the text is too short: it has 17 tokens, and a window of 17 tokens and their next ones needs "
+            "the text is too short: it has 17 tokens, and a window of 17 tokens needs "
             "18; give a "
             "longer text or shorter windows");
   EXPECT_THROW(WindowSampler(ids, 0, 4, 0), Error);

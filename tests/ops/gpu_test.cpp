@@ -101,7 +101,7 @@ TEST(Gpu, LaunchesThatAreTooLarge) {
   } catch (const Error& e) {
     EXPECT_STREQ(
         e.what(),
-        "matmul: operands are too large for one launch: kernel product would have 1 x 65536 groups along y and "
+        "matmul: operands are too large for one launch: kernel product_wide would have 1 x 65536 groups along y and "
         "z, at most 65535 each; use a smaller batch");
   }
 }

@@ -26,7 +26,7 @@ TEST(MakeTokenizer, NamesTheFormsItAccepts) {
     const std::string message = message_of([&] { make_tokenizer(spec, "text"); });
     expect_contains(message, spec);
     if (std::string(spec) == "spm:99999999999") expect_contains(message, "no vocabulary has 99999999999 tokens");
-    expect_contains(message, "accepted are \"bytes\", \"bpe:V\", \"spm:V\" and \"unigram:V\"");
+    expect_contains(message, "use \"bytes\", \"bpe:V\", \"spm:V\" or \"unigram:V\"");
   }
 }
 
