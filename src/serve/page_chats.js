@@ -1,7 +1,7 @@
 // ---- conversations, kept in this browser: an item of its storage for each
 let conversation = null;  // { id, title, changed } of the one that is shown, once it has a turn
 const kPrefix = 'toy-chat-';
-// Without what can be had again: places on the page, ids of prompts, and the bytes of whole characters.
+// Without what can be had again: places on the page, ids of prompts, and the bytes of complete characters.
 const packed = () => turns.map((t) => ({ user: t.user, better: t.better, replies: t.replies.map((r) => ({
   options: r.options, shown: Math.max(0, Math.min(r.shown, r.versions.filter((v) => !v.busy).length - 1)),
   versions: r.versions.filter((v) => !v.busy).map(({ tokens, ...rest }) => ({ ...rest, tokens: tokens.map(
@@ -10,7 +10,7 @@ const packed = () => turns.map((t) => ({ user: t.user, better: t.better, replies
 function save() {
   if (!turns.length) return;
   const now = Date.now(), there = conversation && load(conversation.id);
-  if (conversation && there?.changed !== conversation.changed) conversation.id = String(now);  // another tab went on with it
+  if (conversation && there?.changed !== conversation.changed) conversation.id = String(now);  // another tab has changed it
   conversation ??= { id: String(now), title: turns[0].user.trim().replace(/\s+/g, ' ').slice(0, 60) };
   conversation.changed = now;
   const item = { ...conversation, mode: settings.mode, system: settings.system, turns: packed() };

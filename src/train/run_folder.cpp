@@ -153,7 +153,7 @@ bool can_go_on(const std::string& log, const std::function<void(const std::strin
 
 constexpr const char* kLatest = "latest";
 
-// `latest` beside a folder with a name that nobody chose. Renamed into place: it is never missing.
+// `latest` next to a folder whose name was made from placeholders. Renamed into place: it is never missing.
 void link_latest(const fs::path& folder, const std::function<void(const std::string&)>& warn) {
   const fs::path link = folder.parent_path() / kLatest,
                  temporary = folder.parent_path() / fmt::format(".{}.{}", kLatest, folder.filename().string());

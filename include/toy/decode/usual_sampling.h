@@ -1,4 +1,4 @@
-// How programs choose tokens where nobody says how: one temperature for all of them, and what a model's file asks for.
+// Defaults of sampling: one temperature for all conversations, and what a model's file asks for.
 #pragma once
 
 #include <map>

@@ -27,7 +27,7 @@ inline constexpr int64_t kMostFittedTokens = 2048;
 
 /// The folder of a run that is told none: a new one each time.
 inline constexpr const char* kNewFolder = "out/{recipe}-{date}-{seq}";
-/// The newest of these folders, as the link `latest` beside it says; "" if there is none.
+/// The newest of these folders, to which the link `latest` next to it leads; "" if there is none.
 std::string newest_run();
 
 /// What every recipe is told.

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kItems = 256, kRounds = 1024, kChains = 8, kTimes = 3;
 
-// Chains that a kernel of peak.k goes on with in a second. As many groups as fill the device: its time grows with them.
+// Chains that a kernel of peak.k continues per second. As many groups as fill the device: its time grows with them.
 double steps_a_second(Device& device, Kernel kernel) {
   Driver* const driver = driver_of(device);
   if (!driver) return 0;

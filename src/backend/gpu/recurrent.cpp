@@ -102,7 +102,7 @@ size_t runs_of_rows(const KernelQuery& q) noexcept {
   return runs_bytes(q.in[first].shape[0]);
 }
 
-// The memory of the gradient's kernels, in floats behind the list of runs.
+// The memory of the gradient's kernels, in floats after the list of runs.
 struct DeltaMemory {
   int64_t kept, inside, part;  ///< of these the gradients of q and k for each value head, where they share key heads
   explicit DeltaMemory(const Delta& d)

@@ -25,7 +25,7 @@ struct SamplingOptions {
   /// The options for this model, with its own defaults where nothing was given. Throws Error{bad_input} for token ids
   /// outside its vocabulary.
   SamplerOptions of(const Model& model) const;
-  /// What nobody gave, for people: "temperature 0.8, seed 481516"; "" where all was given or nothing is drawn.
+  /// What was not given, for people: "temperature 0.8, seed 481516"; "" where all was given or nothing is drawn.
   std::string chosen(const Model& model) const;
 
  private:

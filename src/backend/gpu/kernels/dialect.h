@@ -175,7 +175,7 @@ DEVICE float TANH(float x) {
 
 DEVICE float SIGMOID(float x) { return 1.0f / (1.0f + EXP(-x)); }
 
-// Bits 32 i to 32 i + 31 of 2/pi behind its point, a word of zeros before them.
+// Bits 32 i to 32 i + 31 of 2/pi after its point, preceded by a word of zeros.
 DEVICE uint two_over_pi(int i) {
   switch (i) {
     case 1:

@@ -94,6 +94,6 @@ DEVICE float advance(float* own, const Staged* t, const Delta* d, const Share* a
 typedef struct {
   int end, known, first, next;
 } Run;
-// list[0] runs begin at list[1], list[2], ...; behind those of N rows are their Runs.
+// list[0] runs begin at list[1], list[2], ...; after those of N rows come their Runs.
 DEVICE GLOBAL Run* run_at(GLOBAL int* list, int N, int n) { return (GLOBAL Run*)(list + 4 + N / 4 * 4 + 4 * (int64)n); }
 #endif
