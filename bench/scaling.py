@@ -130,6 +130,8 @@ def main():
     ap.add_argument("--repeat", type=int, default=3)
     ap.add_argument("--most", type=int, default=1 << 40, help="leave larger sizes out")
     args = ap.parse_args()
+    if unknown := [kind for kind in args.only.split(",") if kind not in KINDS]:
+        ap.error(f"--only {unknown[0]}: use {', '.join(KINDS)}")
     print("| work | size | seconds | MiB | growth |\n| --- | --- | --- | --- | --- |", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(args.toy, folder)
