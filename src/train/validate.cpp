@@ -9,6 +9,7 @@
 #include "toy/base/clock.h"
 #include "toy/base/error.h"
 #include "toy/decode/generate.h"
+#include "toy/decode/usual_sampling.h"
 #include "train/calibrate.h"
 
 namespace toy {
@@ -170,7 +171,7 @@ runs::Sample Validator::sample(int64_t tokens) {
   const int64_t number = o_.eval_every > 0 ? state_.step / o_.eval_every : 0, context = decoder_->context();
   const auto [start, wanted] = data_.validation_start(number, context);
   const GenerateOptions g{.max_tokens = std::min(tokens, context - int64_t(start.size())),
-                          .sampler = {.temperature = 0.8, .seed = o_.seed + uint64_t(state_.step)}};
+                          .sampler = {.temperature = kUsualTemperature, .seed = o_.seed + uint64_t(state_.step)}};
   std::vector<int32_t> written;
   const std::vector<int32_t> ends = model_.tokenizer->end_of_generation();
   for (const GeneratedToken& t : generate(*decoder_, 0, std::vector<int32_t>(start), ends, g))
