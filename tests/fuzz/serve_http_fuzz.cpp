@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
@@ -47,6 +48,14 @@ uint16_t start() {
   return server.port();
 }
 
+// A system call's result; called again when a signal interrupts it: libFuzzer's timer sends one every few seconds.
+template <class Call>
+auto uninterrupted(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
 // What comes back, until the server closes.
 std::string answer_to(uint16_t port, std::string_view bytes) {
   const int s = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -54,17 +63,21 @@ std::string answer_to(uint16_t port, std::string_view bytes) {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   address.sin_port = htons(port);
-  require(s >= 0 && ::connect(s, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  require(s >= 0);
+  const auto* to = reinterpret_cast<const sockaddr*>(&address);
+  require(uninterrupted([&] { return ::connect(s, to, sizeof address); }) == 0);
   while (!bytes.empty()) {
-    const ssize_t n = ::send(s, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ssize_t n = uninterrupted([&] { return ::send(s, bytes.data(), bytes.size(), MSG_NOSIGNAL); });
     if (n <= 0) break;
     bytes.remove_prefix(size_t(n));
   }
   ::shutdown(s, SHUT_WR);
   std::string all(4096, 0);
   size_t got = 0;
-  for (ssize_t n = 0; got < all.size() && (n = ::recv(s, all.data() + got, all.size() - got, 0)) > 0;
-       got += size_t(n)) {
+  while (got < all.size()) {
+    const ssize_t n = uninterrupted([&] { return ::recv(s, all.data() + got, all.size() - got, 0); });
+    if (n <= 0) break;
+    got += size_t(n);
   }
   ::close(s);
   all.resize(got);
