@@ -44,3 +44,7 @@ string(STRIP "${pkgconfig_libs}" pkgconfig_libs)
 file(RELATIVE_PATH pkgconfig_to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/toy.pc.in ${PROJECT_BINARY_DIR}/toy.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/toy.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# What a binding links that is built by itself, as python/ is: this build's own libraries, with those of the program.
+get_property(toy_all_libraries GLOBAL PROPERTY TOY_ALL_LIBRARIES)
+export(TARGETS ${toy_all_libraries} toy_flags toy NAMESPACE toy_build:: FILE ${PROJECT_BINARY_DIR}/toyBuild.cmake)

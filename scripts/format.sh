@@ -25,7 +25,7 @@ fi
 
 # By find, not git: a tarball has no .git, and a new file is not tracked.
 folders=()
-for f in include src tests bench examples; do [[ -d $f ]] && folders+=("$f"); done
+for f in include src tests bench examples python; do [[ -d $f ]] && folders+=("$f"); done
 mapfile -d '' -t files < <(find "${folders[@]}" -type f \( -name '*.cpp' -o -name '*.h' \) -print0 | sort -z)
 jobs=$(nproc 2> /dev/null || echo 1)
 if [[ -z $check ]]; then

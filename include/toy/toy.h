@@ -44,6 +44,7 @@
 #include "toy/data/tokenized.h"
 #include "toy/decode/decoder.h"
 #include "toy/decode/generate.h"
+#include "toy/decode/repack.h"
 #include "toy/decode/sampler.h"
 #include "toy/decode/saved_state.h"
 #include "toy/decode/scheduler.h"

@@ -13,6 +13,7 @@
 #include "toy/base/memory.h"
 #include "toy/base/utf8.h"
 #include "toy/chat/builtin.h"
+#include "toy/decode/repack.h"
 #include "toy/models/save_as.h"
 #include "toy/models/spec.h"
 
@@ -67,12 +68,7 @@ DecodingOptions DecodingOptions::with(std::string_view what, std::string_view li
 }
 
 bool DecodingOptions::repacks(const Model& model, int64_t generated, int64_t scored) const {
-  constexpr int64_t kLeastGenerated = 256, kLeastScored = 4096;  // below, making the copy takes longer than it saves
-  if (repack == "off" || decoder.exact || (generated < kLeastGenerated && scored < kLeastScored)) return false;
-  size_t bytes = 0;
-  for (const TensorSpec& t : tensors_of(model.spec))
-    if (const DType stored = model.params->stored(t.name); is_quantized(stored)) bytes += bytes_of(stored, t.shape);
-  return bytes <= model.params->device().memory().free / 2;
+  return repack != "off" && !decoder.exact && repack_pays(model, generated, scored);
 }
 
 size_t likely_cache(const Model& model, const DecoderOptions& options) {

@@ -8,42 +8,29 @@
 #include <string>
 #include <vector>
 
+#include "bind/find_model.h"
 #include "toy/base/error.h"
 #include "toy/hf/convert.h"
 #include "toy/models/model.h"
 
 namespace toy::cli {
 
-/// Where runs are looked for by their ids and listed, by default.
-inline const std::vector<std::string> kRunRoots{"."};
 /// The positional `model` of a command.
 CLI::Option* add_model_option(CLI::App& app, std::string& model);
 
-/// The GGUF of a folder from Hugging Face, made in the user's cache when it is first asked for and again when the
-/// folder changes; nullopt for any other folder. Throws Error{bad_input} for an adapter of PEFT and an incomplete
-/// repository.
-std::optional<std::string> converted_folder(const std::string& folder);
 /// What `work` converts, with a bar. Ctrl-C ends the program between two tensors.
 std::optional<hf::Converted> convert_with_progress(hf::ConvertOptions options,
                                                    const std::function<hf::Converted(const hf::ConvertOptions&)>& work);
 
-/// The folder of a run that is named by its path or its id (or the beginning of it) below this folder; "" if none is.
-/// Throws Error{bad_input} where several ids begin so.
+/// @{
+/// As ModelFinder's. They say on stderr what they find.
 std::string run_folder(const std::string& what);
-/// The path of a model that `toy list` shows under this name, "" if there is none or if `what` is a file. Says on
-/// stderr which file it is. Of a repository in safetensors that is its converted_folder(), unless `takes_folders`.
 std::string listed_model(const std::string& what, bool takes_folders = false);
-/// The GGUF file that `what` names: a path, a run, a model of `toy list`, or a folder from Hugging Face. Says on stderr
-/// when it is the checkpoint of a run. Throws Error{bad_input} saying what was searched, and for a folder without a
-/// model.
+std::optional<std::string> converted_folder(const std::string& folder);
 std::string model_file(const std::string& what);
-
-/// The file whose tokenizer `what` means, as model_file() finds it; "bytes", "spm:512" and what is unknown stay.
 std::string tokenizer_file(const std::string& what);
+/// @}
 
-/// For a computation that has failed: throws Error{bad_input} naming the first tensor of the file that holds NaN or
-/// infinity, if there is one. (Quantized tensors are checked when a model is loaded.)
-void refuse_broken_weights(const std::string& path);
 /// What a computation with the models of these files returns. Where it fails, broken weights are the reason to tell.
 template <class Compute>
 auto with_sound_weights(std::initializer_list<std::string> paths, const Compute& compute) {
@@ -61,26 +48,11 @@ struct AdapterOptions {
   std::vector<std::string> lora;
   /// `named`: `--lora [NAME=]FILE[:SCALE]`.
   void add(CLI::App& app, bool named = false);
-  /// The file or PEFT folder of each, its scale, and its name: by default that of the file or folder.
-  struct Given {
-    std::string path;
-    double scale = 1;
-    std::string name = {};
-  };
-  std::vector<Given> given() const;
-  /// Adds them to a model, in their order. Throws Error{bad_input} for one that is of another model.
-  static void apply(Model& model, const std::vector<Given>& given);
-  void apply(Model& model) const { apply(model, given()); }
+  std::vector<GivenAdapter> given() const;
+  void apply(Model& model) const { apply_adapters(model, given()); }
 
  private:
   bool named_ = false;
 };
-/// The adapter that `what` names: a file, or in the folder of a run or checkpoint the newest. Throws Error{bad_input}
-/// for a folder without one.
-std::string adapter_file(const std::string& what);
-
-/// Throws Error{bad_input} with the reason where the model of this file has no tokenizer; `way_out` ends the message.
-void require_tokenizer(const Model& model, const std::string& path,
-                       const char* way_out = "give a model with another tokenizer");
 
 }  // namespace toy::cli

@@ -143,13 +143,12 @@ struct Serve : Command {
   }
 
   // What clients call the adapters.
-  std::vector<std::string> adapter_names(const std::vector<AdapterOptions::Given>& given,
-                                         const std::string& base) const {
+  std::vector<std::string> adapter_names(const std::vector<GivenAdapter>& given, const std::string& base) const {
     std::vector<std::string> names;
     const auto among = [](const std::vector<std::string>& list, const std::string& name) {
       return std::ranges::find(list, name) != list.end();
     };
-    for (const AdapterOptions::Given& g : given) {
+    for (const GivenAdapter& g : given) {
       check(g.name != base && !among(aliases, g.name) && !among(names, g.name),
             "lora: two models are called '{}'; name this one with --lora NAME={}", g.name, g.path);
       names.push_back(g.name);
@@ -165,13 +164,13 @@ struct Serve : Command {
     std::optional<serve::StateFolder> states;
     if (!state_folder.empty()) states.emplace(state_folder);
     model_path = model_file(model_path);
-    const std::vector<AdapterOptions::Given> given = adapters.given();
+    const std::vector<GivenAdapter> given = adapters.given();
     const std::string name = name_of_model(model_path);
     const std::vector<std::string> names = adapter_names(given, name);
     const auto dev = device.make();
     require_room_to_decode(*dev, model_path, {.context = kPagePositions});  // the least; the rest is cache
     Model model = load_model(model_path, *dev);
-    AdapterOptions::apply(model, given);
+    apply_adapters(model, given);
     require_tokenizer(model, model_path);
     const std::optional<ChatTemplate> chat = chat_template.load(model, model_path);
     print_warnings(model_path, model.warnings);

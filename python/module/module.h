@@ -1,0 +1,17 @@
+// What the files of the module share.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace nb = nanobind;
+
+/// Adds the class Model and load().
+void add_model(nb::module_& m);
+/// Adds train().
+void add_training(nb::module_& m);
+
+/// Throws what a signal has raised, such as KeyboardInterrupt. Takes the GIL.
+inline void check_signals() {
+  nb::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}

@@ -1,0 +1,124 @@
+"""Writes the type stubs of the package: stubs.py FOLDER_OF_MODULE PACKAGE OUT. Options are those of the lists in C++."""
+import ast
+import importlib.util
+import json
+import pathlib
+import sys
+
+module_folder, package, out = map(pathlib.Path, sys.argv[1:])
+spec = importlib.util.spec_from_file_location("_toy", next(module_folder.glob("_toy*.so")))
+_toy = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(_toy)
+
+TYPES = {"bool": "bool", "int": "int", "float": "float", "str": "str", "list[str]": "str | Sequence[str]",
+         "object": "dict[str, Any] | Sequence[Any] | str"}
+
+
+def parameters(call, indent):
+    lines = []
+    for o in json.loads(_toy.options(call)):
+        if o["name"].isidentifier():
+            kind = TYPES[o["type"]]
+            if o["help"] and o["type"] == "str":
+                kind = "str | PathLike[str]"
+            lines.append(f"{indent}{o['name']}: {kind}{'' if o['required'] else ' | None = ...'},")
+    return "\n".join(lines)
+
+
+def doc_of(node, indent):
+    doc = ast.get_docstring(node)
+    return f'{indent}"""{doc}"""\n' if doc else ""
+
+
+# What the code does not say: attributes and results.
+RETURNS = {"Model.generate": "str", "Model.stream": "Stream", "Model.score": "Score", "Model.chat": "dict[str, Any]",
+           "Model.logits": "NDArray[np.float32]", "Tensor.numpy": "NDArray[Any]",
+           "Tensor.dequantize": "NDArray[np.float32]", "Tensor.__array__": "NDArray[Any]", "load": "Model",
+           "Tokenizer.encode": "list[int]", "Tokenizer.decode": "str", "Tokenizer.decode_bytes": "bytes",
+           "Tokenizer.token": "bytes", "Model.spec": "dict[str, Any]", "Model.tokenizer": "Tokenizer",
+           "Model.tensors": "Tensors", "Tensors.__getitem__": "Tensor", "Tensors.__contains__": "bool",
+           "Tensors.__iter__": "Iterator[str]", "Tensors.__len__": "int", "Tensors.keys": "list[str]",
+           "Tensors.items": "list[tuple[str, Tensor]]", "Tensors.values": "list[Tensor]", "Stream.__iter__": "Stream",
+           "Stream.__next__": "Token", "Stream.reason": "str", "Stream.close": "None"}
+FIELDS = {"Token": ["id: int", "text: str", "logprob: float", "top: list[tuple[int, float]]"],
+          "Score": ["ids: NDArray[np.int32]", "logprobs: NDArray[np.float64]", "tokens: int", "bytes: int",
+                    "nats_per_token: float", "nats_per_token_error: float", "perplexity: float",
+                    "perplexity_error: float", "bits_per_byte: float", "bits_per_byte_error: float"],
+          "Tensor": ["name: str", "dtype: str", "shape: tuple[int, ...]"],
+          "Tokenizer": ["kind: str", "bos: int | None", "eos: int | None", "vocab_size: int"],
+          "Model": ["path: str", "warnings: list[str]"], "Stream": [], "Tensors": []}
+ARGUMENTS = {"text": "str", "ids": "Iterable[int]", "id": "int", "name": "str", "bos": "bool", "parse_special": "bool",
+             "prompt": "str | Iterable[int]", "model": "str | PathLike[str]", "dtype": "Any", "copy": "bool | None",
+             "messages": "Sequence[dict[str, Any]]"}
+CALLS = {"generate": "generate", "stream": "generate", "score": "score", "logits": "logits", "load": "load",
+         "chat": "chat"}
+HEAD = ('from collections.abc import Callable, Iterable, Iterator, Sequence\nfrom os import PathLike\n'
+        'from typing import Any\n\nimport numpy as np\nfrom numpy.typing import NDArray\n\n')
+
+
+def function(node, owner, indent):
+    name = f"{owner}.{node.name}" if owner else node.name
+    if name not in RETURNS:
+        sys.exit(f"stubs.py: {name} has no type; add it to RETURNS")
+    inner = indent + "    "
+    text = "".join(f"{indent}@{ast.unparse(d)}\n" for d in node.decorator_list)
+    arguments = [a.arg for a in node.args.args]
+    with_defaults = arguments[len(arguments) - len(node.args.defaults):]
+    typed = [a if a == "self" else f"{a}: {ARGUMENTS[a]}{' = ...' if a in with_defaults else ''}" for a in arguments]
+    if node.args.kwarg:
+        typed = [", ".join(typed) + ", *,\n" + parameters(CALLS[node.name], inner) + "\n" + indent]
+    doc = doc_of(node, inner)
+    return text + f"{indent}def {node.name}({', '.join(typed)}) -> {RETURNS[name]}:{' ...' if not doc else ''}\n" + doc + (
+        f"{inner}...\n" if doc else "")
+
+
+def package_stub():
+    tree = ast.parse((package / "__init__.py").read_text(encoding="utf-8"))
+    text = f'"""{ast.get_docstring(tree)}"""\n' + HEAD + "from . import train as train\n\n__version__: str\n\n"
+    text += "class Error(RuntimeError): ...\nclass BadInput(Error, ValueError): ...\nclass DiskFull(BadInput, OSError): ...\n"
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            text += f"\nclass {node.name}:\n{doc_of(node, '    ')}"
+            text += "".join(f"    {field}\n" for field in FIELDS[node.name])
+            for f in node.body:
+                if isinstance(f, ast.FunctionDef) and f.name not in ("__init__", "__repr__"):
+                    text += function(f, node.name, "    ")
+        elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            text += "\n" + function(node, "", "")
+    return text
+
+
+def train_stub():
+    text = HEAD + '''class Event:
+    kind: str
+    json: str
+    def __getattr__(self, name: str) -> Any: ...
+
+class Run:
+    out: str
+    model: str | None
+    checkpoint: str | None
+    adapter_peft: str | None
+    step: int
+    loss: float | None
+    seconds: float
+    end: str
+
+class Events(Iterable[Event]):
+    run: Run | None
+    def __iter__(self) -> Iterator[Event]: ...
+    def close(self) -> None: ...
+
+def events(recipe: str, **options: Any) -> Events: ...
+'''
+    for call in _toy.calls():
+        if call in ("load", "generate", "chat", "score", "logits"):
+            continue
+        text += (f"\ndef {call.replace('-', '_')}(*, on_event: Callable[[Event], object] | None = ...,\n"
+                 + parameters(call, "    ") + "\n) -> Run: ...\n")
+    return text
+
+
+out.mkdir(parents=True, exist_ok=True)
+(out / "__init__.pyi").write_text(package_stub(), encoding="utf-8")
+(out / "train.pyi").write_text(train_stub(), encoding="utf-8")

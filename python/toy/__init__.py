@@ -1,0 +1,254 @@
+"""Train, run and inspect small language models.
+
+    import toy
+    model = toy.load("model.gguf")
+    print(model.generate("Once upon a time", max_tokens=60, temperature=0.7, seed=1))
+
+Options have the names of the command line, with underscores for hyphens; docs/python.md shows more.
+"""
+import json as _json
+
+from . import _toy
+from ._toy import BadInput, DiskFull, Error
+from ._toy import version as __version__
+
+__all__ = ["BadInput", "DiskFull", "Error", "Model", "Score", "Stream", "Tensor", "Tensors", "Token", "Tokenizer", "load",
+           "train"]
+
+
+def _plain(value):
+    """What JSON does not know: paths, and numbers and arrays of numpy."""
+    if hasattr(value, "__fspath__"):
+        return value.__fspath__()
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise BadInput(f"an option is {value!r}; use numbers, strings, lists, dicts, True or False")
+
+
+def _options(options):
+    try:
+        return _json.dumps(options, default=_plain, allow_nan=False)
+    except ValueError as e:
+        if isinstance(e, BadInput):
+            raise
+        raise BadInput(f"an option is not a finite number: {e}") from None
+
+
+def _ids(ids):
+    """A list of token ids, of anything that holds whole numbers."""
+    if hasattr(ids, "tolist"):
+        ids = ids.tolist()
+    ids = list(ids)
+    for i in ids:
+        if isinstance(i, bool) or not isinstance(i, int) or not -2**31 <= i < 2**31:
+            raise BadInput(f"token ids are whole numbers in one list; one of them is {i!r}")
+    return ids
+
+
+def _prompt(prompt):
+    return prompt if isinstance(prompt, str) else _ids(prompt)
+
+
+class Token:
+    """A generated token: its `id`, the `text` that it adds, and with logprobs=True its `logprob` and the best others."""
+
+    __slots__ = ("id", "text", "logprob", "top")
+
+    def __init__(self, id, text, logprob, top):
+        self.id, self.text, self.logprob, self.top = id, text, logprob, top
+
+    def __repr__(self):
+        return f"Token(id={self.id}, text={self.text!r}, logprob={self.logprob})"
+
+
+class Stream:
+    """The tokens of a text, as they come. `reason` says at the end why it has ended: length, eos, stop or complete."""
+
+    def __init__(self, run):
+        self._run = run
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        part = self._run.next() if self._run is not None else None
+        if part is None:
+            raise StopIteration
+        return Token(*part)
+
+    @property
+    def reason(self):
+        return self._run.reason if self._run is not None else "stop"
+
+    def close(self):
+        """Ends the text, and gives its memory back."""
+        self._run = None
+
+
+class Score:
+    """How well a model predicts a text: `ids` and `logprobs` of its tokens, and what follows from them."""
+
+    def __init__(self, numbers, ids, logprobs):
+        self.__dict__.update(numbers)
+        self.ids, self.logprobs = ids, logprobs
+
+    def __repr__(self):
+        return f"Score(perplexity={self.perplexity:.4g}, bits_per_byte={self.bits_per_byte:.4g}, tokens={self.tokens})"
+
+
+class Tensor:
+    """A tensor of a model. numpy.asarray(t) looks at it without a copy."""
+
+    __slots__ = ("_model", "name", "dtype", "shape")
+
+    def __init__(self, model, name):
+        self._model, self.name = model, name
+        self.dtype, shape = model.tensor_type(name)
+        self.shape = tuple(shape)
+
+    def numpy(self):
+        """A read-only array that shares the model's memory, and keeps it alive. Quantized tensors have none."""
+        return self._model.array(self.name)
+
+    def dequantize(self):
+        """The values as a new float32 array."""
+        return self._model.dequantized(self.name)
+
+    def __array__(self, dtype=None, copy=None):
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"tensor '{self.name}' is {self.dtype}; another dtype needs a copy")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __repr__(self):
+        return f"Tensor({self.name!r}, {self.dtype}, {list(self.shape)})"
+
+
+class Tensors:
+    """The tensors of a model by name."""
+
+    def __init__(self, model):
+        self._model = model
+
+    def __getitem__(self, name):
+        if not self._model.has(name):
+            import difflib
+            near = difflib.get_close_matches(name, self._model.names, 1)
+            raise KeyError(f"the model has no tensor '{name}'" + (f"; did you mean '{near[0]}'?" if near else ""))
+        return Tensor(self._model, name)
+
+    def __contains__(self, name):
+        return isinstance(name, str) and self._model.has(name)
+
+    def __iter__(self):
+        return iter(self._model.names)
+
+    def __len__(self):
+        return len(self._model.names)
+
+    def keys(self):
+        return self._model.names
+
+    def items(self):
+        return [(name, Tensor(self._model, name)) for name in self._model.names]
+
+    def values(self):
+        return [Tensor(self._model, name) for name in self._model.names]
+
+    def __repr__(self):
+        return "\n".join(repr(t) for t in self.values())
+
+
+class Tokenizer:
+    """Text to token ids and back."""
+
+    def __init__(self, model):
+        self._model = model
+        self.kind, self.bos, self.eos, self.vocab_size = model.tokenizer_kind, model.bos, model.eos, model.vocab
+
+    def encode(self, text, bos=False, parse_special=False):
+        """Token ids of a text. bos: begin as a prompt does. parse_special: names of control tokens are these tokens."""
+        return self._model.encode(text, bos, parse_special)
+
+    def decode(self, ids):
+        """The text of token ids; bytes that are not UTF-8 become U+FFFD."""
+        return self._model.decode(_ids(ids)).decode("utf-8", "replace")
+
+    def decode_bytes(self, ids):
+        """The exact bytes of token ids."""
+        return self._model.decode(_ids(ids))
+
+    def token(self, id):
+        """How a text writes this token, as bytes."""
+        return self._model.token(id)
+
+    def __repr__(self):
+        return f"Tokenizer({self.kind}, {self.vocab_size} tokens)"
+
+
+class Model:
+    """A model in memory. load() makes it. Threads may share it; what they compute takes turns."""
+
+    def __init__(self, model):
+        self._model = model
+        self.path = model.path
+        self.warnings = model.warnings
+
+    @property
+    def spec(self):
+        """The dimensions, as a dict."""
+        return _json.loads(self._model.spec)
+
+    @property
+    def tokenizer(self):
+        return Tokenizer(self._model)
+
+    @property
+    def tensors(self):
+        return Tensors(self._model)
+
+    def generate(self, prompt, **options):
+        """Continues a prompt, a text or a list of token ids, and returns the text that follows, as `toy infer` writes it."""
+        return self._model.generate(_prompt(prompt), _options(options))
+
+    def stream(self, prompt, **options):
+        """The same, token by token: an iterator of Token."""
+        return Stream(self._model.start(_prompt(prompt), _options(options)))
+
+    def score(self, text, **options):
+        """How well the model predicts a text, as `toy eval` says it."""
+        numbers, ids, logprobs = self._model.score(text, _options(options))
+        return Score(_json.loads(numbers), ids, logprobs)
+
+    def logits(self, prompt, **options):
+        """The logits after each token of a text, or of a list of token ids: float32 [tokens, vocabulary]."""
+        ids = self._model.encode(prompt, True, True) if isinstance(prompt, str) else _ids(prompt)
+        return self._model.logits(ids, _options(options))
+
+    def __repr__(self):
+        return f"Model({self.path!r})"
+
+
+def load(model, **options):
+    """Loads a model: a GGUF file, the folder or id of a run, a folder from Hugging Face, or a name of `toy list`."""
+    return Model(_toy.load(model.__fspath__() if hasattr(model, "__fspath__") else model, _options(options)))
+
+
+def _option_lines(call):
+    """The options of a call for docstrings, a line each."""
+    lines = []
+    for o in _json.loads(_toy.options(call)):
+        more = [o["takes"]] if o["takes"] else []
+        if o["default"] not in (None, "", False):
+            more.append(f"default {o['default']}")
+        lines.append(f"    {o['name']}: {o['help']}" + (f" ({'; '.join(more)})" if more else ""))
+    return "\n\nOptions:\n" + "\n".join(lines) + "\n"
+
+
+for _function, _call in ((load, "load"), (Model.generate, "generate"), (Model.score, "score"), (Model.logits, "logits")):
+    _function.__doc__ += _option_lines(_call)
+del _function, _call
+
+from . import train  # noqa: E402

@@ -1,0 +1,17 @@
+// The options of calls as data: for docstrings, stubs and manuals of bindings.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace toy::bind {
+
+/// Names for options_json(): calls of a model ("load", "generate", "chat", "score", "logits") and the recipes.
+std::vector<std::string> calls_with_options();
+/// A JSON list of the call's options: name (with underscores), help, group, type ("bool", "int", "float", "str",
+/// "list[str]", "object"), takes (what a value may be, or ""), default (null: none, or it follows from others) and
+/// required. Throws Error{bad_input} for another name.
+std::string options_json(std::string_view call);
+
+}  // namespace toy::bind

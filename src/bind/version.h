@@ -1,0 +1,9 @@
+// The library's version.
+#pragma once
+
+namespace toy::bind {
+
+/// "0.1.0".
+const char* version();
+
+}  // namespace toy::bind

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# The Python package as it is installed, against the program. Skipped where the wheel cannot be built.
+#   python_test.sh TOY_BINARY BUILD_FOLDER
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+toy=$1 work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+code=0
+wheel=$(TOY_BUILD=$2 bash "$here/../../scripts/wheel.sh" | tail -n 1) || code=$?
+if ((code == 77)); then echo "no wheel: its tools are not here and cannot be had (scripts/wheel.sh)"; exit 77; fi
+((code == 0)) || exit "$code"
+cd "$here/../.."
+python=${TOY_WHEEL_VENV:-build/wheel-venv}/bin/python
+"$python" -m pip install --quiet --disable-pip-version-check --no-index --no-deps --target "$work/site" "$wheel"
+PYTHONPATH=$work/site "$python" "$here/python_test.py" "$toy" "$work"
+# What people write, as types: mypy where it is installed.
+if "$python" -c 'import mypy' 2> /dev/null; then
+  MYPYPATH=$work/site "$python" -m mypy --strict --cache-dir "$work/mypy" "$here/typed.py"
+fi
