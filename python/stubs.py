@@ -49,7 +49,7 @@ FIELDS = {"Token": ["id: int", "text: str", "logprob: float", "top: list[tuple[i
           "Model": ["path: str", "warnings: list[str]"], "Stream": [], "Tensors": []}
 ARGUMENTS = {"text": "str", "ids": "Iterable[int]", "id": "int", "name": "str", "bos": "bool", "parse_special": "bool",
              "prompt": "str | Iterable[int]", "model": "str | PathLike[str]", "dtype": "Any", "copy": "bool | None",
-             "messages": "Sequence[dict[str, Any]]"}
+             "messages": "Sequence[dict[str, Any]]", "on_text": "Callable[[str], object] | None"}
 CALLS = {"generate": "generate", "stream": "generate", "score": "score", "logits": "logits", "load": "load",
          "chat": "chat"}
 HEAD = ('from collections.abc import Callable, Iterable, Iterator, Sequence\nfrom os import PathLike\n'

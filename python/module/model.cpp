@@ -9,18 +9,18 @@
 #include <nanobind/stl/vector.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <tuple>
 #include <variant>
 
 #include "bind/bound_model.h"
+#include "bind/chat_run.h"
 #include "bind/text_run.h"
 #include "module.h"
 #include "toy/base/error.h"
-#include "toy/base/json_text.h"
 
 using namespace nb::literals;
 using toy::bind::BoundModel;
+using toy::bind::ChatRun;
 using toy::bind::TextKind;
 using toy::bind::TextOptions;
 using toy::bind::TextRun;
@@ -125,6 +125,22 @@ nb::object next_part(TextRun& run) {
   return nb::make_tuple(part->token.chosen.id, str_of(part->text), part->token.chosen.logprob, best);
 }
 
+std::unique_ptr<ChatRun> chat(const ModelPtr& model, const std::string& messages, const std::string& options) {
+  nb::gil_scoped_release free;
+  TextOptions o = toy::bind::parse_text_options(options, model->model(), TextKind::chat);
+  return std::make_unique<ChatRun>(model, messages, std::move(o));
+}
+
+// (text, thought), or None at the end.
+nb::object next_piece(ChatRun& run) {
+  std::optional<toy::dialog::Piece> piece;
+  {
+    nb::gil_scoped_release free;
+    piece = run.next();
+  }
+  return piece ? nb::object(nb::make_tuple(str_of(piece->text), str_of(piece->thought))) : nb::none();
+}
+
 // (numbers as JSON, ids, logprobs)
 nb::tuple score(const ModelPtr& model, const std::string& text, const std::string& options) {
   std::vector<toy::TokenScore> tokens;
@@ -141,15 +157,7 @@ nb::tuple score(const ModelPtr& model, const std::string& text, const std::strin
   std::vector<double> logprobs;
   for (const toy::TokenScore& t : tokens) ids.push_back(t.token.id), logprobs.push_back(t.token.logprob);
   const size_t n = ids.size();
-  const nlohmann::ordered_json numbers{{"tokens", s.tokens},
-                                       {"bytes", s.bytes},
-                                       {"nats_per_token", s.nats_per_token()},
-                                       {"nats_per_token_error", s.standard_error},
-                                       {"perplexity", s.perplexity()},
-                                       {"perplexity_error", s.perplexity_error()},
-                                       {"bits_per_byte", s.bits_per_byte()},
-                                       {"bits_per_byte_error", s.bits_per_byte_error()}};
-  return nb::make_tuple(toy::json_text(numbers), array_of(std::move(ids), {n}), array_of(std::move(logprobs), {n}));
+  return nb::make_tuple(toy::bind::score_json(s), array_of(std::move(ids), {n}), array_of(std::move(logprobs), {n}));
 }
 
 nb::object logits(const ModelPtr& model, const std::vector<int32_t>& ids, const std::string& options) {
@@ -179,6 +187,10 @@ void add_model(nb::module_& m) {
       .def("next", &next_part)
       .def_prop_ro("reason", &TextRun::reason)
       .def_prop_ro("prompt_tokens", &TextRun::prompt_tokens);
+  nb::class_<ChatRun>(m, "ChatRun")
+      .def("next", &next_piece)
+      .def_prop_ro("message", &ChatRun::message)
+      .def_prop_ro("reason", &ChatRun::reason);
   nb::class_<BoundModel>(m, "Model")
       .def_prop_ro("path", [](const BoundModel& b) { return b.path(); })
       .def_prop_ro("spec", [](const BoundModel& b) { return b.spec_json(); })
@@ -206,6 +218,7 @@ void add_model(nb::module_& m) {
       .def("dequantized", &dequantized, "name"_a)
       .def("start", &start, "prompt"_a, "options"_a)
       .def("generate", &generate, "prompt"_a, "options"_a)
+      .def("chat", &chat, "messages"_a, "options"_a)
       .def("score", &score, "text"_a, "options"_a)
       .def("logits", &logits, "ids"_a, "options"_a);
   m.def(

@@ -217,6 +217,15 @@ class Model:
         """The same, token by token: an iterator of Token."""
         return Stream(self._model.start(_prompt(prompt), _options(options)))
 
+    def chat(self, messages, on_text=None, **options):
+        """Answers messages ({"role": "user", "content": ...}), as `toy chat` does: with the model's chat template. Returns the
+        answer as a message, with reasoning_content and tool_calls if there are any. on_text sees its text as it comes."""
+        run = self._model.chat(_json.dumps(messages, default=_plain), _options(options))
+        while (piece := run.next()) is not None:
+            if on_text is not None and piece[0]:
+                on_text(piece[0])
+        return _json.loads(run.message)
+
     def score(self, text, **options):
         """How well the model predicts a text, as `toy eval` says it."""
         numbers, ids, logprobs = self._model.score(text, _options(options))
@@ -247,7 +256,8 @@ def _option_lines(call):
     return "\n\nOptions:\n" + "\n".join(lines) + "\n"
 
 
-for _function, _call in ((load, "load"), (Model.generate, "generate"), (Model.score, "score"), (Model.logits, "logits")):
+for _function, _call in ((load, "load"), (Model.generate, "generate"), (Model.chat, "chat"),
+                         (Model.score, "score"), (Model.logits, "logits")):
     _function.__doc__ += _option_lines(_call)
 del _function, _call
 

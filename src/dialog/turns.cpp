@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "dialog/call_history.h"
 #include "toy/base/error.h"
 #include "toy/chat/chat_input.h"
 
@@ -16,8 +17,6 @@ constexpr const char* kOther = "\xee\x80\x80?\xee\x80\x80";  // U+E000, which no
 constexpr const char* kBlanks = " \t\n";
 constexpr size_t kTurnsInWindow = 3;
 constexpr size_t kMostExact = 1000;  // turns for each of which all messages are rendered
-
-bool is_result(const ordered_json& message) { return message.value("role", "") == "tool"; }
 
 ordered_json first_messages(const ordered_json& messages, size_t n) {
   return ordered_json(messages.begin(), messages.begin() + int64_t(n));

@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "dialog/answer_reader.h"
+#include "dialog/answer.h"
 #include "talk/conversation.h"
 #include "talk/tools.h"
 #include "toy/base/clock.h"
@@ -33,17 +33,14 @@ struct Writing {
   std::mutex mutex;
   std::condition_variable changed;
   dialog::OutputParser parser;
-  std::string text, thought;
-  std::vector<dialog::ToolCall> calls;
+  dialog::AnswerParts parts;
   std::optional<TextEnd> end;
   bool abandoned = false;  // the other does not wait any more
   int64_t tokens = 0;
   double first = 0, last = 0;  // when the tokens came
 
   void add(const dialog::Piece& piece, const std::function<void(const ReplyPart&)>& on_part) {
-    thought += piece.thought;
-    text += piece.text;
-    for (const dialog::ToolCallPart& part : piece.calls) dialog::add_part(calls, part);
+    parts.add(piece);
     if (!piece.thought.empty()) on_part({.text = piece.thought, .thought = true});
     if (!piece.text.empty()) on_part({.text = piece.text});
   }
@@ -128,16 +125,9 @@ Reply LocalModel::reply(const ordered_json& messages, const ReplySettings& setti
   most = most < 0 ? s.context() - prompt : std::min(most, s.context() - prompt);
   request.options.sampler.seed += again;
 
-  const auto state = dialog::thought_state_after(request.prompt, s.tokenizer, s.dialog.chat().source());
-  const dialog::AnswerRules rules{.chat = true, .tools = callable_tools(settings.tools), .form = settings.form};
-  const dialog::Bound bound = s.constraints.of(rules, state);
-  if (bound.constraint) request.options.sampler.constraint = bound.constraint;
-  dialog::AnswerReader reader = dialog::answer_reader({.form = s.dialog.form(),
-                                                       .thoughts = s.thoughts,
-                                                       .state = state,
-                                                       .is_formed = settings.form.kind != dialog::TextForm::any,
-                                                       .tools = bound.tools},
-                                                      s.constraints, dialog::call_salt(request.prompt, int64_t(again)));
+  auto [constraint, reader] = dialog::prepare_answer(s.dialog, s.thoughts, s.constraints, request.prompt,
+                                                     settings.tools, settings.form, int64_t(again));
+  if (constraint) request.options.sampler.constraint = constraint;
   request.named = std::move(reader.named);
   const auto w = std::make_shared<Writing>(std::move(reader.parser));
   request.on_text = [w, &on_part](const GeneratedToken&, const std::string& text) {
@@ -168,7 +158,7 @@ Reply LocalModel::reply(const ordered_json& messages, const ReplySettings& setti
   lock.unlock();
   for (ServiceCounts c; c = s.service.counts(), c.running + c.waiting > 0;) std::this_thread::sleep_for(kBetweenCounts);
   if (w->end && w->end->error) std::rethrow_exception(w->end->error);
-  return {.message = answer_message(w->text, w->thought, w->calls),
+  return {.message = w->parts.message(),
           .end = !w->end                                            ? ReplyEnd::stopped
                  : w->end->generated.reason == FinishReason::length ? ReplyEnd::length
                                                                     : ReplyEnd::done,

@@ -28,18 +28,6 @@ ordered_json load_tools(const std::string& path) {
   return tools;
 }
 
-std::vector<dialog::Tool> callable_tools(const ordered_json& tools) {
-  if (tools.is_null()) return {};
-  ordered_json known = ordered_json::array();  // what decides the form of calls; the rest is for the template
-  for (const ordered_json& tool : tools) {
-    ordered_json function = ordered_json::object();
-    for (const char* field : {"name", "description", "parameters", "strict"})
-      if (tool.at("function").contains(field)) function[field] = tool.at("function").at(field);
-    known.push_back({{"type", tool.at("type")}, {"function", std::move(function)}});
-  }
-  return dialog::tools_of(&known);
-}
-
 bool is_tool(const ordered_json& tools, const std::string& name) {
   return std::any_of(tools.begin(), tools.end(),
                      [&](const ordered_json& tool) { return tool.at("function").at("name") == name; });
@@ -55,14 +43,6 @@ std::string list_of_tools(const ordered_json& tools) {
                         about.is_string() ? one_line(about.get<std::string>()) : "");
   }
   return list;
-}
-
-ordered_json answer_message(const std::string& text, const std::string& thought,
-                            const std::vector<dialog::ToolCall>& calls) {
-  dialog::MessageList list;
-  list.add("assistant", text, thought);
-  for (const dialog::ToolCall& call : calls) list.add_call(call.id, call.name, call.arguments);
-  return list.messages().back();
 }
 
 ordered_json result_message(const ordered_json& call, const std::string& result) {

@@ -83,6 +83,24 @@ class Bytes(unittest.TestCase):
         self.assertEqual(text, expected)
         self.assertTrue(text.startswith("{"), text)
 
+    def test_chat(self):
+        messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+        options = {"chat_template": "plain", "max_tokens": 40, "temperature": 0.9, "seed": 6}
+        expected = subprocess.run([PROGRAM, "chat", "out/book", "--system", "Be brief.", "--chat-template", "plain",
+                                   "-n", "40", "--temperature", "0.9", "--seed", "6"], input=b"Hi\n", check=True,
+                                  capture_output=True).stdout.decode("utf-8", "replace")
+        pieces = []
+        answer = MODEL().chat(messages, on_text=pieces.append, **options)
+        self.assertEqual((answer["role"], answer["content"]), ("assistant", "".join(pieces)))
+        self.assertEqual(answer["content"].strip(), expected.strip())
+        with self.assertRaisesRegex(toy.BadInput, "chat template"):
+            MODEL().chat(messages)
+        with self.assertRaisesRegex(toy.BadInput, "messages"):
+            MODEL().chat([{"role": "nobody"}], chat_template="plain")
+        schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
+                  "additionalProperties": False}
+        self.assertTrue(MODEL().chat(messages, json_schema=schema, **options)["content"].startswith("{"))
+
     def test_score(self):
         text = bytes_of("book.txt")[:3000].decode()
         pathlib.Path("part.txt").write_text(text)
