@@ -15,13 +15,23 @@ foreach(library IN LISTS toy_libraries)
   set_target_properties(${library} PROPERTIES EXPORT_NAME ${name})  # toy::base, toy::tensor, ...
 endforeach()
 
+# Components are the packages of cmake/ToyPackage.cmake.
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME libtoy-dev)
+
 install(TARGETS ${toy_libraries} toy_all EXPORT toyTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS toy RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT toy)
 install(TARGETS toy_c LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT libtoy0 NAMELINK_COMPONENT libtoy-dev)
-install(FILES ${PROJECT_BINARY_DIR}/events.schema.json DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
+install(FILES ${PROJECT_BINARY_DIR}/events.schema.json DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT toy)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT toy
+        FILES_MATCHING PATTERN "*.md" PATTERN pictures EXCLUDE PATTERN learning-curves EXCLUDE)
+install(DIRECTORY ${PROJECT_BINARY_DIR}/manual/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT toy)
+install(FILES ${PROJECT_BINARY_DIR}/manual/toy.bash RENAME toy COMPONENT toy
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+install(FILES ${PROJECT_BINARY_DIR}/manual/_toy COMPONENT toy DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
+install(FILES ${PROJECT_BINARY_DIR}/manual/toy.fish COMPONENT toy
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/toy DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(EXPORT toyTargets NAMESPACE toy:: DESTINATION ${package_dir})
 
@@ -45,6 +55,9 @@ string(STRIP "${pkgconfig_libs}" pkgconfig_libs)
 file(RELATIVE_PATH pkgconfig_to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/toy.pc.in ${PROJECT_BINARY_DIR}/toy.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/toy.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# All that is installed of the library.
+add_custom_target(toy_libraries DEPENDS ${toy_libraries})
 
 # What a binding links that is built by itself, as python/ is: this build's own libraries, with those of the program.
 get_property(toy_all_libraries GLOBAL PROPERTY TOY_ALL_LIBRARIES)

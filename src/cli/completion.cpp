@@ -80,10 +80,12 @@ const CLI::Option* waiting_for_value(const CLI::App& app, const std::string& nam
 }
 
 struct Completion : Command {
-  std::string shell;
+  std::string shell, program;
   void add(CLI::App& app) {
     add_option(app, "shell", shell, "Shell to write the script for: bash, zsh or fish", one_of({"bash", "zsh", "fish"}))
         ->required();
+    add_option(app, "--program", program, "Program that completes where none is on the PATH (default: this one)",
+               file_name());
     app.footer(
         "Examples:\n"
         "  source <(toy completion bash)    # in ~/.bashrc\n"
@@ -92,7 +94,7 @@ struct Completion : Command {
   }
   void run() const {
     const char* script = shell == "bash" ? kBash : shell == "zsh" ? kZsh : kFish;
-    fmt::print("{}", fill_in(script, {{"TOY", shell_quoted(own_path())}}));
+    fmt::print("{}", fill_in(script, {{"TOY", shell_quoted(program.empty() ? own_path() : program)}}));
   }
 };
 

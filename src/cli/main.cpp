@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/help.h"
+#include "cli/man.h"
 #include "cli/options.h"
 #include "cli/pages.h"
 #include "cli/parse_errors.h"
@@ -126,6 +127,14 @@ int main(int argc, char** argv) {
         throw CLI::Success();
       },
       "Print all commands and options as JSON");
+  app.add_option_function<std::string>(
+         "--man-pages",
+         [&app](const std::string& folder) {
+           write_man_pages(app, folder);
+           throw CLI::Success();
+         },
+         "Write a manual page for each command into a folder")
+      ->check(folder_name());
   add_commands(app, argc > 1 ? argv[1] : "");
   app.footer(  // last, because commands inherit it
       "toy help COMMAND shows the options of a command, toy help PAGE a page of the manual (toy help pages lists "
