@@ -59,6 +59,7 @@
 #include "toy/eval/importance.h"
 #include "toy/eval/open_questions.h"
 #include "toy/eval/score.h"
+#include "toy/find/find_model.h"
 #include "toy/formats/checkpoint.h"
 #include "toy/formats/gguf.h"
 #include "toy/formats/imatrix.h"

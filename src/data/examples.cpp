@@ -125,8 +125,7 @@ ExampleRow ExampleMaker::example(const RowForm& form) const {
 // `from`: the first message whose tokens may be learned.
 Example ExampleMaker::messages(const RowForm& form, const ordered_json& all, size_t from,
                                std::vector<std::string>& notes) const {
-  check(dialog_ != nullptr,
-        "messages need a chat template, and the model has none; give --chat-template, such as chatml, or a file");
+  if (dialog_ == nullptr) throw NeedsTemplate();
   LearnedDialog learned = dialog_->learned({.messages = all,
                                             .tools = form.tools,
                                             .documents = form.documents,

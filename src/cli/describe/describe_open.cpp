@@ -83,14 +83,14 @@ std::optional<Planned> planned(const fs::path& path) {
 // The file that a word stands for.
 std::string file_of(const std::string& what) {
   std::error_code error;
-  if (const std::string folder = run_folder(what); !folder.empty()) {
+  if (const std::string folder = finder().run(what); !folder.empty()) {
     if (const std::string model = runs::newest_model(folder).file; !model.empty()) return model;
     for (const char* options : {"config.json", "train.json"})  // of a run to come
       if (const fs::path file = fs::path(folder) / options; planned(file)) return file.string();
-    if (const auto converted = converted_folder(folder)) return *converted;
+    if (const auto converted = finder().converted(folder)) return *converted;
     fail("{}: the folder has no model.gguf, no checkpoint and no options of a run; give a GGUF file", folder);
   }
-  if (const std::string listed = listed_model(what); !listed.empty()) return listed;
+  if (const std::string listed = finder().listed(what); !listed.empty()) return listed;
   const std::string near = nearest(what, size_names());
   check(fs::exists(what, error), "'{}' is not a file, a run, or one of the sizes {}{}", what,
         fmt::join(size_names(), ", "), near.empty() ? "" : "; did you mean '" + near + "'?");
@@ -150,7 +150,7 @@ Compiled decode_graph(const Described& m, const GraphOptions& o, Device& dev) {
 
 Described open_description(const std::string& what) {
   if (is_size(what)) {
-    if (const std::string run = run_folder(what); !run.empty())
+    if (const std::string run = finder().run(what); !run.empty())
       to_stderr(fmt::format("toy: {} is the size; to describe the run: toy describe {}\n", what, one_line(run)));
     return open_model(what);
   }

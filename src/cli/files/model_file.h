@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "toy/base/error.h"
+#include "toy/find/find_model.h"
 #include "toy/hf/convert.h"
 #include "toy/models/model.h"
 
@@ -19,27 +20,14 @@ inline const std::vector<std::string> kRunRoots{"."};
 /// The positional `model` of a command.
 CLI::Option* add_model_option(CLI::App& app, std::string& model);
 
-/// The GGUF of a folder from Hugging Face, made in the user's cache when it is first asked for and again when the
-/// folder changes; nullopt for any other folder. Throws Error{bad_input} for an adapter of PEFT and an incomplete
-/// repository.
-std::optional<std::string> converted_folder(const std::string& folder);
 /// What `work` converts, with a bar. Ctrl-C ends the program between two tensors.
 std::optional<hf::Converted> convert_with_progress(hf::ConvertOptions options,
                                                    const std::function<hf::Converted(const hf::ConvertOptions&)>& work);
 
-/// The folder of a run that is named by its path or its id (or the beginning of it) below this folder; "" if none is.
-/// Throws Error{bad_input} where several ids begin so.
-std::string run_folder(const std::string& what);
-/// The path of a model that `toy list` shows under this name, "" if there is none or if `what` is a file. Says on
-/// stderr which file it is. Of a repository in safetensors that is its converted_folder(), unless `takes_folders`.
-std::string listed_model(const std::string& what, bool takes_folders = false);
-/// The GGUF file that `what` names: a path, a run, a model of `toy list`, or a folder from Hugging Face. Says on stderr
-/// when it is the checkpoint of a run. Throws Error{bad_input} saying what was searched, and for a folder without a
-/// model.
+/// Finds models by any name; says on stderr what it uses, and shows a bar while it converts.
+ModelFinder finder();
+/// finder().model(what).
 std::string model_file(const std::string& what);
-
-/// The file whose tokenizer `what` means, as model_file() finds it; "bytes", "spm:512" and what is unknown stay.
-std::string tokenizer_file(const std::string& what);
 
 /// For a computation that has failed: throws Error{bad_input} naming the first tensor of the file that holds NaN or
 /// infinity, if there is one. (Quantized tensors are checked when a model is loaded.)
@@ -75,9 +63,6 @@ struct AdapterOptions {
  private:
   bool named_ = false;
 };
-/// The adapter that `what` names: a file, or in the folder of a run or checkpoint the newest. Throws Error{bad_input}
-/// for a folder without one.
-std::string adapter_file(const std::string& what);
 
 /// Throws Error{bad_input} with the reason where the model of this file has no tokenizer; `way_out` ends the message.
 void require_tokenizer(const Model& model, const std::string& path,

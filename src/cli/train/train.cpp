@@ -150,7 +150,7 @@ struct Train : Command {
     });
     recipe = parse_recipe(about.kind, given);
     if (std::string* init = recipe.init()) *init = model_file(*init);
-    if (auto* o = std::get_if<FromScratchOptions>(&recipe.options)) o->tokenizer = tokenizer_file(o->tokenizer);
+    if (auto* o = std::get_if<FromScratchOptions>(&recipe.options)) o->tokenizer = finder().tokenizer(o->tokenizer);
     const auto dev = device.make();
     Results results;
     Reporter reporter(results, json, log_every);

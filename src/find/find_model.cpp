@@ -1,0 +1,156 @@
+#include "toy/find/find_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <set>
+
+#include "find/catalog.h"
+#include "toy/base/checksum.h"
+#include "toy/base/error.h"
+#include "toy/base/folder_lock.h"
+#include "toy/base/nearest.h"
+#include "toy/base/user_cache.h"
+#include "toy/base/utf8.h"
+#include "toy/hf/peft.h"
+#include "toy/runs/run.h"
+#include "toy/text/tokenizer.h"
+
+namespace toy {
+
+namespace fs = std::filesystem;
+
+std::string ModelFinder::run(const std::string& what) const {
+  std::error_code error;
+  if (what.empty()) return {};
+  if (fs::exists(what, error)) return fs::is_directory(what, error) ? what : "";
+  if (fs::path(what).filename() != what) return {};  // a path that leads nowhere is no id
+  for (const char* root : {"runs", "out"})           // where --out puts them
+    if (const fs::path run = fs::path(root) / what; fs::is_directory(run, error)) return run.string();
+  if (const auto run = runs::find_run(what, roots, true)) return *run;
+  // A model of `toy list` goes before a run whose id only begins so.
+  if (!catalog::find(what, catalog::list(catalog::default_places())).empty()) return {};
+  return runs::find_run(what, roots).value_or("");
+}
+
+namespace {
+
+// Says why it is the file of a checkpoint.
+std::string told(const ModelFinder& finder, const runs::Made& made) {
+  if (!made.note.empty()) finder.say(fmt::format("{}; using {}", made.note, one_line(made.file)));
+  return made.file;
+}
+
+}  // namespace
+
+std::string ModelFinder::listed(const std::string& what, bool takes_folders) const {
+  std::error_code error;
+  if (what.empty() || what == "-" || fs::exists(what, error)) return {};
+  const std::string path = catalog::find(what, catalog::list(catalog::default_places()));
+  if (path.empty()) return {};
+  say(fmt::format("using {}", one_line(path)));
+  return takes_folders ? path : converted(path).value_or(path);
+}
+
+std::optional<std::string> ModelFinder::converted(const std::string& folder) const {
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) return std::nullopt;
+  if (hf::is_peft_folder(folder))
+    fail("{0}: an adapter of PEFT; give the model that it belongs to, and --lora {0} (toy merge makes one model)",
+         folder);
+  const fs::path path = fs::canonical(folder);
+  const bool has_weights = fs::exists(path / "model.safetensors") || fs::exists(path / "model.safetensors.index.json");
+  if (!has_weights) return std::nullopt;
+  check(hf::is_model_folder(folder), "{}: the folder has weights, but no config.json; download the complete repository",
+        folder);
+  std::set<std::string> files;  // what the model is made of, and when that changed
+  for (const fs::directory_entry& e : fs::directory_iterator(path))
+    if (e.is_regular_file())
+      files.insert(fmt::format("{} {} {}\n", e.path().filename().string(), e.file_size(),
+                               e.last_write_time().time_since_epoch().count()));
+  const std::string own = fmt::format("{}-{}-", path.filename().string(), checksum_text(xxh64(path.string())));
+  const fs::path cache = user_cache().empty() ? fs::path() : fs::path(user_cache()) / "models";
+  const fs::path file =
+      cache / fmt::format("{}{}.gguf", own, checksum_text(xxh64(fmt::format("{}", fmt::join(files, "")))));
+  if (fs::exists(file, error)) return file.string();
+  check(
+      !cache.empty() && make_writable(cache.string()),
+      "{}: a folder from Hugging Face, and the cache for its GGUF cannot be written; convert it first: toy convert {} "
+      "OUT.gguf",
+      folder, folder);
+  const FolderLock lock(cache.string(), [&] { say("another process converts a folder; waiting for it"); });
+  if (fs::exists(file, error)) return file.string();
+  say(fmt::format("{}: a folder from Hugging Face, converted once to {}", one_line(folder), one_line(file.string())));
+  convert([&](const hf::ConvertOptions& o) {
+    hf::Converted done = hf::convert_folder(folder, file.string(), o);
+    for (const std::string& warning : done.warnings) say(fmt::format("{}: {}", one_line(folder), one_line(warning)));
+    return done;
+  });
+  for (const fs::directory_entry& e : fs::directory_iterator(cache))  // of what the folder held before
+    if (e.path() != file && e.path().extension() == ".gguf" && e.path().filename().string().starts_with(own))
+      fs::remove(e.path(), error);
+  return file.string();
+}
+
+namespace {
+
+[[noreturn]] void no_model(const std::string& what, const std::vector<std::string>& roots) {
+  std::vector<std::string> names;
+  for (const std::string& root : roots) std::ranges::copy(runs::find_runs(root), std::back_inserter(names));
+  for (const catalog::Entry& e : catalog::list(catalog::default_places())) names.push_back(e.name);
+  std::error_code error;
+  const fs::path folder = fs::path(what).parent_path();
+  for (fs::directory_iterator i(folder.empty() ? "." : folder, error), end; !error && i != end; i.increment(error))
+    if (i->path().extension() == ".gguf") names.push_back((folder / i->path().filename()).string());
+  const std::string near = nearest(what, names);
+  const bool is_path = what.find('/') != what.npos || folder / what != fs::path(what) || what.ends_with(".gguf");
+  fail("{}: no such file, no run below this folder, and no model of `toy list`; {}", what,
+       !near.empty() ? fmt::format("did you mean '{}'?", near)
+       : is_path     ? "check the path"
+                     : "`toy fetch OWNER/REPO` downloads one");
+}
+
+}  // namespace
+
+std::string ModelFinder::model(const std::string& what) const {
+  const std::string folder = run(what);
+  std::error_code error;
+  if (folder.empty()) {
+    const std::string known = listed(what);
+    if (known.empty() && !fs::exists(what, error)) no_model(what, roots);
+    return known.empty() ? what : known;
+  }
+  const runs::Made made = runs::newest_model(folder);
+  if (!made.file.empty()) return told(*this, made);
+  check(!fs::exists(fs::path(folder) / runs::kAdapterFile, error),
+        "{0}: the run made an adapter; give the model that it belongs to, and --lora {0}", folder);
+  if (const auto file = converted(folder)) return *file;
+  std::vector<std::string> runs = runs::find_runs(folder);
+  std::erase_if(runs, [](const std::string& run) { return runs::newest_model(run).file.empty(); });
+  check(runs.empty(), "{}: a folder of runs; give one of {}", folder, fmt::join(runs, ", "));
+  fail(
+      "{}: the folder has no model.gguf, no checkpoint and no weights of Hugging Face; train a model first, or "
+      "give a GGUF file",
+      folder);
+}
+
+std::string ModelFinder::tokenizer(const std::string& what) const {
+  std::error_code error;
+  const bool known =
+      !is_tokenizer_spec(what) && (fs::exists(what, error) || !run(what).empty() ||
+                                   !catalog::find(what, catalog::list(catalog::default_places())).empty());
+  return known ? model(what) : what;
+}
+
+std::string ModelFinder::adapter(const std::string& what) const {
+  const std::string folder = run(what);
+  if (folder.empty()) return what;
+  const runs::Made made = runs::newest_adapter(folder);
+  check(!made.file.empty(),
+        "lora: the folder {} has no adapter.gguf and no checkpoint with one; train one with toy train lora", folder);
+  return told(*this, made);
+}
+
+}  // namespace toy
