@@ -32,7 +32,7 @@ TEST_F(FindModel, AFileIsItself) {
 
 TEST_F(FindModel, AFolderOfARunIsItsModel) {
   const std::string file = write("out/tiny/model.gguf", "GGUF");
-  write("out/tiny/log.jsonl", "{}\n");
+  write("out/tiny/events.jsonl", "{}\n");
   EXPECT_EQ(finder_.model(path("out/tiny")), file);
   EXPECT_EQ(finder_.tokenizer(path("out/tiny")), file);
   EXPECT_EQ(finder_.tokenizer("spm:512"), "spm:512");
