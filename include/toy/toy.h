@@ -77,6 +77,7 @@
 #include "toy/graph/verify.h"
 #include "toy/hf/convert.h"
 #include "toy/hf/peft.h"
+#include "toy/look/look.h"
 #include "toy/models/adapter.h"
 #include "toy/models/family.h"
 #include "toy/models/grow.h"
