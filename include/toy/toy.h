@@ -108,6 +108,7 @@
 #include "toy/runtime/session.h"
 #include "toy/synth/chats.h"
 #include "toy/synth/ngram.h"
+#include "toy/synth/questions.h"
 #include "toy/synth/stories.h"
 #include "toy/tensor/buffer.h"
 #include "toy/tensor/convert.h"

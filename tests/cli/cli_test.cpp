@@ -360,6 +360,7 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
       {"look", " " + golden + " --prompt-ids 1,2"},
       {"corpus stories", " --bytes 100"},
       {"corpus chats", " --rows 3"},
+      {"corpus qa", " --rows 3"},
       {"bench machine", ""},
       {"bench ops", " --shape tiny --batch 1 --tokens 16 --context 16 --steps 1"},
       {"bench train", " --shape tiny --batch 1 --tokens 16 --steps 1"},
