@@ -44,6 +44,7 @@ void add_list(CLI::App& app);
 void add_fetch(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_describe(CLI::App& app);
+void add_look(CLI::App& app);
 void add_tokenizer(CLI::App& app);
 void add_corpus(CLI::App& app);
 void add_data(CLI::App& app);

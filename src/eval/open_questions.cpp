@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 #include <iterator>
+#include <map>
 #include <utility>
 
 #include "data/row_files.h"
@@ -63,11 +64,11 @@ OpenQuestion question_of(ordered_json row) {
     q.prompt = text_of(row, "prompt");
     check(!row.contains("tools"), "'tools' are for rows with messages");
     for (const auto& [name, value] : row.items())
-      if (name != "prompt" && name != "answer" && name != "answers") unused.push_back(one_line(name));
+      if (name != "prompt" && name != "answer" && name != "answers" && name != "kind") unused.push_back(one_line(name));
   } else {
     // A row to learn from, without the answer.
     ordered_json asked = row;
-    for (const char* answer : {"answer", "answers"}) asked.erase(answer);
+    for (const char* own : {"answer", "answers", "kind"}) asked.erase(own);
     if (row.contains("prompt")) asked["messages"] = row.at("prompt"), asked.erase("prompt");
     RowForm form = row_form(asked);
     q.messages = dialog::normalized_messages(form.messages);
@@ -79,6 +80,7 @@ OpenQuestion question_of(ordered_json row) {
     q.answers = {text_of(row, "answer")};
   else
     q.answers = texts_of(row.at("answers"), "answers");
+  if (row.contains("kind")) q.kind = text_of(row, "kind");
   if (!unused.empty()) q.notes = {unused_note(unused)};
   check(!q.answers.empty(), "'answers' is empty");
   for (const std::string& a : q.answers) check(!trimmed(a).empty(), "an answer is empty");
@@ -174,6 +176,13 @@ OpenScore score_open_questions(Device& device, const Model& model, const std::op
   }
   service.run();
   score.accuracy = part_of(right, int64_t(questions.size()));
+  std::map<std::string, std::pair<int64_t, int64_t>> kinds;  // right, all
+  for (size_t i = 0; i < questions.size(); ++i) {
+    if (questions[i].kind.empty()) continue;
+    auto& [right_ones, all] = kinds[questions[i].kind];
+    right_ones += score.answers[i].right, ++all;
+  }
+  for (const auto& [kind, counts] : kinds) score.kinds[kind] = {part_of(counts.first, counts.second), counts.second};
   return score;
 }
 

@@ -235,9 +235,10 @@ TEST_F(Cli, ManifestAndHelp) {
   const auto j = nlohmann::json::parse(toy("--manifest").out);
   std::vector<std::string> names;
   for (const auto& c : j.at("commands")) names.push_back(c.at("name"));
-  EXPECT_EQ(names, (std::vector<std::string>{"new", "train", "infer", "chat", "serve", "eval", "list", "fetch",
-                                             "quantize", "merge", "convert", "describe", "tokenizer", "corpus", "data",
-                                             "runs", "bench", "devices", "completion"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"new",    "train",    "infer", "chat",    "serve",    "eval",      "list",
+                                      "fetch",  "quantize", "merge", "convert", "describe", "look",      "tokenizer",
+                                      "corpus", "data",     "runs",  "bench",   "devices",  "completion"}));
   const auto& leaf = j.at("commands")[1].at("commands")[0];  // train from-scratch
   std::map<std::string, nlohmann::json> options;
   for (const auto& o : leaf.at("options")) {
@@ -356,8 +357,10 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
       {"convert", " " + golden + " " + path("c.gguf") + " --type f16"},
       {"quantize imatrix", " " + with_tokenizer + " --file " + corpus + " --ctx 16 --out " + path("q.imatrix")},
       {"describe", " " + golden},
+      {"look", " " + golden + " --prompt-ids 1,2"},
       {"corpus stories", " --bytes 100"},
       {"corpus chats", " --rows 3"},
+      {"corpus qa", " --rows 3"},
       {"bench machine", ""},
       {"bench ops", " --shape tiny --batch 1 --tokens 16 --context 16 --steps 1"},
       {"bench train", " --shape tiny --batch 1 --tokens 16 --steps 1"},
