@@ -7,12 +7,14 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <new>
 #include <string_view>
 
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/help.h"
+#include "cli/launch.h"
 #include "cli/options.h"
 #include "cli/pages.h"
 #include "cli/parse_errors.h"
@@ -49,13 +51,13 @@ void run(CLI::App& app, std::vector<std::string> given) {
 }
 
 // The options of all commands take milliseconds to declare. A command line that begins with a command needs only its.
-void add_commands(CLI::App& app, std::string_view first) {
+void add_commands(CLI::App& app, std::string_view first, Communicator* ranks) {
   struct Entry {
     std::string_view name;
-    void (*add)(CLI::App&);
+    std::function<void(CLI::App&)> add;
   };
-  constexpr Entry kCommands[] = {{"new", add_new},
-                                 {"train", add_train},
+  const Entry kCommands[] = {{"new", add_new},
+                                 {"train", [=](CLI::App& root) { add_train(root, ranks); }},
                                  {"infer", add_infer},
                                  {"chat", add_chat},
                                  {"serve", add_serve},
@@ -108,8 +110,9 @@ int exit_code_of(const std::function<void()>& work) {
   }
 }
 
-int main(int argc, char** argv) {
-  ensure_standard_streams();
+namespace {
+
+int run_program(int argc, char** argv, Communicator* ranks) {
   install_sigbus_message();
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond the limit is an error of its write, with a message
   CLI::App app{"Train, run and inspect small language models.", "toy"};
@@ -126,7 +129,7 @@ int main(int argc, char** argv) {
         throw CLI::Success();
       },
       "Print all commands and options as JSON");
-  add_commands(app, argc > 1 ? argv[1] : "");
+  add_commands(app, argc > 1 ? argv[1] : "", ranks);
   app.footer(  // last, because commands inherit it
       "toy help COMMAND shows the options of a command, toy help PAGE a page of the manual (toy help pages lists "
       "them).\n\n"
@@ -134,6 +137,13 @@ int main(int argc, char** argv) {
       "  toy train from-scratch --corpus book.txt --out out/book\n"
       "  toy infer out/book --prompt \"Once upon a time\"");
   return exit_code_of([&] { run(app, {argv + std::min(argc, 1), argv + argc}); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  ensure_standard_streams();
+  return run_in_ranks({argv, size_t(argc)}, [=](Communicator* ranks) { return run_program(argc, argv, ranks); });
 }
 
 }  // namespace toy::cli

@@ -145,7 +145,7 @@ class Run {
   bool adapts() const { return !model_.spec.adapters.empty(); }
   bool resumed() const { return !resume_.from().empty(); }
   double elapsed() const { return tell_.seconds() - begin_; }
-  int64_t rows_per_step() const { return o_.trainer.batch * o_.trainer.accumulate; }
+  int64_t rows_per_step() const { return o_.trainer.rows(); }
   double epochs() const {
     return double(o_.steps * rows_per_step()) / double(std::max<int64_t>(1, data_.rows().rows()));
   }
@@ -276,7 +276,7 @@ class Run {
   double seconds_left() const {
     const double step = (elapsed() - validator_->spent()) / double(state_.step - first_);
     // Until a validation was seen: computing a loss is a third of computing its gradients, too.
-    const double batch = step / double(3 * o_.trainer.accumulate);
+    const double batch = step / double(3 * o_.trainer.passes());
     const auto expected = [&](int64_t limit) { return validator_->expected_seconds(limit, batch); };
     return time_left(o_, step * double(o_.steps - state_.step),
                      validation_time(o_, state_.step, false, expected(o_.eval_tokens), expected(0)), elapsed());

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "cli/main.h"
 #include "cli/train/run_files.h"
 #include "toy/base/clock.h"
 #include "toy/base/error.h"
@@ -45,9 +46,10 @@ std::string to_text(const runs::RunStart& s) {
 
 }  // namespace
 
-Reporter::Reporter(Results& results, bool json, std::optional<int64_t> log_every)
+Reporter::Reporter(Results& results, bool json, std::optional<int64_t> log_every, bool launched)
     : results_(results),
       json_(json),
+      launched_(launched),
       log_every_(json ? 0 : log_every.value_or(progress_.on_terminal() && is_terminal(STDOUT_FILENO) ? 0 : 1)) {}
 
 void Reporter::preparing(const std::string& what) { progress_.waiting(one_line(what)); }
@@ -150,6 +152,8 @@ void Reporter::done(const TrainResult& r, const std::string& how_to_resume) {
   say(fmt::format("stopped after step {}{}; everything is in {}. To resume, in the folder {}:\n  {}", r.step,
                   results_.lost() ? ": stdout cannot be written" : "", one_line(r.checkpoint),
                   one_line(std::filesystem::current_path(unknown).string()), how_to_resume));
+  if (constexpr int kSignalled = 128; launched_ && interrupt_->signal() != 0)
+    throw Exit{kSignalled + interrupt_->signal()};
   interrupt_->end_by_signal();
 }
 
