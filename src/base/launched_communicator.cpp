@@ -1,11 +1,11 @@
-// Processes that a launcher started, through the plugin src/mpi/mpi.cpp.
+// Processes that a launcher started, through the plugin src/base/mpi/plugin.cpp.
 #include <dlfcn.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
-#include "base/toy_mpi.h"
+#include "base/mpi/plugin.h"
 #include "toy/base/communicator.h"
 #include "toy/base/error.h"
 
@@ -83,9 +83,8 @@ Launch launch_of_this_process() {
     const char *size, *rank;
   };
   // Open MPI; MPICH, Intel MPI and others with PMI; Slurm with PMIx, whose salloc alone sets the number of tasks, too.
-  constexpr Known kKnown[] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
-                              {"PMI_SIZE", "PMI_RANK"},
-                              {"SLURM_NTASKS", "PMIX_RANK"}};
+  constexpr Known kKnown[] = {
+      {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"}, {"PMI_SIZE", "PMI_RANK"}, {"SLURM_NTASKS", "PMIX_RANK"}};
   for (const auto& [size, rank] : kKnown)
     if (number_of(size) > 1 && std::getenv(rank)) return {number_of(rank), number_of(size), size};
   return {};
@@ -102,13 +101,15 @@ std::unique_ptr<Communicator> launched_communicator(const Launch& launch) {
     }
     const auto functions = reinterpret_cast<const toy_mpi* (*)()>(dlsym(library, "toy_mpi_functions"));
     check(functions != nullptr, "ranks: {} is not toy's plugin; build it with toy", place);
-    check(functions()->version == TOY_MPI_VERSION, "ranks: {} has version {} of the interface, toy needs {}; rebuild it",
-          place, functions()->version, TOY_MPI_VERSION);
+    check(functions()->version == TOY_MPI_VERSION,
+          "ranks: {} has version {} of the interface, toy needs {}; rebuild it", place, functions()->version,
+          TOY_MPI_VERSION);
     return std::make_unique<LaunchedCommunicator>(*functions());
   }
-  fail("ranks: this was started as {} tasks ({}), and the plugin {} cannot be used: {}; build toy where MPI is "
-       "installed (toy help many-machines.md)",
-       launch.size, launch.by, kPlugin, why);
+  fail(
+      "ranks: this was started as {} tasks ({}), and the plugin {} cannot be used: {}; build toy where MPI is "
+      "installed (toy help many-machines.md)",
+      launch.size, launch.by, kPlugin, why);
 }
 
 }  // namespace toy

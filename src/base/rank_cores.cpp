@@ -56,9 +56,10 @@ std::string share_cores(Communicator& ranks) {
   if (sharing > 1) use(mask, index, sharing);
   if (me != 0 || least < 0) return "";
   const Cores& few = all[size_t(least)];
-  return fmt::format("rank {} may use {} of the {} cores of {}: start with mpirun --bind-to none, or srun "
-                     "--cpus-per-task",
-                     least, few.count(), few.online, ranks.host(least));
+  return fmt::format(
+      "rank {} may use {} of the {} cores of {}: start with mpirun --bind-to none, or srun "
+      "--cpus-per-task",
+      least, few.count(), few.online, ranks.host(least));
 }
 
 }  // namespace toy

@@ -53,7 +53,8 @@ void add_tokenizer(CLI::App& app);
 void add_corpus(CLI::App& app);
 void add_data(CLI::App& app);
 void add_runs(CLI::App& app);
-void add_bench(CLI::App& app);
+/// The same.
+void add_bench(CLI::App& app, Communicator* ranks);
 void add_devices(CLI::App& app);
 void add_completion(CLI::App& app);
 

@@ -34,12 +34,21 @@ class Packer {
   void put(const T& v) {
     if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
       raw(&v, sizeof v);
-    } else if constexpr (requires { v.value(); v.has_value(); }) {
+    } else if constexpr (requires {
+                           v.value();
+                           v.has_value();
+                         }) {
       put(v.has_value());
       if (v) put(*v);
-    } else if constexpr (requires { v.first; v.second; }) {
+    } else if constexpr (requires {
+                           v.first;
+                           v.second;
+                         }) {
       put(v.first), put(v.second);
-    } else if constexpr (requires { v.size(); v.begin(); }) {
+    } else if constexpr (requires {
+                           v.size();
+                           v.begin();
+                         }) {
       put(uint64_t(v.size()));
       using Element = std::decay_t<decltype(*v.begin())>;
       if constexpr (requires { v.data(); } && std::is_arithmetic_v<Element>)
@@ -72,12 +81,18 @@ class Unpacker {
   void get(T& v) {
     if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
       raw(&v, sizeof v);
-    } else if constexpr (requires { v.value(); v.has_value(); }) {
+    } else if constexpr (requires {
+                           v.value();
+                           v.has_value();
+                         }) {
       bool there = false;
       get(there);
       v.reset();
       if (there) get(v.emplace());
-    } else if constexpr (requires { v.first; v.second; }) {
+    } else if constexpr (requires {
+                           v.first;
+                           v.second;
+                         }) {
       get(v.first), get(v.second);
     } else if constexpr (requires { typename T::mapped_type; }) {
       uint64_t size = 0;
@@ -86,7 +101,10 @@ class Unpacker {
         typename T::key_type key;
         get(key), get(v[key]);
       }
-    } else if constexpr (requires { v.size(); v.begin(); }) {
+    } else if constexpr (requires {
+                           v.size();
+                           v.begin();
+                         }) {
       uint64_t size = 0;
       get(size);
       if (size > bytes_.size()) fail_internal("ranks: a message of another version of toy");

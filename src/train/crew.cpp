@@ -93,6 +93,13 @@ StepPart step_part(std::span<const std::byte> bytes) {
   return part;
 }
 
+PartResult part_result(std::span<const std::byte> bytes) {
+  Unpacker u(bytes);
+  PartResult result;
+  u(result);
+  return result;
+}
+
 std::vector<std::byte> packed(const PartResult& result) {
   Packer p;
   p(result);
@@ -160,11 +167,7 @@ void Crew::hand_out(const StepPart& step) {
 
 std::vector<double> Crew::collect(const PartResult& mine) {
   std::vector<PartResult> results{mine};
-  for (int r = 1; r < ranks_.size(); ++r) {
-    const std::vector<std::byte> bytes = ranks_.receive(r);
-    Unpacker u(bytes);
-    u(results.emplace_back());
-  }
+  for (int r = 1; r < ranks_.size(); ++r) results.push_back(part_result(ranks_.receive(r)));
   std::vector<double> losses;
   for (int r = 0; r < ranks_.size(); ++r) {
     const PartResult& result = results[size_t(r)];

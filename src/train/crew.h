@@ -97,6 +97,7 @@ std::vector<std::byte> packed(const PartResult& result);
 /// Throws Error{bad_input} where another version of toy has written it.
 TrainerRecipe trainer_recipe(std::span<const std::byte> bytes);
 StepPart step_part(std::span<const std::byte> bytes);
+PartResult part_result(std::span<const std::byte> bytes);
 /// The model without its values.
 Model empty_model(const TrainerRecipe& recipe, const Device& device);
 

@@ -66,8 +66,6 @@ void GradientSums::add(int64_t i) {
   sessions_[size_t(tree_.depth)]->run();
 }
 
-void GradientSums::copy(int from) {
-  device_.copy(begin(size_t(from) + 1), begin(size_t(from)), bytes_);
-}
+void GradientSums::copy(int from) { device_.copy(begin(size_t(from) + 1), begin(size_t(from)), bytes_); }
 
 }  // namespace toy

@@ -51,8 +51,8 @@ class GradientSums {
   SumTree tree_;
   Device& device_;
   std::vector<std::unique_ptr<ParamStore>> levels_;
-  std::vector<std::string> first_;  // tensor of each
-  size_t bytes_ = 0;                // of each, whose tensors lie one behind the other
+  std::vector<std::string> first_;                  // tensor of each
+  size_t bytes_ = 0;                                // of each, whose tensors lie one behind the other
   std::vector<std::unique_ptr<Session>> sessions_;  // level l to l + 1
 };
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "toy/base/communicator.h"
 #include "toy/base/json_text.h"
 #include "toy/base/memory.h"
 #include "toy/decode/decoder.h"
@@ -195,6 +196,7 @@ class Run {
     e.epochs = epochs();
     e.data = data_.name();
     if (!base_.empty()) e.base = base_;
+    if (const Communicator* ranks = o_.trainer.ranks; ranks && ranks->size() > 1) e.ranks = ranks->size();
     tell_(std::move(e));
     if (resumed()) {
       tell_.at(state_.step);
@@ -267,9 +269,15 @@ class Run {
                      .tokens_per_second = double((state_.step - first_) * tokens_per_step()) / training_,
                      .skipped = r.skipped ? std::optional(true) : std::nullopt,
                      .seconds_left = seconds_left(),
+                     .exchange_us = microseconds(r.exchange),
+                     .wait_us = microseconds(r.wait),
                      .rewards = r.preference.rewards()});
     watcher_->after(state_.step, *trainer_, tell);
     if (state_.skipped >= o_.max_skipped) give_up();
+  }
+
+  static std::optional<int64_t> microseconds(std::optional<double> seconds) {
+    return seconds ? std::optional<int64_t>(std::llround(*seconds * 1e6)) : std::nullopt;
   }
 
   // What is left of this process: all that is no validation takes as long per step as so far.

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "toy/backend/devices.h"
+#include "toy/base/clock.h"
 #include "toy/train/memory.h"
 #include "train/agree.h"
 #include "train/archive.h"
@@ -336,11 +337,18 @@ std::vector<double> Trainer::run_all(const StepPart& step) {
   } catch (const Error& e) {
     mine = PartResult::of(e);  // the others are waited for first: they answer
   }
-  return crew_->collect(mine);
+  const double before = steady_seconds();
+  std::vector<double> losses = crew_->collect(mine);
+  waited_ = steady_seconds() - before;
+  return losses;
 }
 
 void Trainer::update(StepResult& result) {
-  if (crew_) crew_->sum(sums_->begin(), sums_->bytes());
+  if (crew_) {
+    const double before = steady_seconds();
+    crew_->sum(sums_->begin(), sums_->bytes());
+    result.exchange = steady_seconds() - before, result.wait = waited_;
+  }
   Session& last = update_session_ ? *update_session_ : *session_;
   if (update_session_) run_session(last, "step", steps_);
   if (options_.updates == TrainerOptions::gathered) result.grad_norm = last.scalar(last.plan().outputs.size() - 1);
@@ -350,7 +358,7 @@ void Trainer::update(StepResult& result) {
 }
 
 void Trainer::serve() {
-  PartResult failed;  // what went wrong after an answer goes into the next one
+  PartResult failed;  // what went wrong after an answer goes into all that follow
   for (;;) {
     const std::vector<std::byte> message = crew_->ranks().receive(0);
     Unpacker u(message);
@@ -369,8 +377,10 @@ void Trainer::serve() {
         return;
       }
     } catch (const Error& e) {
-      failed = PartResult::of(e);
-      if (order == Order::step) crew_->ranks().send(0, packed(failed));
+      if (order == Order::step)
+        crew_->ranks().send(0, packed(PartResult::of(e)));
+      else
+        failed = PartResult::of(e);
     }
   }
 }

@@ -30,8 +30,8 @@ struct TrainerOptions {
   /// Equal parts of a step's rows, whose gradients are added as a tree, so that processes can share them: the sum does
   /// not depend on how many do. Each is batch / shards sequences, accumulate times. Gathered updates only.
   int64_t shards = 1;
-  /// Who shares the shards: this trainer is rank 0's, run_worker() (toy/train/worker.h) has those of the others. nullptr:
-  /// nobody. Must outlive the trainer. See can_share() in src/train/sum_ranks.h.
+  /// Who shares the shards: this trainer is rank 0's, run_worker() (toy/train/worker.h) has those of the others.
+  /// nullptr: nobody. Must outlive the trainer. See can_share() in src/train/sum_ranks.h.
   Communicator* ranks = nullptr;
   OptimizerOptions optimizer;
   /// gathered: all gradients, then their norm, then the updates; a step whose gradient is not finite is skipped.
@@ -67,9 +67,9 @@ struct TrainerOptions {
 
   /// Throws Error{bad_input} naming the option, its value and what would do.
   void validate() const;
-  int64_t sequences() const { return batch / shards; }      ///< of one forward and backward
-  int64_t passes() const { return accumulate * shards; }    ///< that a step takes
-  int64_t rows() const { return batch * accumulate; }       ///< of a step
+  int64_t sequences() const { return batch / shards; }    ///< of one forward and backward
+  int64_t passes() const { return accumulate * shards; }  ///< that a step takes
+  int64_t rows() const { return batch * accumulate; }     ///< of a step
 };
 /// Their names.
 template <>
@@ -148,6 +148,8 @@ struct StepResult {
   std::optional<double> grad_norm = {};  ///< global norm of the gradients before clipping; streaming updates have none
   bool skipped = false;                  ///< something was not finite: nothing has changed
   PreferenceSums preference = {};
+  /// With other ranks, seconds of rank 0: for sums of gradients, and waiting for gradients of the others.
+  std::optional<double> exchange = {}, wait = {};
 };
 
 class Crew;
@@ -229,7 +231,8 @@ class Trainer {
   std::vector<std::unique_ptr<Session>> forwards_;  // of plans_.forwards, once they run
   std::unique_ptr<Objective> objective_;
   int64_t steps_ = 0, updates_ = 0;
-  double norm_ = 0;  // of the last step
+  double norm_ = 0;    // of the last step
+  double waited_ = 0;  // seconds in it
 };
 
 }  // namespace toy

@@ -40,8 +40,9 @@ std::string to_text(const runs::RunStart& s) {
     what += " from scratch";
   else if (trained < all)
     what = fmt::format("{:.2f} M of the {:.2f} M parameters of {}", trained, all, s.base.value_or(model));
-  return fmt::format("training {} on {}: {} steps, {:.3g} epochs of {} rows", what, s.data.value_or("a text"), s.steps,
-                     s.epochs.value_or(0), s.windows_per_epoch);
+  return fmt::format("training {} on {}: {} steps, {:.3g} epochs of {} rows{}", what, s.data.value_or("a text"),
+                     s.steps, s.epochs.value_or(0), s.windows_per_epoch,
+                     s.ranks ? fmt::format(", {} ranks", *s.ranks) : "");
 }
 
 }  // namespace

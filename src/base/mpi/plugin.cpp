@@ -1,5 +1,5 @@
 // The plugin libtoy_mpi.so. It needs nothing of toy but its header, so that a site can build it with its own MPI:
-//   mpicxx -O2 -shared -fPIC -I src src/mpi/mpi.cpp -o libtoy_mpi.so
+//   mpicxx -O2 -shared -fPIC -I src src/base/mpi/plugin.cpp -o libtoy_mpi.so
 #define OMPI_SKIP_MPICXX 1  // the C++ bindings that MPI dropped in 2012
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/toy_mpi.h"
+#include "base/mpi/plugin.h"
 
 namespace {
 
