@@ -52,8 +52,7 @@ struct TrainerOptions {
     f({"batch", "Sequences per step", at_least(1), "Batch"}, o.batch);
     f({"tokens", "Tokens per sequence", at_least(1), "Batch"}, o.tokens);
     f({"accumulate", "Batches per step whose gradients are summed", at_least(1), "Batch"}, o.accumulate);
-    f({"shards", "Parts of a step that processes can share (toy help many-machines.md)", from_to(1, 4096), "Batch"},
-      o.shards);
+    f({"shards", "Parts of a step that processes can share", from_to(1, 4096), "Batch"}, o.shards);
     f({"optimizer", "{}, with settings as in 'sgd(momentum=0.8)' (toy help training.md)", {}, "Optimizer"},
       o.optimizer);
     f({"updates", "When to update; streaming takes less memory, no clipping", {}, "Optimizer", "", "", "--update"},
