@@ -5,6 +5,7 @@
 #   scripts/setup.sh --dev    # also clang, clang-format, shellcheck (fuzzing, formatting), oneDNN (benchmarks) and PoCL (tests
 #                             # of the device opencl)
 #   scripts/setup.sh --docs   # also doxygen (scripts/docs.sh)
+#   scripts/setup.sh --mpi    # also Open MPI, for training with several processes
 #   scripts/setup.sh --cross  # also clang, the compiler for 64-bit Arm and qemu-user (scripts/portability.sh)
 #
 # Without apt, or without permission to install, it prints the command to run. apt's output goes to build/setup.log.
@@ -23,6 +24,7 @@ optional=(ccache:ccache mold:mold strace:strace)  # faster rebuilds, faster link
 dev=(clang:clang++ clang-format:clang-format libclang-rt-14-dev shellcheck:shellcheck libdnnl-dev pocl-opencl-icd
      ocl-icd-libopencl1)
 docs=(doxygen:doxygen)
+mpi=(libopenmpi-dev openmpi-bin:mpirun)
 cross=(clang:clang++ g++-aarch64-linux-gnu:aarch64-linux-gnu-g++ qemu-user:qemu-aarch64)
 
 say() { echo "setup: $*" >&2; }
@@ -31,8 +33,9 @@ case ${1:-} in
   "") ;;
   --dev) packages+=("${dev[@]}") ;;
   --docs) packages+=("${docs[@]}") ;;
+  --mpi) packages+=("${mpi[@]}") ;;
   --cross) packages+=("${cross[@]}") ;;
-  *) say "unknown argument '$1' (known: --dev, --docs, --cross)"; exit 2 ;;
+  *) say "unknown argument '$1' (known: --dev, --docs, --mpi, --cross)"; exit 2 ;;
 esac
 
 installed() {  # NAME[:COMMAND]

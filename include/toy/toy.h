@@ -17,6 +17,7 @@
 #include "toy/base/atomic_file.h"
 #include "toy/base/checksum.h"
 #include "toy/base/clock.h"
+#include "toy/base/communicator.h"
 #include "toy/base/error.h"
 #include "toy/base/folder_lock.h"
 #include "toy/base/gguf_name.h"
@@ -134,3 +135,4 @@
 #include "toy/train/trainer.h"
 #include "toy/train/warm_start.h"
 #include "toy/train/watch.h"
+#include "toy/train/worker.h"

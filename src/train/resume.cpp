@@ -94,6 +94,12 @@ void Resume::compare_with_finished(const nlohmann::ordered_json& config) {
 void Resume::compare_with_checkpoint(const nlohmann::ordered_json& config) {
   const nlohmann::ordered_json there = checkpoint_config(from_);
   const std::vector<std::string> changed = differences(there, config);
+  const nlohmann::ordered_json::json_pointer shards("/options/shards");
+  const auto before = there.value(shards, int64_t(1));
+  check(before == o_.trainer.shards || o_.allow_changes,
+        "resume: {} was trained with --shards {}, this is --shards {}, which would round sums differently; give "
+        "--shards {}, or --allow-changes",
+        from_, before, o_.trainer.shards, before);
   check(changed.empty() || o_.allow_changes,
         "resume: {} is of another run: {}. Give the options and texts that it had, --allow-changes to resume with "
         "these, or another --out",

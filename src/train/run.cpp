@@ -8,6 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "toy/base/communicator.h"
 #include "toy/base/json_text.h"
 #include "toy/base/memory.h"
 #include "toy/decode/decoder.h"
@@ -145,7 +146,7 @@ class Run {
   bool adapts() const { return !model_.spec.adapters.empty(); }
   bool resumed() const { return !resume_.from().empty(); }
   double elapsed() const { return tell_.seconds() - begin_; }
-  int64_t rows_per_step() const { return o_.trainer.batch * o_.trainer.accumulate; }
+  int64_t rows_per_step() const { return o_.trainer.rows(); }
   double epochs() const {
     return double(o_.steps * rows_per_step()) / double(std::max<int64_t>(1, data_.rows().rows()));
   }
@@ -195,6 +196,7 @@ class Run {
     e.epochs = epochs();
     e.data = data_.name();
     if (!base_.empty()) e.base = base_;
+    if (const Communicator* ranks = o_.trainer.ranks; ranks && ranks->size() > 1) e.ranks = ranks->size();
     tell_(std::move(e));
     if (resumed()) {
       tell_.at(state_.step);
@@ -267,16 +269,22 @@ class Run {
                      .tokens_per_second = double((state_.step - first_) * tokens_per_step()) / training_,
                      .skipped = r.skipped ? std::optional(true) : std::nullopt,
                      .seconds_left = seconds_left(),
+                     .exchange_us = microseconds(r.exchange),
+                     .wait_us = microseconds(r.wait),
                      .rewards = r.preference.rewards()});
     watcher_->after(state_.step, *trainer_, tell);
     if (state_.skipped >= o_.max_skipped) give_up();
+  }
+
+  static std::optional<int64_t> microseconds(std::optional<double> seconds) {
+    return seconds ? std::optional<int64_t>(std::llround(*seconds * 1e6)) : std::nullopt;
   }
 
   // What is left of this process: all that is no validation takes as long per step as so far.
   double seconds_left() const {
     const double step = (elapsed() - validator_->spent()) / double(state_.step - first_);
     // Until a validation was seen: computing a loss is a third of computing its gradients, too.
-    const double batch = step / double(3 * o_.trainer.accumulate);
+    const double batch = step / double(3 * o_.trainer.passes());
     const auto expected = [&](int64_t limit) { return validator_->expected_seconds(limit, batch); };
     return time_left(o_, step * double(o_.steps - state_.step),
                      validation_time(o_, state_.step, false, expected(o_.eval_tokens), expected(0)), elapsed());

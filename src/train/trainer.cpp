@@ -8,10 +8,15 @@
 #include <set>
 
 #include "toy/backend/devices.h"
+#include "toy/base/clock.h"
 #include "toy/train/memory.h"
 #include "train/agree.h"
+#include "train/archive.h"
+#include "train/crew.h"
 #include "train/feed.h"
+#include "train/gradient_sums.h"
 #include "train/objective.h"
+#include "train/sum_ranks.h"
 
 namespace toy {
 namespace {
@@ -51,14 +56,6 @@ LossValues build_loss(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& d
   return {ce.loss, ce.nll, with_logits ? model.head.logits(x) : Value{}};
 }
 
-// One for each trained tensor, which takes in the gradients of a step's batches.
-std::vector<std::pair<std::string, TensorType>> accumulators_of(const ModelSpec& spec) {
-  std::vector<std::pair<std::string, TensorType>> list;
-  for (const TensorSpec& s : trained_tensors(spec))
-    list.emplace_back(s.name + ".grad", TensorType{DType::f32, s.shape, 0});
-  return list;
-}
-
 // Norm, clipping and the optimizer on gradients that are all there.
 void add_updates(TrainGraph& t, const ModelSpec& spec, std::span<const Value> weights, const OptimizerOptions& o) {
   OptimizerStep step = clip_and_update(*t.graph, o, trained_tensors(spec), weights, std::move(t.gradients));
@@ -94,6 +91,14 @@ void TrainerOptions::validate() const {
         "accumulate is {}: streaming updates forget each gradient as soon as it is used; use accumulate 1, or gathered "
         "updates",
         accumulate);
+  check(shards == 1 || updates == gathered,
+        "shards is {}: streaming updates forget each gradient as soon as it is used; use shards 1, or gathered updates",
+        shards);
+  check(batch % shards == 0, "shards: a batch of {} has no {} equal parts of complete sequences; use a batch of {}",
+        batch, shards, (batch / shards + 1) * shards);
+  check(!ranks || can_share(shards, ranks->size()),
+        "shards: {} ranks cannot share {} shards in equal subtrees; start {} ranks, or use --shards {}",
+        ranks ? ranks->size() : 1, shards, sharing_ranks(shards), ranks ? ranks->size() : 1);
   optimizer.validate();
   if (preference) check_limits(*preference);
   check(updates == gathered || optimizer.clip == 0,
@@ -109,7 +114,7 @@ TrainGraph build_step(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, c
   TrainGraph t{std::make_unique<Graph>(), {}, {}, {}, {}};
   Graph& g = *t.graph;
   const LossValues values =
-      build_loss(g, spec, dtype_of, options.batch, options.tokens, options.dropout, true, with_logits);
+      build_loss(g, spec, dtype_of, options.sequences(), options.tokens, options.dropout, true, with_logits);
   t.loss = values.loss, t.logits = values.logits;
   const std::vector<TensorSpec> tensors = trained_tensors(spec);
   check(!tensors.empty(), "train: nothing would be trained: every tensor is frozen");
@@ -124,12 +129,12 @@ TrainGraph build_step(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, c
     return t;
   }
   t.gradients = gradients(t.loss, weights, again);
-  if (options.accumulate == 1) {
+  if (options.passes() == 1) {
     add_updates(t, spec, weights, options.optimizer);
     return t;
   }
   const auto scope = g.update_scope("accumulate");
-  for (const auto& [name, type] : accumulators_of(spec))
+  for (const auto& [name, type] : accumulators_of(spec, 0))
     t.updates.push_back(accumulate(g.param(name, type), t.gradients[t.updates.size()]));
   return t;
 }
@@ -147,7 +152,7 @@ TrainGraph build_train_graph(const ModelSpec& spec, const Weights::DTypeOf& dtyp
 TrainGraph build_update_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const TrainerOptions& options) {
   TrainGraph t{std::make_unique<Graph>(), {}, {}, {}, {}};
   std::vector<Value> weights;
-  const auto accumulators = accumulators_of(spec);
+  const auto accumulators = accumulators_of(spec, SumTree(local_shards(options)).levels());
   for (const TensorSpec& s : trained_tensors(spec)) {
     weights.push_back(t.graph->param(s.name, {dtype_of(s.name), s.shape, 0}));
     const auto& [name, type] = accumulators[t.gradients.size()];
@@ -180,21 +185,31 @@ TrainPlans compile_training(Device& device, const ModelSpec& spec, const Weights
   };
   TrainPlans plans{.step = compiled(build_train_graph(spec, dtype_of, options), step_options)};
   plans.mapped = mapped_bytes(*plans.step, spec, device);
-  if (options.accumulate > 1) plans.update = compiled(build_update_graph(spec, dtype_of, options), plan_options);
+  if (options.passes() > 1) {
+    plans.update = compiled(build_update_graph(spec, dtype_of, options), plan_options);
+    plans.sums = compile_sums(device, spec, options);
+  }
   for (const ForwardPass& p : make_objective(options, spec)->passes()) {
     Graph graph;
     const double dropout = p.drops ? options.dropout : 0;
-    const Value nll = build_loss(graph, p.spec, dtype_of, options.batch, options.tokens, dropout, p.drops, false).nll;
+    const Value nll =
+        build_loss(graph, p.spec, dtype_of, options.sequences(), options.tokens, dropout, p.drops, false).nll;
     plans.forwards.push_back(
         std::make_shared<const Plan>(compile(graph, std::vector<Value>{nll}, {}, device, plan_options)));
   }
   return plans;
 }
 
-std::vector<const Plan*> TrainPlans::all() const {
+std::vector<const Plan*> TrainPlans::steps() const {
   std::vector<const Plan*> list;
   for (const auto& p : {step, update})
     if (p) list.push_back(p.get());
+  for (const auto& p : sums) list.push_back(p.get());
+  return list;
+}
+
+std::vector<const Plan*> TrainPlans::all() const {
+  std::vector<const Plan*> list = steps();
   for (const auto& p : forwards) list.push_back(p.get());
   return list;
 }
@@ -208,11 +223,9 @@ size_t TrainPlans::arena_bytes() const {
 size_t TrainPlans::bytes(const Device& device) const {
   // An update touches all that is trained, which a step that does not accumulate does, too.
   std::map<std::string, size_t, std::less<>> params;
-  for (const Plan* p : {step.get(), update.get()})
-    for (size_t i = 0; p && i < p->params.size(); ++i) {
-      const PlanLeaf& leaf = p->params[i];
+  for (const Plan* p : steps())
+    for (const PlanLeaf& leaf : p->params)
       params[leaf.name] = bytes_of(device.storage(leaf.type.dtype), leaf.type.shape);
-    }
   size_t bytes = arena_bytes();
   for (const auto& [name, size] : params) bytes += size;
   bytes -= std::min(bytes, mapped);
@@ -221,21 +234,25 @@ size_t TrainPlans::bytes(const Device& device) const {
 }
 
 Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
-    : device_(device), model_(model), options_(options), moments_(device), accumulators_(device) {
+    : device_(device), model_(model), options_(options), moments_(device) {
   const ParamStore* store = model.params.get();
   const auto dtype_of = [store](const std::string& name) { return store->type(name).dtype; };
   plans_ = compile_training(device, model.spec, dtype_of, options);
   require_room(device, model.spec, dtype_of, options, planned_bytes(), store->bytes());
   for (const auto& [name, type] : moment_types(model.spec, options.optimizer)) moments_.add(name, type);
-  if (plans_.update) accumulators_.add(accumulators_of(model.spec));
-  const std::initializer_list<const ParamStore*> stores{store, &moments_, &accumulators_};
   arena_ = std::make_shared<const DeviceBuffer>(device, plans_.arena_bytes());
-  session_ = std::make_unique<Session>(device, plans_.step, stores, arena_);
-  session_->check_finite(options.check_finite);
+  const auto session = [&](const std::shared_ptr<const Plan>& plan, const ParamStore& gradients) {
+    const std::initializer_list<const ParamStore*> stores{store, &moments_, &gradients};
+    auto made = std::make_unique<Session>(device, plan, stores, arena_);
+    made->check_finite(options.check_finite);
+    return made;
+  };
   if (plans_.update) {
-    update_session_ = std::make_unique<Session>(device, plans_.update, stores, arena_);
-    update_session_->check_finite(options.check_finite);
+    sums_ = std::make_unique<GradientSums>(device, plans_, model.spec, options, arena_);
+    update_session_ = session(plans_.update, sums_->sum());
   }
+  session_ = session(plans_.step, sums_ ? sums_->shard() : moments_);
+  if (options.ranks && options.ranks->size() > 1) crew_ = std::make_unique<Crew>(device, model, options);
   forwards_.resize(plans_.forwards.size());
   objective_ = make_objective(options_, model.spec);
 }
@@ -246,14 +263,15 @@ void Trainer::resume(int64_t steps, int64_t updates) {
   check(steps >= updates && updates >= 0, "trainer: {} steps with {} updates cannot be", steps, updates);
   steps_ = steps;
   updates_ = updates;
+  shared_ = false;
 }
 
-double Trainer::run_batch(const Windows& windows, int64_t number, std::span<const float> weights) {
-  const int64_t first = number * places();
-  feed_windows(*session_, windows.part(first, places()), options_.tokens,
-               weights.subspan(size_t(first), size_t(places())));
+double Trainer::run_pass(const StepPart& part, int64_t i, int64_t number) {
+  const int64_t first = i * places();
+  feed_windows(*session_, part.rows.part(first, places()), options_.tokens,
+               std::span(part.weights).subspan(size_t(first), size_t(places())));
   if (drops(model_.spec, options_.dropout))
-    feed_random(*session_, options_.seed, updates_ * options_.accumulate + number);
+    feed_random(*session_, options_.seed, updates_ * options_.passes() + number);
   run_session(*session_, "step", steps_);
   return session_->scalar(0);
 }
@@ -272,11 +290,11 @@ std::vector<float> Trainer::nlls(size_t pass, const Windows& batch, const char* 
 }
 
 StepWeights Trainer::weigh(const Windows& windows) {
-  return objective_->weigh(*this, windows, updates_ * options_.accumulate);
+  return objective_->weigh(*this, windows, updates_ * options_.passes());
 }
 
 StepResult Trainer::step(const Windows& windows, double lr) {
-  const int64_t n = options_.batch * options_.tokens * options_.accumulate;
+  const int64_t n = options_.rows() * options_.tokens;
   check(int64_t(windows.inputs.size()) == n && int64_t(windows.targets.size()) == n,
         "trainer: a batch of {} tokens, expected {}", windows.inputs.size(), n);
   check(windows.sequence.size() == windows.position.size() &&
@@ -284,18 +302,87 @@ StepResult Trainer::step(const Windows& windows, double lr) {
         "trainer: {} sequences and {} positions for {} tokens; expected none, or one of each for every token",
         windows.sequence.size(), windows.position.size(), n);
   ++steps_;
-  const StepWeights weights = weigh(windows);
-  Session& last = update_session_ ? *update_session_ : *session_;
-  feed_optimizer(last, options_.optimizer, updates_, lr);
-  accumulators_.clear();
+  StepWeights weights = weigh(windows);
   StepResult result;
-  for (int64_t i = 0; i < options_.accumulate; ++i) result.loss += run_batch(windows, i, weights.targets);
+  for (const double loss : run_all({windows, std::move(weights.targets), lr, steps_, updates_})) result.loss += loss;
   if (weights.preference) result.preference = *weights.preference, result.loss = result.preference.mean_loss();
+  update(result);
+  return result;
+}
+
+std::vector<double> Trainer::run_shards(const StepPart& part) {
+  steps_ = part.steps, updates_ = part.updates;
+  feed_optimizer(update_session_ ? *update_session_ : *session_, options_.optimizer, updates_, part.lr);
+  const int64_t first = crew_ ? crew_->first_pass() : 0;
+  std::vector<double> losses;
+  for (int64_t shard = 0; shard < local_shards(options_); ++shard) {
+    if (sums_) sums_->clear();
+    for (int64_t k = 0; k < options_.accumulate; ++k) {
+      const int64_t i = shard * options_.accumulate + k;
+      losses.push_back(run_pass(part, i, first + i));
+    }
+    if (sums_) sums_->add(shard);
+  }
+  return losses;
+}
+
+std::vector<double> Trainer::run_all(const StepPart& step) {
+  if (!crew_) return run_shards(step);
+  if (!shared_) crew_->share({model_.params.get(), &moments_});
+  shared_ = true;
+  crew_->hand_out(step);
+  PartResult mine;
+  try {
+    mine = {run_shards(crew_->part_of(step)), norm_};
+  } catch (const Error& e) {
+    mine = PartResult::of(e);  // the others are waited for first: they answer
+  }
+  const double before = steady_seconds();
+  std::vector<double> losses = crew_->collect(mine);
+  waited_ = steady_seconds() - before;
+  return losses;
+}
+
+void Trainer::update(StepResult& result) {
+  if (crew_) {
+    const double before = steady_seconds();
+    crew_->sum(sums_->begin(), sums_->bytes());
+    result.exchange = steady_seconds() - before, result.wait = waited_;
+  }
+  Session& last = update_session_ ? *update_session_ : *session_;
   if (update_session_) run_session(last, "step", steps_);
   if (options_.updates == TrainerOptions::gathered) result.grad_norm = last.scalar(last.plan().outputs.size() - 1);
+  norm_ = result.grad_norm.value_or(0);
   result.skipped = !agree(std::isfinite(result.grad_norm.value_or(result.loss)));
   if (!result.skipped) ++updates_;  // else nothing has changed, the moments' age included
-  return result;
+}
+
+void Trainer::serve() {
+  PartResult failed;  // what went wrong after an answer goes into all that follow
+  for (;;) {
+    const std::vector<std::byte> message = crew_->ranks().receive(0);
+    Unpacker u(message);
+    Order order;
+    u(order);
+    try {
+      if (order == Order::state) {
+        crew_->share({model_.params.get(), &moments_});
+      } else if (order == Order::step) {
+        const PartResult result = failed.error.empty() ? PartResult{run_shards(step_part(message)), norm_} : failed;
+        crew_->ranks().send(0, packed(result));
+      } else if (order == Order::sum) {
+        StepResult result;
+        update(result);
+      } else {
+        return;
+      }
+    } catch (const Error& e) {
+      if (order == Order::step)
+        crew_->ranks().send(0, packed(PartResult::of(e)));
+      else
+        failed = PartResult::of(e);
+    }
+  }
 }
 
 EvalResult Trainer::evaluate(const ValidationRows& rows, int64_t max_tokens, const std::function<bool()>& stop) {

@@ -50,6 +50,7 @@ struct RunStart {
   std::optional<int64_t> trained = {};
   std::optional<double> epochs = {};
   std::optional<std::string> data = {}, base = {};
+  std::optional<int64_t> ranks = {};
   static void fields(auto& e, auto&& f) {
     f("schema", e.schema, "toy/v1");
     f("run_id", e.run_id, "the name of the run's folder");
@@ -73,6 +74,7 @@ struct RunStart {
     f("epochs", e.epochs, "epochs that the steps are");
     f("data", e.data, "what is trained on: the paths of --corpus or --data");
     f("base", e.base, "the model file that the run begins with");
+    f("ranks", e.ranks, "processes that train together; absent: one");
   }
 };
 
@@ -113,6 +115,7 @@ struct Step {
   double tokens_per_second = kUnknown;
   std::optional<bool> skipped;
   std::optional<double> seconds_left;
+  std::optional<int64_t> exchange_us = {}, wait_us = {};
   Rewards rewards = {};
   static void fields(auto& e, auto&& f) {
     f("loss", e.loss, "mean over the step's tokens before the update, nats a token; of preferences over the answers");
@@ -123,6 +126,8 @@ struct Step {
     f("tokens_per_second", e.tokens_per_second, "training alone, mean since the start");
     f("skipped", e.skipped, "true: not finite, nothing has changed; else absent");
     f("seconds_left", e.seconds_left, "estimated time to the end of the run, with its validations");
+    f("exchange_us", e.exchange_us, "with several ranks: microseconds in which gradients were sent and added");
+    f("wait_us", e.wait_us, "with several ranks: microseconds that rank 0 waited for gradients of the others");
     Rewards::fields(e.rewards, f);
   }
 };

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "cli/main.h"
 #include "cli/train/run_files.h"
 #include "toy/base/clock.h"
 #include "toy/base/error.h"
@@ -39,15 +40,17 @@ std::string to_text(const runs::RunStart& s) {
     what += " from scratch";
   else if (trained < all)
     what = fmt::format("{:.2f} M of the {:.2f} M parameters of {}", trained, all, s.base.value_or(model));
-  return fmt::format("training {} on {}: {} steps, {:.3g} epochs of {} rows", what, s.data.value_or("a text"), s.steps,
-                     s.epochs.value_or(0), s.windows_per_epoch);
+  return fmt::format("training {} on {}: {} steps, {:.3g} epochs of {} rows{}", what, s.data.value_or("a text"),
+                     s.steps, s.epochs.value_or(0), s.windows_per_epoch,
+                     s.ranks ? fmt::format(", {} ranks", *s.ranks) : "");
 }
 
 }  // namespace
 
-Reporter::Reporter(Results& results, bool json, std::optional<int64_t> log_every)
+Reporter::Reporter(Results& results, bool json, std::optional<int64_t> log_every, bool launched)
     : results_(results),
       json_(json),
+      launched_(launched),
       log_every_(json ? 0 : log_every.value_or(progress_.on_terminal() && is_terminal(STDOUT_FILENO) ? 0 : 1)) {}
 
 void Reporter::preparing(const std::string& what) { progress_.waiting(one_line(what)); }
@@ -150,6 +153,8 @@ void Reporter::done(const TrainResult& r, const std::string& how_to_resume) {
   say(fmt::format("stopped after step {}{}; everything is in {}. To resume, in the folder {}:\n  {}", r.step,
                   results_.lost() ? ": stdout cannot be written" : "", one_line(r.checkpoint),
                   one_line(std::filesystem::current_path(unknown).string()), how_to_resume));
+  if (constexpr int kSignalled = 128; launched_ && interrupt_->signal() != 0)
+    throw Exit{kSignalled + interrupt_->signal()};
   interrupt_->end_by_signal();
 }
 

@@ -13,6 +13,7 @@
 #include "cli/train/config.h"
 #include "cli/train/reporter.h"
 #include "cli/train/run_files.h"
+#include "toy/base/communicator.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/run_files.h"
@@ -109,10 +110,11 @@ void tell_of_no_effect(const std::string& out, const nlohmann::ordered_json& opt
 }
 
 struct Train : Command {
-  explicit Train(const About& a) : recipe(a.kind), about(a) {}
+  Train(const About& a, Communicator* r) : recipe(a.kind), about(a), ranks(r) {}
 
   Recipe recipe;  // until run(): the defaults
   const About& about;
+  Communicator* ranks;
   DeviceOptions device;
   std::optional<int64_t> log_every;
   bool json = false, dry_run = false, explain = false;
@@ -151,12 +153,15 @@ struct Train : Command {
     recipe = parse_recipe(about.kind, given);
     if (std::string* init = recipe.init()) *init = model_file(*init);
     if (auto* o = std::get_if<FromScratchOptions>(&recipe.options)) o->tokenizer = finder().tokenizer(o->tokenizer);
+    RecipeOptions& o = recipe.common();
+    o.trainer.ranks = ranks;
+    if (ranks && !this->given("--shards")) o.trainer.shards = ranks->size();
     const auto dev = device.make();
     Results results;
-    Reporter reporter(results, json, log_every);
+    Reporter reporter(results, json, log_every, ranks != nullptr);
     if (dry_run || explain) return reporter.estimated(recipe.estimate(*dev, reporter), explain);
-    RecipeOptions& o = recipe.common();
     nlohmann::ordered_json config = options_json(*parser);
+    config["shards"] = o.trainer.shards;
     if (o.epochs) config["steps"] = nullptr;  // the rows decide
     if (o.fit_tokens) config["tokens"] = nullptr;
     for (const char* of_the_process : {"resume", "allow-changes", "overwrite"}) config.erase(of_the_process);
@@ -170,9 +175,9 @@ struct Train : Command {
 
 }  // namespace
 
-void add_train(CLI::App& root) {
+void add_train(CLI::App& root, Communicator* ranks) {
   CLI::App& app = add_command_group(root, "train", "Train a model on text and write it as GGUF");
-  for (const About& about : kRecipes) add_subcommand<Train>(app, name_in_list(about.kind), about.summary, about);
+  for (const About& about : kRecipes) add_subcommand<Train>(app, name_in_list(about.kind), about.summary, about, ranks);
 }
 
 }  // namespace toy::cli
