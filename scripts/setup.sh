@@ -5,7 +5,6 @@
 #   scripts/setup.sh --dev    # also clang, clang-format, shellcheck (fuzzing, formatting), oneDNN (benchmarks) and PoCL (tests
 #                             # of the device opencl)
 #   scripts/setup.sh --docs   # also doxygen (scripts/docs.sh)
-#   scripts/setup.sh --mpi    # also Open MPI, for training with several processes
 #   scripts/setup.sh --cross  # also clang, the compiler for 64-bit Arm and qemu-user (scripts/portability.sh)
 #
 # Without apt, or without permission to install, it prints the command to run. apt's output goes to build/setup.log.
@@ -19,12 +18,12 @@ packages=(
   libfmt-dev nlohmann-json3-dev libcli11-dev libhwy-dev libeigen3-dev libsentencepiece-dev libutf8proc-dev
   libcurl4-openssl-dev libssl-dev libedit-dev libboost-dev libgtest-dev
 )
-optional=(ccache:ccache mold:mold strace:strace)  # faster rebuilds, faster links, one test of fsyncs; all may be missing
+# Faster rebuilds, faster links, one test of fsyncs, training with several processes; all may be missing.
+optional=(ccache:ccache mold:mold strace:strace libopenmpi-dev openmpi-bin:mpirun)
 # Debian's clang only recommends the sanitizers' runtime. Debian 12 has clang 14.
 dev=(clang:clang++ clang-format:clang-format libclang-rt-14-dev shellcheck:shellcheck libdnnl-dev pocl-opencl-icd
      ocl-icd-libopencl1)
 docs=(doxygen:doxygen)
-mpi=(libopenmpi-dev openmpi-bin:mpirun)
 cross=(clang:clang++ g++-aarch64-linux-gnu:aarch64-linux-gnu-g++ qemu-user:qemu-aarch64)
 
 say() { echo "setup: $*" >&2; }
@@ -33,9 +32,8 @@ case ${1:-} in
   "") ;;
   --dev) packages+=("${dev[@]}") ;;
   --docs) packages+=("${docs[@]}") ;;
-  --mpi) packages+=("${mpi[@]}") ;;
   --cross) packages+=("${cross[@]}") ;;
-  *) say "unknown argument '$1' (known: --dev, --docs, --mpi, --cross)"; exit 2 ;;
+  *) say "unknown argument '$1' (known: --dev, --docs, --cross)"; exit 2 ;;
 esac
 
 installed() {  # NAME[:COMMAND]

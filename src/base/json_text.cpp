@@ -64,9 +64,9 @@ std::string mistake(std::string what, bool has_lines) {
   replace("; expected '}'", "; expected ',' or '}'");
   replace("; expected string literal", "; expected a name in double quotes");
   replace("expected '[', '{', or a literal", "expected a value");
-  replace("expected end of input", "expected nothing more");
   replace("unexpected end of input", "the text ends too early");
-  replace("invalid literal; last read:", "text has double quotes; true, false and null have small letters; last read:");
+  replace("expected end of input", "expected nothing more");
+  replace("invalid literal; last read:", "no value is written so (text has double quotes); last read:");
   return what;
 }
 

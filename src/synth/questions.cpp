@@ -249,7 +249,7 @@ std::vector<std::pair<std::string_view, std::string_view>> question_kinds() {
 
 bool is_held_out(std::string_view question) { return Philox(0, question).word(0) % 8 == 0; }
 
-Question question(const QuestionOptions& o, int64_t i) {
+QaPair question(const QuestionOptions& o, int64_t i) {
   const size_t kinds = o.kinds.empty() ? std::size(kKinds) : o.kinds.size();
   const size_t at = size_t(i) % kinds;
   const auto [kind, level] = kind_of(o.kinds.empty() ? std::string(kKinds[at].name) : o.kinds[at], o.level);
@@ -265,7 +265,7 @@ Question question(const QuestionOptions& o, int64_t i) {
 std::string write_questions(const QuestionOptions& o, int64_t rows) {
   std::string out;
   for (int64_t i = 0; i < rows; ++i) {
-    const Question q = question(o, i);
+    const QaPair q = question(o, i);
     const std::string prompt = fmt::format("Q: {}\nA:", q.question);
     const ordered_json user{{"role", "user"}, {"content", q.question}};
     ordered_json row;

@@ -235,6 +235,7 @@ size_t TrainPlans::bytes(const Device& device) const {
 
 Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
     : device_(device), model_(model), options_(options), moments_(device) {
+  options.validate();
   const ParamStore* store = model.params.get();
   const auto dtype_of = [store](const std::string& name) { return store->type(name).dtype; };
   plans_ = compile_training(device, model.spec, dtype_of, options);

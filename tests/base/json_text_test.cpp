@@ -55,8 +55,9 @@ TEST(Json, MistakesInWords) {
   EXPECT_EQ(json_mistake("[{} {}]"), "column 5: unexpected '{'; expected ',' or ']'");
   EXPECT_EQ(json_mistake(R"({"a": 1 "b": 2})"), "column 11: unexpected string literal; expected ',' or '}'");
   EXPECT_EQ(json_mistake(R"({"a": True})"),
-            "column 7: text has double quotes; true, false and null have small letters; last read: '\"a\": T'");
+            "column 7: no value is written so (text has double quotes); last read: '\"a\": T'");
   EXPECT_EQ(json_mistake("[1,\n]"), "line 2, column 1: unexpected ']'; expected a value");
+  EXPECT_EQ(json_mistake("[1,"), "column 4: the text ends too early; expected a value");
   EXPECT_EQ(json_mistake("{} {}"), "column 4: unexpected '{'; expected nothing more");
   EXPECT_EQ(json_mistake(std::string(100, '[')), "it nests more than 64 levels");
 }

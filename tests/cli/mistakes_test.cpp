@@ -49,6 +49,9 @@ TEST_F(Mistakes, BeforeThereIsAModel) {
       {"train from-scratch --corpus book.txt --layers 3",
        "layers '3': expected one of attn, gdn, mamba2, conv, longconv, kda, mla, ffn at character 1; did you mean "
        "'attn*3'?"},
+      {"train from-scratch --corpus book.txt --load-in-4bit",
+       "unknown option '--load-in-4bit'; quantize the file first: toy quantize MODEL OUT --type Q4_K_M"},
+      {"serve book.gguf -ngl 99", "unknown option '-ngl'; all layers run on --device"},
       {"train from-scratch --corpus book.txt --steps 2k", "--steps is '2k'; use a whole number, such as 2000"},
       {"train from-scratch --corpus book.txt --size tinny", "there is no size 'tinny'; did you mean 'tiny'?"},
       {"train from-scratch --corpus book.txt --learning-rate x",

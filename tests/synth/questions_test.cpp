@@ -95,7 +95,7 @@ TEST(Questions, AnswersAreRight) {
   for (int64_t level = 1; level <= 3; ++level)
     for (const bool held_out : {false, true})
       for (int64_t i = 0; i < 1200; ++i) {
-        const Question q = question({.level = level, .held_out = held_out, .seed = 4}, i);
+        const QaPair q = question({.level = level, .held_out = held_out, .seed = 4}, i);
         EXPECT_EQ(q.answer, solve(q.question)) << q.question;
         EXPECT_EQ(is_held_out(q.question), held_out);
         EXPECT_TRUE(q.kind.ends_with(":" + std::to_string(level))) << q.kind;
@@ -106,7 +106,7 @@ TEST(Questions, KindsTakeTurnsAndNothingHeldOutIsTrainedOn) {
   std::set<std::string> trained, held, kinds;
   for (int64_t i = 0; i < 4000; ++i) {
     trained.insert(question({.seed = 1}, i).question);
-    const Question q = question({.held_out = true, .seed = 2}, i);
+    const QaPair q = question({.held_out = true, .seed = 2}, i);
     held.insert(q.question), kinds.insert(q.kind);
     EXPECT_EQ(q.kind, std::string(question_kinds()[size_t(i) % question_kinds().size()].first) + ":2");
   }
@@ -121,7 +121,7 @@ TEST(Questions, KindsTakeTurnsAndNothingHeldOutIsTrainedOn) {
 
 TEST(Questions, RowsOfEveryForm) {
   QuestionOptions o{.kinds = {"add:1", "copy"}, .seed = 3};
-  const Question first = question(o, 0), second = question(o, 1);
+  const QaPair first = question(o, 0), second = question(o, 1);
   EXPECT_EQ(first.kind, "add:1");
   EXPECT_EQ(second.kind, "copy:2");
   const std::string prompt = "Q: " + first.question + "\nA:";

@@ -37,7 +37,7 @@ struct QuestionOptions {
 };
 
 /// A question, its answer, and its kind, "add:2".
-struct Question {
+struct QaPair {
   std::string kind, question, answer;
 };
 
@@ -48,7 +48,7 @@ std::vector<std::pair<std::string_view, std::string_view>> question_kinds();
 bool is_held_out(std::string_view question);
 /// Question i: kinds take turns. It depends on (options, i) alone. Throws Error{bad_input} naming an unknown kind or
 /// level.
-Question question(const QuestionOptions& options, int64_t i);
+QaPair question(const QuestionOptions& options, int64_t i);
 /// Questions 0 to rows - 1 as JSON Lines.
 std::string write_questions(const QuestionOptions& options, int64_t rows);
 

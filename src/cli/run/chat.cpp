@@ -222,6 +222,8 @@ struct Chat : Command {
     given.parsed();
     answers.sampling.read(*parser);
     read_rules();
+    if (!url.empty() && message.empty() && model_path.find(' ') != model_path.npos)  // no model has such a name
+      std::swap(model_path, message);
     if (!url.empty()) return talk_to_server(given);
     check(!model_path.empty(), "model is missing; name a file, or a server with --url");
     answers.sampling.check_together(*parser);
