@@ -51,7 +51,7 @@ class Packer {
                          }) {
       put(uint64_t(v.size()));
       using Element = std::decay_t<decltype(*v.begin())>;
-      if constexpr (requires { v.data(); } && std::is_arithmetic_v<Element>)
+      if constexpr (requires { v.data(); } && (std::is_arithmetic_v<Element> || std::is_enum_v<Element>))
         raw(v.data(), v.size() * sizeof(Element));
       else
         for (const auto& e : v) put(e);
@@ -110,7 +110,7 @@ class Unpacker {
       if (size > bytes_.size()) fail_internal("ranks: a message of another version of toy");
       v.resize(size);
       using Element = std::decay_t<decltype(*v.begin())>;
-      if constexpr (std::is_arithmetic_v<Element>)
+      if constexpr (std::is_arithmetic_v<Element> || std::is_enum_v<Element>)
         raw(v.data(), v.size() * sizeof(Element));
       else
         for (auto& e : v) get(e);

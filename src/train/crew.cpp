@@ -7,6 +7,7 @@
 
 #include "toy/base/json_text.h"
 #include "train/archive.h"
+#include "train/shard_optimizer.h"
 #include "train/sum_ranks.h"
 
 namespace toy {
@@ -113,7 +114,12 @@ Model empty_model(const TrainerRecipe& recipe, const Device& device) {
 }
 
 Crew::Crew(Device& device, const Model& model, const TrainerOptions& options)
-    : ranks_(*options.ranks), device_(device), options_(options), pool_(device.threads()) {
+    : ranks_(*options.ranks),
+      device_(device),
+      options_(options),
+      owners_(owners_of(model.spec, options)),
+      pool_(device.threads()) {
+  for (const TensorSpec& t : trained_tensors(model.spec)) tensors_.push_back(t.name);
   if (!leads()) return;
   to_others(packed(recipe_of(device, model, options)));
   try {
@@ -142,12 +148,51 @@ void Crew::to_others(std::span<const std::byte> bytes) {
 void Crew::share(std::initializer_list<const ParamStore*> stores) {
   if (leads()) to_others(std::vector{std::byte(Order::state)});
   for (const ParamStore* store : stores)
-    for (const std::string& name : store->names()) {
-      std::vector<std::byte> bytes(bytes_of(store->stored(name), store->type(name).shape));
-      if (leads()) device_.download(bytes.data(), store->place(name), bytes.size());
-      ranks_.broadcast(0, bytes);
-      if (!leads()) device_.upload(store->place(name), bytes.data(), bytes.size());
-    }
+    for (const std::string& name : store->names()) broadcast(0, *store, name);
+}
+
+void Crew::broadcast(int root, const ParamStore& store, const std::string& name) {
+  const Place at = store.place(name);
+  std::vector<std::byte> bytes;
+  const size_t size = bytes_of(store.stored(name), store.type(name).shape);
+  if (device_.host_visible() && !store.frozen(name)) return ranks_.broadcast(root, {device_.host(at), size});
+  bytes.resize(size);
+  if (ranks_.rank() == root) device_.download(bytes.data(), at, size);
+  ranks_.broadcast(root, bytes);
+  if (ranks_.rank() != root) device_.upload(at, bytes.data(), size);
+}
+
+void Crew::spread(const ParamStore& weights) {
+  for (size_t i = 0; i < owners_.size(); ++i) broadcast(owners_[i], weights, tensors_[i]);
+}
+
+void Crew::fetch(int rank, const ParamStore& copy, const std::string& name) {
+  Packer p;
+  p(Order::fetch, name);
+  ranks_.send(rank, p.bytes());
+  const std::vector<std::byte> bytes = ranks_.receive(rank);
+  device_.upload(copy.place(name), bytes.data(), bytes.size());
+}
+
+void Crew::give(int rank, const ParamStore& copy, const std::string& name) {
+  std::vector<std::byte> bytes(bytes_of(copy.stored(name), copy.type(name).shape));
+  device_.download(bytes.data(), copy.place(name), bytes.size());
+  Packer p;
+  p(Order::give, name, bytes);
+  ranks_.send(rank, p.bytes());
+}
+
+void Crew::serve(Order order, std::span<const std::byte> message, const ParamStore& moments) {
+  Unpacker u(message);
+  std::string name;
+  u(order, name);
+  std::vector<std::byte> bytes(bytes_of(moments.stored(name), moments.type(name).shape));
+  if (order == Order::fetch) {
+    device_.download(bytes.data(), moments.place(name), bytes.size());
+    return ranks_.send(0, bytes);
+  }
+  u(bytes);
+  device_.upload(moments.place(name), bytes.data(), bytes.size());
 }
 
 StepPart Crew::part_of(const StepPart& step, int rank) const {

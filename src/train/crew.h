@@ -18,6 +18,8 @@ enum class Order : uint8_t {
   state,  ///< weights and moments follow
   step,   ///< a StepPart follows
   sum,    ///< all ranks have their gradients: add them, and update
+  fetch,  ///< the bytes of a moment are wanted, whose name follows
+  give,   ///< the name of a moment and its bytes follow
   close,  ///< the trainer is done
   leave,  ///< the job is done; an exit code follows
 };
@@ -75,19 +77,31 @@ class Crew {
   /// Rank 0: waits for the others. Returns the losses of all passes in their order. Throws what a rank found wrong, and
   /// where one found another norm in the step before.
   std::vector<double> collect(const PartResult& mine);
+  /// Does each rank update some of the tensors?
+  bool divides_updates() const { return !owners_.empty(); }
+  /// All ranks, after an update: each gives the tensors that it updated to the others.
+  void spread(const ParamStore& weights);
+  /// Rank 0: a moment of another rank, from there and to there.
+  void fetch(int rank, const ParamStore& copy, const std::string& name);
+  void give(int rank, const ParamStore& copy, const std::string& name);
+  /// What that rank does then.
+  void serve(Order order, std::span<const std::byte> message, const ParamStore& moments);
   /// All ranks, the others after Order::sum: `bytes` of floats from `begin` on become the sum over ranks.
   void sum(Place begin, size_t bytes);
 
  private:
   int64_t first_pass(int rank) const { return options_.passes() * rank / ranks_.size(); }
   StepPart part_of(const StepPart& step, int rank) const;
+  void broadcast(int root, const ParamStore& store, const std::string& name);
   void close() noexcept;
   void to_others(std::span<const std::byte> bytes);
   Communicator& ranks_;
   Device& device_;
   const TrainerOptions options_;
-  ThreadPool pool_;  // adds
-  Buffer copy_;      // where the host does not see the device's memory
+  std::vector<std::string> tensors_;  // that are trained
+  std::vector<int> owners_;           // which rank updates them; empty: every rank updates all
+  ThreadPool pool_;                   // adds
+  Buffer copy_;                       // where the host does not see the device's memory
 };
 
 /// @{ Messages; see archive.h.

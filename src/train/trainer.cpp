@@ -16,6 +16,7 @@
 #include "train/feed.h"
 #include "train/gradient_sums.h"
 #include "train/objective.h"
+#include "train/shard_optimizer.h"
 #include "train/sum_ranks.h"
 
 namespace toy {
@@ -57,8 +58,10 @@ LossValues build_loss(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& d
 }
 
 // Norm, clipping and the optimizer on gradients that are all there.
-void add_updates(TrainGraph& t, const ModelSpec& spec, std::span<const Value> weights, const OptimizerOptions& o) {
-  OptimizerStep step = clip_and_update(*t.graph, o, trained_tensors(spec), weights, std::move(t.gradients));
+void add_updates(TrainGraph& t, const ModelSpec& spec, std::span<const Value> weights, const TrainerOptions& o) {
+  const std::vector<bool> only = owners_of(spec, o).empty() ? std::vector<bool>() : owned(spec, o);
+  OptimizerStep step =
+      clip_and_update(*t.graph, o.optimizer, trained_tensors(spec), weights, std::move(t.gradients), only);
   t.norm = step.norm, t.gradients = std::move(step.gradients), t.updates = std::move(step.updates);
 }
 
@@ -130,7 +133,7 @@ TrainGraph build_step(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, c
   }
   t.gradients = gradients(t.loss, weights, again);
   if (options.passes() == 1) {
-    add_updates(t, spec, weights, options.optimizer);
+    add_updates(t, spec, weights, options);
     return t;
   }
   const auto scope = g.update_scope("accumulate");
@@ -158,7 +161,7 @@ TrainGraph build_update_graph(const ModelSpec& spec, const Weights::DTypeOf& dty
     const auto& [name, type] = accumulators[t.gradients.size()];
     t.gradients.push_back(t.graph->param(name, type));
   }
-  add_updates(t, spec, weights, options.optimizer);
+  add_updates(t, spec, weights, options);
   return t;
 }
 
@@ -240,7 +243,8 @@ Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
   const auto dtype_of = [store](const std::string& name) { return store->type(name).dtype; };
   plans_ = compile_training(device, model.spec, dtype_of, options);
   require_room(device, model.spec, dtype_of, options, planned_bytes(), store->bytes());
-  for (const auto& [name, type] : moment_types(model.spec, options.optimizer)) moments_.add(name, type);
+  for (const OwnedMoment& m : owned_moments(model.spec, options))
+    if (m.rank == (options.ranks ? options.ranks->rank() : 0)) moments_.add(m.name, m.type);
   arena_ = std::make_shared<const DeviceBuffer>(device, plans_.arena_bytes());
   const auto session = [&](const std::shared_ptr<const Plan>& plan, const ParamStore& gradients) {
     const std::initializer_list<const ParamStore*> stores{store, &moments_, &gradients};
@@ -311,6 +315,13 @@ StepResult Trainer::step(const Windows& windows, double lr) {
   return result;
 }
 
+void Trainer::share() {
+  if (crew_->divides_updates())
+    crew_->share({model_.params.get()});
+  else
+    crew_->share({model_.params.get(), &moments_});
+}
+
 std::vector<double> Trainer::run_shards(const StepPart& part) {
   steps_ = part.steps, updates_ = part.updates;
   feed_optimizer(update_session_ ? *update_session_ : *session_, options_.optimizer, updates_, part.lr);
@@ -329,7 +340,7 @@ std::vector<double> Trainer::run_shards(const StepPart& part) {
 
 std::vector<double> Trainer::run_all(const StepPart& step) {
   if (!crew_) return run_shards(step);
-  if (!shared_) crew_->share({model_.params.get(), &moments_});
+  if (!shared_) share();
   shared_ = true;
   crew_->hand_out(step);
   PartResult mine;
@@ -351,11 +362,38 @@ void Trainer::update(StepResult& result) {
     result.exchange = steady_seconds() - before, result.wait = waited_;
   }
   Session& last = update_session_ ? *update_session_ : *session_;
-  if (update_session_) run_session(last, "step", steps_);
+  try {
+    if (update_session_) run_session(last, "step", steps_);
+  } catch (const Error&) {
+    if (crew_) crew_->spread(*model_.params);  // the others wait for it
+    throw;
+  }
   if (options_.updates == TrainerOptions::gathered) result.grad_norm = last.scalar(last.plan().outputs.size() - 1);
   norm_ = result.grad_norm.value_or(0);
   result.skipped = !agree(std::isfinite(result.grad_norm.value_or(result.loss)));
-  if (!result.skipped) ++updates_;  // else nothing has changed, the moments' age included
+  if (result.skipped) return;  // nothing has changed, the moments' age included
+  ++updates_;
+  if (crew_) crew_->spread(*model_.params);
+}
+
+std::vector<std::string> Trainer::moment_names() const {
+  std::vector<std::string> names;
+  for (const OwnedMoment& m : owned_moments(model_.spec, options_)) names.push_back(m.name);
+  return names;
+}
+
+void Trainer::each_moment(bool write, const std::function<void(ParamStore& store, const std::string& name)>& f) {
+  for (const OwnedMoment& m : owned_moments(model_.spec, options_)) {
+    if (moments_.has(m.name)) {
+      f(moments_, m.name);
+      continue;
+    }
+    ParamStore copy(device_);
+    copy.add(m.name, m.type);
+    if (!write) crew_->fetch(m.rank, copy, m.name);
+    f(copy, m.name);
+    if (write) crew_->give(m.rank, copy, m.name);
+  }
 }
 
 void Trainer::serve() {
@@ -367,7 +405,9 @@ void Trainer::serve() {
     u(order);
     try {
       if (order == Order::state) {
-        crew_->share({model_.params.get(), &moments_});
+        share();
+      } else if (order == Order::fetch || order == Order::give) {
+        crew_->serve(order, message, moments_);
       } else if (order == Order::step) {
         const PartResult result = failed.error.empty() ? PartResult{run_shards(step_part(message)), norm_} : failed;
         crew_->ranks().send(0, packed(result));

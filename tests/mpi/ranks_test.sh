@@ -25,8 +25,9 @@ same() {  # NAME RESULT ARGUMENTS...: the same bytes in 2 and 4 ranks and withou
   local name=$1 result=$2 n
   shift 2
   for n in 0 $more 2 4; do
-    on "$n" train "$@" "${common[@]}" --steps 4 --out "out/$name-$n" > log 2>&1 || { cat log; failed "$name in $n ranks"; }
+    on "$n" train "$@" "${common[@]}" --steps 4 --checkpoint-every 4 --out "out/$name-$n" > log 2>&1 || { cat log; failed "$name in $n ranks"; }
     [[ $(sum "out/$name-$n/$result") == "$(sum "out/$name-0/$result")" ]] || failed "$name: other bytes in $n ranks"
+    diff -r "out/$name-$n/checkpoints" "out/$name-0/checkpoints" || failed "$name: another checkpoint in $n ranks"
   done
   grep -q '"shards": 4' "out/$name-4/config.json" || failed "$name: config.json does not hold the shards"
   echo "$name: one sha256"

@@ -86,7 +86,7 @@ Outcome train(Communicator* ranks, const std::function<Model(const Device&)>& ma
     out.losses.push_back(std::bit_cast<uint64_t>(r.loss));
     out.norms.push_back(std::bit_cast<uint64_t>(r.grad_norm.value()));
   }
-  for (const std::string& name : trainer.moments().names()) out.values[name] = trainer.moments().read(name);
+  trainer.each_moment(false, [&](ParamStore& store, const std::string& name) { out.values[name] = store.read(name); });
   for (const std::string& name : model.params->names()) out.values[name] = model.params->read(name);
   return out;
 }
@@ -182,6 +182,25 @@ TEST(Ranks, ASkippedStepIsSkippedEverywhere) {
   };
   Job job(2);
   EXPECT_EQ(after(&job.first()), after(nullptr));
+}
+
+// Each rank keeps what the optimizer remembers of the tensors that it updates; with averages, of all.
+TEST(Ranks, DivideTheMomentsAmongThemselves) {
+  Job job(4);
+  const auto device = make_cpu_device(1);
+  Model model = random_model(testing::odd_spec(true), *device, 9);
+  TrainerOptions o = sharded();
+  o.tokens = kTokens;
+  const auto bytes_of_moments = [&](Communicator* ranks, double ema) {
+    o.ranks = ranks, o.optimizer.ema = ema;
+    Trainer trainer(*device, model, o);
+    EXPECT_EQ(trainer.moment_names().size(), moment_types(model.spec, o.optimizer).size());
+    return std::pair(double(trainer.moments().bytes()), double(trainer.planned_bytes()));
+  };
+  const auto alone = bytes_of_moments(nullptr, 0), shared = bytes_of_moments(&job.first(), 0);
+  EXPECT_LE(shared.first, 0.4 * alone.first);  // a quarter, as nearly as whole tensors allow
+  EXPECT_LE(shared.second, alone.second - 0.6 * alone.first);
+  EXPECT_EQ(bytes_of_moments(&job.first(), 0.9).first, bytes_of_moments(nullptr, 0.9).first);
 }
 
 // What a rank finds wrong is said by the first one, and ends nothing.

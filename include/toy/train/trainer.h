@@ -203,8 +203,14 @@ class Trainer {
   std::vector<Session*> sessions() {
     return update_session_ ? std::vector{session_.get(), update_session_.get()} : std::vector{session_.get()};
   }
+  /// What the optimizer keeps, of the tensors that this rank updates: with several ranks, each updates some of them.
   const ParamStore& moments() const { return moments_; }
   ParamStore& moments() { return moments_; }
+  /// Of all ranks, by name, sorted.
+  std::vector<std::string> moment_names() const;
+  /// Calls f(store, name) for all of them, one after another. Of another rank, `store` has a copy. `write`: which goes
+  /// back there.
+  void each_moment(bool write, const std::function<void(ParamStore& store, const std::string& name)>& f);
   /// Bytes that training and its evaluations hold: weights, moments, accumulators, arena, inputs.
   size_t planned_bytes() const { return plans_.bytes(device_); }
 
@@ -215,6 +221,8 @@ class Trainer {
   std::vector<double> run_all(const StepPart& step);
   /// Forward and backward of pass `i` of a part, which is pass `number` of the step; returns its share of the loss.
   double run_pass(const StepPart& part, int64_t i, int64_t number);
+  /// Rank 0's weights and moments to the other ranks.
+  void share();
   /// What follows the gradients of a step whose loss is there.
   void update(StepResult& result);
   Device& device_;
