@@ -275,21 +275,25 @@ StepWeights Trainer::weigh(const Windows& windows) {
   return objective_->weigh(*this, windows, updates_ * options_.accumulate);
 }
 
-StepResult Trainer::step(const Windows& windows, double lr) {
-  const int64_t n = options_.batch * options_.tokens * options_.accumulate;
+StepResult Trainer::step(const Windows& windows, double lr, std::optional<StepWeights> given) {
+  const int64_t some = int64_t(windows.inputs.size()) / places();
+  const int64_t batches = given && options_.accumulate > 1 ? std::max<int64_t>(1, some) : options_.accumulate;
+  const int64_t n = places() * batches;
   check(int64_t(windows.inputs.size()) == n && int64_t(windows.targets.size()) == n,
         "trainer: a batch of {} tokens, expected {}", windows.inputs.size(), n);
+  check(!given || int64_t(given->targets.size()) == n, "trainer: {} weights for {} targets",
+        given ? given->targets.size() : 0, n);
   check(windows.sequence.size() == windows.position.size() &&
             (windows.sequence.empty() || int64_t(windows.sequence.size()) == n),
         "trainer: {} sequences and {} positions for {} tokens; expected none, or one of each for every token",
         windows.sequence.size(), windows.position.size(), n);
   ++steps_;
-  const StepWeights weights = weigh(windows);
+  const StepWeights weights = given ? *std::move(given) : weigh(windows);
   Session& last = update_session_ ? *update_session_ : *session_;
   feed_optimizer(last, options_.optimizer, updates_, lr);
   accumulators_.clear();
   StepResult result;
-  for (int64_t i = 0; i < options_.accumulate; ++i) result.loss += run_batch(windows, i, weights.targets);
+  for (int64_t i = 0; i < batches; ++i) result.loss += run_batch(windows, i, weights.targets);
   if (weights.preference) result.preference = *weights.preference, result.loss = result.preference.mean_loss();
   if (update_session_) run_session(last, "step", steps_);
   if (options_.updates == TrainerOptions::gathered) result.grad_norm = last.scalar(last.plan().outputs.size() - 1);
