@@ -101,6 +101,19 @@ std::vector<OpenQuestion> read_open_questions(const TextFile& file) {
   return questions;
 }
 
+std::vector<std::vector<int32_t>> prompt_ids(const std::vector<OpenQuestion>& questions, const Tokenizer& tokenizer,
+                                             const ChatTemplate* chat,
+                                             const std::function<void(const std::string&)>& warn, bool parse_special) {
+  std::optional<Dialog> dialog;
+  if (chat) dialog.emplace(tokenizer, *chat);
+  const std::time_t now = std::time(nullptr);  // one for all that templates tell
+  RowNotes notes(warn);
+  std::vector<std::vector<int32_t>> all;
+  for (const OpenQuestion& q : questions)
+    all.push_back(at(q, [&] { return ids_of(q, tokenizer, dialog, {.parse_special = parse_special}, now, notes); }));
+  return all;
+}
+
 std::string normalized_answer(std::string_view text, const MatchOptions& options) {
   constexpr std::string_view kPunctuation = R"(!"#$%&'()*+,-./:;<=>?@[\]^_`{|}~)";
   std::string result;
@@ -124,19 +137,15 @@ OpenScore score_open_questions(Device& device, const Model& model, const std::op
   const int64_t room = options.context > 0 ? options.context : model.spec.context, n = options.generate.max_tokens;
   check(n > 0 && n < room, "n is {}; use 1 to {}, which leaves room for a prompt in a context of {}", n, room - 1,
         room);
-  std::optional<Dialog> dialog;
-  if (chat) dialog.emplace(*model.tokenizer, *chat);
-  const std::time_t now = std::time(nullptr);  // one for all that templates tell
-  RowNotes notes(options.warn);
   OpenScore score;
   score.answers.resize(questions.size());
-  std::vector<std::vector<int32_t>> prompts;
+  std::vector<std::vector<int32_t>> prompts =
+      prompt_ids(questions, *model.tokenizer, chat ? &*chat : nullptr, options.warn, options.parse_special);
   std::vector<std::vector<std::string>> expected;
   size_t longest = 0;
   for (size_t i = 0; i < questions.size(); ++i)
     at(questions[i], [&] {
-      std::vector<int32_t>& ids = prompts.emplace_back(
-          ids_of(questions[i], *model.tokenizer, dialog, {.parse_special = options.parse_special}, now, notes));
+      std::vector<int32_t>& ids = prompts[i];
       score.answers[i].cut = std::max<int64_t>(0, int64_t(ids.size()) - (room - n));
       score.cut += score.answers[i].cut > 0;
       ids.erase(ids.begin(), ids.begin() + score.answers[i].cut);

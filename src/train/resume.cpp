@@ -12,6 +12,15 @@
 namespace toy {
 namespace fs = std::filesystem;
 
+void choose_compute(RecipeOptions& o, Device& device, Teller& tell) {
+  if (!o.auto_compute) return;
+  const std::optional<DType> before = o.resume ? checkpoint_compute(o.out) : std::nullopt;
+  if (before) return void(o.trainer.compute = *before);
+  const auto [type, why] = faster_compute(device);
+  tell.note(why);
+  o.trainer.compute = type;
+}
+
 std::string Resume::result_path() const { return model_path(o_.out, source_.adapts()); }
 
 Resume::Resume(const RecipeOptions& options, ModelSource& source, Teller& tell, bool writes)

@@ -298,16 +298,21 @@ StepWeights Trainer::weigh(const Windows& windows) {
   return objective_->weigh(*this, windows, updates_ * options_.passes());
 }
 
-StepResult Trainer::step(const Windows& windows, double lr) {
-  const int64_t n = options_.rows() * options_.tokens;
+StepResult Trainer::step(const Windows& windows, double lr, std::optional<StepWeights> given) {
+  check(!given || (options_.shards == 1 && !crew_), "trainer: given weights are for one process and one shard");
+  const int64_t some = int64_t(windows.inputs.size()) / places();
+  const bool any = given && options_.accumulate > 1;
+  const int64_t n = any ? places() * std::max<int64_t>(1, some) : options_.rows() * options_.tokens;
   check(int64_t(windows.inputs.size()) == n && int64_t(windows.targets.size()) == n,
         "trainer: a batch of {} tokens, expected {}", windows.inputs.size(), n);
+  check(!given || int64_t(given->targets.size()) == n, "trainer: {} weights for {} targets",
+        given ? given->targets.size() : 0, n);
   check(windows.sequence.size() == windows.position.size() &&
             (windows.sequence.empty() || int64_t(windows.sequence.size()) == n),
         "trainer: {} sequences and {} positions for {} tokens; expected none, or one of each for every token",
         windows.sequence.size(), windows.position.size(), n);
   ++steps_;
-  StepWeights weights = weigh(windows);
+  StepWeights weights = given ? *std::move(given) : weigh(windows);
   StepResult result;
   for (const double loss : run_all({windows, std::move(weights.targets), lr, steps_, updates_})) result.loss += loss;
   if (weights.preference) result.preference = *weights.preference, result.loss = result.preference.mean_loss();
@@ -326,11 +331,13 @@ std::vector<double> Trainer::run_shards(const StepPart& part) {
   steps_ = part.steps, updates_ = part.updates;
   feed_optimizer(update_session_ ? *update_session_ : *session_, options_.optimizer, updates_, part.lr);
   const int64_t first = crew_ ? crew_->first_pass() : 0;
+  const int64_t shards = local_shards(options_);
+  const int64_t passes = int64_t(part.rows.inputs.size()) / (places() * shards);  // of a shard
   std::vector<double> losses;
-  for (int64_t shard = 0; shard < local_shards(options_); ++shard) {
+  for (int64_t shard = 0; shard < shards; ++shard) {
     if (sums_) sums_->clear();
-    for (int64_t k = 0; k < options_.accumulate; ++k) {
-      const int64_t i = shard * options_.accumulate + k;
+    for (int64_t k = 0; k < passes; ++k) {
+      const int64_t i = shard * passes + k;
       losses.push_back(run_pass(part, i, first + i));
     }
     if (sums_) sums_->add(shard);

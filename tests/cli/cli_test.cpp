@@ -342,6 +342,8 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
       {"train lora", " --rank 2" + few + out},
       {"train dpo", " --rank 2 --steps 1 --batch 2 --tokens 16 --model " + with_tokenizer + out + " --data " +
                         write("pairs.jsonl", R"({"prompt": "a", "chosen": "b", "rejected": "c"})")},
+      {"train grpo", " --rank 2 --steps 1 --group 2 --questions 1 --max-tokens 2 --reward exact --model " +
+                         with_tokenizer + out + " --data " + write("tasks.jsonl", R"({"prompt": "a", "answer": "b"})")},
       {"merge", " " + with_tokenizer + " --lora " + path("adapter") + " --type f32 --out " + path("merged.gguf")},
       {"infer", " " + golden + " --prompt-ids 1,2 --n 2"},
       {"chat", " " + with_tokenizer + " --chat-template " + write("chat.jinja", "{{ messages[0].content }}")},

@@ -64,6 +64,7 @@ std::map<std::string, std::string> parse_field_map(const std::string& text);
 struct RowOptions {
   std::map<std::string, std::string> renamed;  ///< as parse_field_map() gives it
   std::optional<std::time_t> now = {};         ///< the time that a chat template may tell; none: the clock's
+  bool questions = false;  ///< rows have a prompt or messages, and an answer apart (toy/eval/open_questions.h)
 };
 
 struct RowForm;

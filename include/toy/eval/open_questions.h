@@ -36,6 +36,12 @@ OpenQuestion parse_open_question(std::string_view line);
 /// and reason.
 std::vector<OpenQuestion> read_open_questions(const TextFile& file);
 
+/// The ids of all prompts, as score_open_questions() reads them. `chat`: nullptr where the model has no template.
+std::vector<std::vector<int32_t>> prompt_ids(const std::vector<OpenQuestion>& questions, const Tokenizer& tokenizer,
+                                             const ChatTemplate* chat,
+                                             const std::function<void(const std::string&)>& warn,
+                                             bool parse_special = true);
+
 /// When two answers are the same. White space at both ends never counts.
 struct MatchOptions {
   bool ignore_case = false;         ///< by Unicode's simple mapping

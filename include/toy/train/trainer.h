@@ -167,7 +167,10 @@ class Trainer {
   /// One step of the optimizer on B * accumulate windows of T tokens. With check_finite an error begins with the step,
   /// counted from 1. Padding of packed rows counts in nothing. Of preferences, the answers' log probabilities, with the
   /// step's dropout, come before the gradient, which is that of cross-entropy with a weight for each answer.
-  StepResult step(const Windows& windows, double lr);
+  StepResult step(const Windows& windows, double lr) { return step(windows, lr, {}); }
+  /// The same with these weights of the targets instead of weigh()'s. With accumulate > 1 there may be any number of
+  /// batches.
+  StepResult step(const Windows& windows, double lr, std::optional<StepWeights> given);
   /// What the next step multiplies the targets of these windows with. Throws Error{bad_input} where there is none.
   StepWeights weigh(const Windows& windows);
   /// Loss of rows, whatever the objective makes of them. Reads the first rows in the order of the validation, until

@@ -29,12 +29,20 @@ std::string to_text(const runs::Rewards& r) {
   return text;
 }
 
+// " reward=0.4400 mixed=0.29 length=8.1 entropy=0.310", or "".
+std::string to_text(const runs::Policy& p) {
+  if (!p.reward) return "";
+  std::string text = fmt::format(" reward={:.4f} mixed={:.2f} length={:.1f} entropy={:.3f}", *p.reward,
+                                 p.mixed.value_or(0), p.length.value_or(0), p.entropy.value_or(0));
+  return p.kl ? text + fmt::format(" kl={:.4f}", *p.kl) : text;
+}
+
 // "training toy (0.22 M parameters) from scratch on book.txt: 1000 steps, 1.19 epochs of 6750 rows"
 std::string to_text(const runs::RunStart& s) {
   const auto model = parse_json<nlohmann::json>(s.model.text).at("name").get<std::string>();
   const double all = double(s.parameters) * 1e-6, trained = double(s.trained.value_or(s.parameters)) * 1e-6;
   std::string what = fmt::format("{} ({:.2f} M parameters)", model, all);
-  if (s.recipe == "lora" || s.recipe == "dpo")
+  if ((s.recipe == "lora" || s.recipe == "dpo" || s.recipe == "grpo") && trained < all)
     what = fmt::format("an adapter ({:.2f} M parameters) of {} ({:.2f} M)", trained, s.base.value_or(model), all);
   else if (s.recipe == "from-scratch")
     what += " from scratch";
@@ -106,7 +114,8 @@ void Reporter::show(const runs::Step& s, bool at_once) {
 }
 
 void Reporter::print_loss() {
-  results_.put(fmt::format("step {}: loss={:.6f}{}\n", step_, last_->loss, to_text(last_->rewards)));
+  results_.put(
+      fmt::format("step {}: loss={:.6f}{}\n", step_, last_->loss, to_text(last_->rewards) + to_text(last_->policy)));
   last_is_printed_ = true;
 }
 

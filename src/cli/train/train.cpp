@@ -70,7 +70,17 @@ const About kRecipes[] = {
      "adapter. See toy help preferences.md.\n\n"
      "Example:\n"
      "  toy train dpo --model chat.gguf --data preferences.jsonl --out out/polite\n"
-     "  toy infer chat.gguf --lora out/polite --prompt \"Dear\""}};
+     "  toy infer chat.gguf --lora out/polite --prompt \"Dear\""},
+    {Recipe::grpo,
+     "Train an adapter from rewards of the model's own answers",
+     {"--model", "--reward", "--group", "--questions", "--max-tokens", "--full", "--loss", "--rank", "--explain"},
+     "Draws several answers to each question, judges them, and makes the better ones likelier (GRPO). Questions are "
+     "rows "
+     "of `toy eval generate`. A program that judges answers is no sandbox. --dry-run shows what the rewards give right "
+     "and wrong answers. See toy help grpo.md.\n\n"
+     "Example:\n"
+     "  toy train grpo --model chat.gguf --data questions.jsonl --reward exact --max-tokens 32 --out out/better\n"
+     "  toy eval generate chat.gguf held-out.jsonl --lora out/better"}};
 
 // "adamw 0.001, lion 0.0001": what an option is by default with each optimizer.
 std::string usual(const Recipe& recipe, std::string_view option) {
