@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
@@ -24,13 +25,33 @@ int rank, ranks;
 int pieces(size_t bytes) { return int((bytes + kPiece - 1) / kPiece); }
 size_t piece(size_t bytes, int i) { return std::min(kPiece, bytes - size_t(i) * kPiece); }
 
-// MPI polls as fast as it can; a rank that waits for long must not take a core from one that computes.
+// Seconds after which ranks that do not answer count as lost: TOY_RANK_TIMEOUT, or ten minutes.
+double rank_timeout() {
+  constexpr double kUsual = 600;
+  const char* text = std::getenv("TOY_RANK_TIMEOUT");
+  const double seconds = text ? std::atof(text) : 0;
+  return seconds > 0 ? seconds : kUsual;
+}
+
+// Ends the job; if the launcher cannot reach the others, at least this process.
+[[noreturn]] void give_up() {
+  std::fprintf(stderr,
+               "toy: rank %d: the other ranks have not answered for %g s (TOY_RANK_TIMEOUT); a host or its network is "
+               "lost. Resume with --resume\n",
+               rank, rank_timeout());
+  MPI_Abort(MPI_COMM_WORLD, 1);
+  std::_Exit(1);
+}
+
+// MPI polls as fast as it can; a rank that waits for long must not take a core from one that computes. `ends`: the
+// others are about to answer.
 template <class Done>
-void wait_for(const Done& done) {
+void wait_for(const Done& done, bool ends) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   while (!done()) {
     const auto gone = Clock::now() - begin;
+    if (ends && std::chrono::duration<double>(gone).count() > rank_timeout()) give_up();
     if (gone < std::chrono::milliseconds(2))
       sched_yield();
     else
@@ -40,11 +61,13 @@ void wait_for(const Done& done) {
 }
 
 void wait_all(std::vector<MPI_Request>& requests) {
-  wait_for([&] {
-    int done = 0;
-    MPI_Testall(int(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
-    return done != 0;
-  });
+  wait_for(
+      [&] {
+        int done = 0;
+        MPI_Testall(int(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
+        return done != 0;
+      },
+      true);
 }
 
 void begin_send(std::vector<MPI_Request>& requests, int to, const void* bytes, size_t count, int tag) {
@@ -87,11 +110,12 @@ void send(int to, const void* bytes, size_t count) {
 }
 
 size_t next(int from) {
-  wait_for([&] {
+  const auto is_there = [from] {
     int there = 0;
     MPI_Iprobe(from, kMessage, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
     return there != 0;
-  });
+  };
+  wait_for(is_there, rank == 0);  // what others want of rank 0 it has asked for; they wait as long as it has other work
   unsigned long long length = 0;
   MPI_Recv(&length, sizeof length, MPI_BYTE, from, kMessage, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   return size_t(length);
@@ -104,8 +128,11 @@ void receive(int from, void* bytes, size_t count) {
 }
 
 void broadcast(int root, void* bytes, size_t count) {
+  std::vector<MPI_Request> requests;
   for (int i = 0; i < pieces(count); ++i)
-    MPI_Bcast(static_cast<char*>(bytes) + size_t(i) * kPiece, int(piece(count, i)), MPI_BYTE, root, MPI_COMM_WORLD);
+    MPI_Ibcast(static_cast<char*>(bytes) + size_t(i) * kPiece, int(piece(count, i)), MPI_BYTE, root, MPI_COMM_WORLD,
+               &requests.emplace_back());
+  wait_all(requests);
 }
 
 void exchange(const void* mine, const size_t* bounds, void* const* parts) {
