@@ -54,25 +54,16 @@ void add_commands(CLI::App& app, std::string_view first) {
     std::string_view name;
     void (*add)(CLI::App&);
   };
-  constexpr Entry kCommands[] = {{"new", add_new},
-                                 {"train", add_train},
-                                 {"infer", add_infer},
-                                 {"chat", add_chat},
-                                 {"serve", add_serve},
-                                 {"eval", add_eval},
-                                 {"list", add_list},
-                                 {"fetch", add_fetch},
-                                 {"quantize", add_quantize},
-                                 {"merge", add_merge},
-                                 {"convert", add_convert},
-                                 {"describe", add_describe},
-                                 {"tokenizer", add_tokenizer},
-                                 {"corpus", add_corpus},
-                                 {"data", add_data},
-                                 {"runs", add_runs},
-                                 {"bench", add_bench},
-                                 {"devices", add_devices},
-                                 {"completion", add_completion}};
+  constexpr Entry kCommands[] = {{"new", add_new},           {"train", add_train},
+                                 {"infer", add_infer},       {"chat", add_chat},
+                                 {"embed", add_embed},       {"serve", add_serve},
+                                 {"eval", add_eval},         {"list", add_list},
+                                 {"fetch", add_fetch},       {"quantize", add_quantize},
+                                 {"merge", add_merge},       {"convert", add_convert},
+                                 {"describe", add_describe}, {"tokenizer", add_tokenizer},
+                                 {"corpus", add_corpus},     {"data", add_data},
+                                 {"runs", add_runs},         {"bench", add_bench},
+                                 {"devices", add_devices},   {"completion", add_completion}};
   const bool one = std::ranges::any_of(kCommands, [&](const Entry& e) { return e.name == first; });
   for (const Entry& e : kCommands)
     if (!one || e.name == first) e.add(app);

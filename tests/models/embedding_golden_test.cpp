@@ -25,7 +25,7 @@ class EmbeddingGolden : public ::testing::TestWithParam<const char*> {
     GenerationService service(decoder, nullptr);
     std::vector<float> result;
     TextRequest r{.prompt = {ids.begin(), ids.end()}, .options = {.max_tokens = 0}};
-    r.embed = pooling;
+    r.embed = EmbedOptions{.pooling = pooling};
     r.on_end = [&](const TextEnd& end) {
       EXPECT_FALSE(end.error);
       result = end.embedding;
