@@ -103,7 +103,7 @@ TEST(Embedding, WhatCannotBe) {
   const auto device = make_test_device(1);
   const Model model = load_model(g.write(), *device);
   TextRequest r{.prompt = {1, 2, 3}, .options = {.max_tokens = 0}};
-  r.embed = Pooling::mean;
+  r.embed = EmbedOptions{};
   Decoder without(*device, model, {.context = 64});
   GenerationService cannot(without, nullptr);
   EXPECT_NE(testing::error_of([&] { cannot.submit(r); }).find("hidden"), std::string::npos);

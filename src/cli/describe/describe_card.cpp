@@ -107,7 +107,9 @@ std::string mixers_of(const ModelSpec& spec) {
     const Layers layers = layers_with(spec, m.kind);
     if (layers.empty()) continue;
     const bool gated = layers.front().attention_gate;
-    kinds.push_back(m.kind != MixerKind::attention ? m.title : gated ? "gated causal attention" : "causal attention");
+    kinds.push_back(m.kind != MixerKind::attention
+                        ? m.title
+                        : std::string(gated ? "gated " : "") + (spec.causal ? "causal attention" : "attention"));
     counted.push_back(fmt::format("{} {}", layers.size(), kinds.back()));
   }
   std::reverse(counted.begin(), counted.end());  // recurrent ones first: there are more of them

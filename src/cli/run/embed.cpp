@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <sstream>
 
 #include "cli/command.h"
@@ -142,12 +143,12 @@ struct Embed : Command {
       fmt::print("{}\n", fmt::join(vector, " "));
       return;
     }
-    ordered_json j{{"tokens", tokens}};
-    if (is_cut) j["cut"] = true;
-    if (o.pooling != Pooling::none) j["embedding"] = vector;
+    std::string list;  // with the shortest digits that are the same f32
     for (size_t at = 0; o.pooling == Pooling::none && at < vector.size(); at += width)
-      j["embeddings"].push_back(std::vector(vector.begin() + long(at), vector.begin() + long(at + width)));
-    fmt::print("{}\n", json_text(j));
+      list += fmt::format("{}[{}]", at > 0 ? "," : "", fmt::join(std::span(vector).subspan(at, width), ","));
+    fmt::print("{{\"tokens\":{},{}{}}}\n", tokens, is_cut ? "\"cut\":true," : "",
+               o.pooling == Pooling::none ? fmt::format("\"embeddings\":[{}]", list)
+                                          : fmt::format("\"embedding\":[{}]", fmt::join(vector, ",")));
   }
 
   void run() {
