@@ -13,6 +13,7 @@
 
 namespace toy {
 
+/// How an Encoder computes.
 struct EncoderOptions {
   int64_t rows = 512;         ///< tokens of the texts that are computed together; a longer text is computed by itself
   bool exact = false;         ///< as DecoderOptions::exact
@@ -26,6 +27,7 @@ struct EncoderGraph {
   std::unique_ptr<Graph> graph;
   Value hidden;  ///< [rows,D]
 };
+/// Builds it. `dtype_of`: how a tensor is stored.
 EncoderGraph build_encoder_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, int64_t rows, bool fixed);
 
 /// Computes hidden states with an encoder. A text has the same bits by itself and among others.
