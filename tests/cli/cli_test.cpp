@@ -346,6 +346,7 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
       {"infer", " " + golden + " --prompt-ids 1,2 --n 2"},
       {"chat", " " + with_tokenizer + " --chat-template " + write("chat.jinja", "{{ messages[0].content }}")},
       {"serve", " " + with_tokenizer + " --port 0"},
+      {"embed", " " + with_tokenizer + " --pooling last 'the cat'"},
       {"eval", " " + with_tokenizer + " --ctx 16 --file " + write("little.txt", "the cat sat on the mat again.")},
       {"eval kl",
        " --base " + with_tokenizer + " --lora " + path("adapter") + " --ctx 16 --file " + path("little.txt")},
