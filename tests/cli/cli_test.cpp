@@ -235,10 +235,10 @@ TEST_F(Cli, ManifestAndHelp) {
   const auto j = nlohmann::json::parse(toy("--manifest").out);
   std::vector<std::string> names;
   for (const auto& c : j.at("commands")) names.push_back(c.at("name"));
-  EXPECT_EQ(names,
-            (std::vector<std::string>{"new",    "train",    "infer", "chat",    "serve",    "eval",      "list",
-                                      "fetch",  "quantize", "merge", "convert", "describe", "look",      "tokenizer",
-                                      "corpus", "data",     "runs",  "bench",   "devices",  "completion"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"new",      "train",   "infer",     "chat",     "embed", "serve",
+                                             "eval",     "list",    "fetch",     "quantize", "merge", "convert",
+                                             "describe", "look",    "tokenizer", "corpus",   "data",  "runs",
+                                             "bench",    "devices", "completion"}));
   const auto& leaf = j.at("commands")[1].at("commands")[0];  // train from-scratch
   std::map<std::string, nlohmann::json> options;
   for (const auto& o : leaf.at("options")) {
@@ -348,6 +348,7 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
       {"infer", " " + golden + " --prompt-ids 1,2 --n 2"},
       {"chat", " " + with_tokenizer + " --chat-template " + write("chat.jinja", "{{ messages[0].content }}")},
       {"serve", " " + with_tokenizer + " --port 0"},
+      {"embed", " " + with_tokenizer + " --pooling last 'the cat'"},
       {"eval", " " + with_tokenizer + " --ctx 16 --file " + write("little.txt", "the cat sat on the mat again.")},
       {"eval kl",
        " --base " + with_tokenizer + " --lora " + path("adapter") + " --ctx 16 --file " + path("little.txt")},

@@ -16,6 +16,7 @@
 #include "toy/base/nearest.h"
 #include "toy/base/utf8.h"
 #include "toy/decode/decoder.h"
+#include "toy/decode/encoder.h"
 #include "toy/formats/gguf.h"
 #include "toy/runs/run.h"
 
@@ -130,6 +131,12 @@ Compiled train_graph(const Described& m, const GraphOptions& options, Device& de
 }
 
 Compiled forward_graph(const Described& m, const TrainerOptions& o, Device& dev) {
+  if (!m.spec.causal) {
+    EncoderGraph e = build_encoder_graph(
+        m.spec, [&](const std::string& name) { return m.dtype_of(name); }, o.tokens, true);
+    Plan p = compile(*e.graph, std::vector{e.hidden}, {}, dev, {.products = DType::q8_0});
+    return {fmt::format("encoding {} tokens", o.tokens), std::move(e.graph), {e.hidden}, std::move(p)};
+  }
   LossGraph l = build_loss_graph(m.spec, f32, o.batch, o.tokens);
   const std::vector<Value> outputs{l.loss};
   Plan p = compile(*l.graph, outputs, {}, dev);

@@ -27,6 +27,7 @@
 #include "toy/base/utf8.h"
 #include "toy/decode/text_stream.h"
 #include "toy/grammar/grammar.h"
+#include "toy/models/embedding_rule.h"
 
 namespace toy::cli {
 namespace {
@@ -282,6 +283,7 @@ struct Chat : Command {
     const auto dev = device.make();
     require_room_to_decode(*dev, model_path, {.context = kPagePositions});  // the least; the rest is cache
     Model model = load_model(model_path, *dev);
+    require_causal(model.spec);
     adapters.apply(model);
     require_tokenizer(model, model_path);
     const ChatTemplate chat = the_template(model);
