@@ -18,7 +18,8 @@ packages=(
   libfmt-dev nlohmann-json3-dev libcli11-dev libhwy-dev libeigen3-dev libsentencepiece-dev libutf8proc-dev
   libcurl4-openssl-dev libssl-dev libedit-dev libboost-dev libgtest-dev
 )
-optional=(ccache:ccache mold:mold strace:strace)  # faster rebuilds, faster links, one test of fsyncs; all may be missing
+# Faster rebuilds, faster links, one test of fsyncs, training with several processes; all may be missing.
+optional=(ccache:ccache mold:mold strace:strace libopenmpi-dev openmpi-bin:mpirun)
 # Debian's clang only recommends the sanitizers' runtime. Debian 12 has clang 14.
 dev=(clang:clang++ clang-format:clang-format libclang-rt-14-dev shellcheck:shellcheck libdnnl-dev pocl-opencl-icd
      ocl-icd-libopencl1)

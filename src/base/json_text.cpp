@@ -48,6 +48,30 @@ bool holds(double v) {
 std::string json_text(const nlohmann::json& json, int indent) { return text_of(json, indent); }
 std::string json_text(const nlohmann::ordered_json& json, int indent) { return text_of(json, indent); }
 
+namespace {
+
+// "[json.exception.parse_error.101] parse error at line 1, column 3: syntax error while parsing array - unexpected '{';
+// expected ']'" as "column 3: unexpected '{'; expected ',' or ']'", with the line where there are several.
+std::string mistake(std::string what, bool has_lines) {
+  const auto replace = [&](std::string_view from, std::string_view to) {
+    if (const size_t at = what.find(from); at != what.npos) what.replace(at, from.size(), to);
+  };
+  if (const size_t start = what.find("] "); start != what.npos) what.erase(0, start + 2);
+  replace(has_lines ? "parse error at " : "parse error at line 1, ", "");
+  if (const size_t at = what.find("syntax error while parsing "); at != what.npos)
+    if (const size_t dash = what.find(" - ", at); dash != what.npos) what.erase(at, dash + 3 - at);
+  replace("; expected ']'", "; expected ',' or ']'");
+  replace("; expected '}'", "; expected ',' or '}'");
+  replace("; expected string literal", "; expected a name in double quotes");
+  replace("expected '[', '{', or a literal", "expected a value");
+  replace("unexpected end of input", "the text ends too early");
+  replace("expected end of input", "expected nothing more");
+  replace("invalid literal; last read:", "no value is written so (text has double quotes); last read:");
+  return what;
+}
+
+}  // namespace
+
 template <class Json>
 Json parse_json(std::string_view text) {
   return too_deep(text) ? Json(Json::value_t::discarded) : Json::parse(text, nullptr, false);
@@ -65,14 +89,22 @@ Json read_json(std::string_view where, std::string_view text, const std::functio
   try {
     return on_key ? Json::parse(text, see) : Json::parse(text);
   } catch (const typename Json::exception& e) {
-    const std::string what = e.what();  // "[json.exception.parse_error.101] parse error at line 1, column 3: ..."
-    const size_t start = what.find("] ");
-    fail("{}: not JSON: {}", where, what.substr(start == what.npos ? 0 : start + 2));
+    fail("{}: not JSON: {}", where, mistake(e.what(), text.find('\n') != text.npos));
   }
 }
 template nlohmann::json read_json(std::string_view, std::string_view, const std::function<void(const std::string&)>&);
 template nlohmann::ordered_json read_json(std::string_view, std::string_view,
                                           const std::function<void(const std::string&)>&);
+
+std::string json_mistake(std::string_view text) {
+  if (too_deep(text)) return fmt::format("it nests more than {} levels", kMaxJsonDepth);
+  try {
+    static_cast<void>(nlohmann::json::parse(text, [](auto&&...) { return false; }));  // keeps nothing
+  } catch (const nlohmann::json::exception& e) {
+    return mistake(e.what(), text.find('\n') != text.npos);
+  }
+  return {};
+}
 
 template <class T, class Json>
 T json_number(const Json& json, std::string_view name, T least, T most) {

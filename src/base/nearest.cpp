@@ -1,6 +1,9 @@
 #include "toy/base/nearest.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <filesystem>
 
 namespace toy {
 
@@ -27,6 +30,25 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
     if (const size_t d = distance(word, c); d < least) least = d, best = c;
   }
   return best;
+}
+
+std::string no_such_file(const std::string& path) {
+  namespace fs = std::filesystem;
+  const fs::path wanted(path);
+  std::error_code error;
+  fs::path there;  // how far the path exists
+  for (const fs::path& part : wanted.parent_path()) {
+    if (!fs::is_directory(there / part, error))
+      return fmt::format("{}: no such file; there is no folder '{}'", path, (there / part).string());
+    there /= part;
+  }
+  std::vector<std::string> names;
+  for (fs::directory_iterator i(there.empty() ? "." : there, error), end; !error && i != end; i.increment(error))
+    names.push_back(i->path().filename().string());
+  std::ranges::sort(names);  // folders list in any order
+  const std::string near = nearest(wanted.filename().string(), names);
+  return fmt::format("{}: no such file; {}", path,
+                     near.empty() ? "check the path" : fmt::format("did you mean '{}'?", (there / near).string()));
 }
 
 }  // namespace toy

@@ -25,7 +25,7 @@ class ListReader {
       const size_t begin = at_;
       listed.word = word(std::string("(*") + form_.between);
       if (std::find(form_.words.begin(), form_.words.end(), listed.word) == form_.words.end())
-        at_ = begin, broken(fmt::format("one of {}", fmt::join(form_.words, ", ")), nearest(listed.word, form_.words));
+        at_ = begin, broken(fmt::format("one of {}", fmt::join(form_.words, ", ")), meant(listed.word));
       if (take('(')) read_settings(listed);
       if (form_.most_times > 0 && take('*')) listed.times = number();
     } while (form_.between != 0 && take(form_.between));
@@ -78,6 +78,11 @@ class ListReader {
   void skip() {
     while (at_ < text_.size() && text_[at_] == ' ') ++at_;
   }
+  // What an unknown word is probably meant for. A number alone is how often a word is repeated, where that can be said.
+  std::string meant(const std::string& unknown) const {
+    const bool is_count = !unknown.empty() && unknown.find_first_not_of("0123456789") == unknown.npos;
+    return is_count && form_.most_times > 0 ? form_.words.front() + "*" + unknown : nearest(unknown, form_.words);
+  }
   [[noreturn]] void broken(std::string_view wanted, const std::string& near = "") {
     fail("{} '{}': expected {} at character {}{}", what_, text_, wanted, at_ + 1,
          near.empty() ? "" : fmt::format("; did you mean '{}'?", near));
@@ -124,6 +129,24 @@ std::string alternatives(const std::vector<std::string>& words) {
                      words.back());
 }
 
+// What a whole number is probably meant by as other programs read it: "2M", "1_000", "1,000", "1e3", "16.0"; "" if
+// none.
+std::string whole_number_of(std::string_view text) {
+  std::string digits(text);
+  std::erase_if(digits, [](char c) { return c == '_' || c == ',' || c == '\''; });
+  double number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  const std::string_view unit(end, size_t(digits.data() + digits.size() - end));
+  const double scale = unit.empty()                 ? 1
+                       : unit == "k" || unit == "K" ? 1e3
+                       : unit == "m" || unit == "M" ? 1e6
+                       : unit == "g" || unit == "G" ? 1e9
+                                                    : 0;
+  number *= scale;
+  const bool whole = error == std::errc() && scale > 0 && number == std::trunc(number) && std::abs(number) < 0x1p53;
+  return whole ? fmt::format("{:.0f}", number) : "";
+}
+
 template <class T>
 std::string read_number(std::string_view text, const Limits& limits, T& value) {
   T number = 0;
@@ -134,8 +157,10 @@ std::string read_number(std::string_view text, const Limits& limits, T& value) {
     if (!read || !std::isfinite(number)) return fmt::format("is '{}'; use a finite number such as 0.1 or 1e-3", text);
   } else {
     const size_t sign = text.starts_with("-");
-    if (text.size() == sign || text.find_first_not_of("0123456789", sign) != text.npos)
-      return fmt::format("is '{}'; use a whole number", text);
+    if (text.size() == sign || text.find_first_not_of("0123456789", sign) != text.npos) {
+      const std::string meant = whole_number_of(text);
+      return fmt::format("is '{}'; use a whole number{}", text, meant.empty() ? "" : ", such as " + meant);
+    }
     if (!read && range.find(" to ") == range.npos) {
       using Of = std::numeric_limits<T>;
       return fmt::format("is {}; use {} to {}", text,

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "bind/find_model.h"
+#include "bind/adapters.h"
 #include "bind/json_options.h"
 #include "toy/base/error.h"
 #include "toy/eval/score.h"
@@ -27,7 +27,7 @@ std::shared_ptr<BoundModel> BoundModel::load(const std::string& what, std::strin
   given.read(o);
   given.finish();
   const ModelFinder finder;
-  const std::string path = finder.model_file(what);
+  const std::string path = finder.model(what);
   std::vector<GivenAdapter> adapters;
   for (const std::string& text : o.lora) adapters.push_back(parse_adapter(text, false, finder));
   auto device = SharedDevice::get(o);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "bind/find_model.h"
+#include "bind/adapters.h"
 #include "dialog/normalized.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "bind/find_model.h"
+#include "bind/adapters.h"
 #include "bind/json_options.h"
 #include "bind/shared_device.h"
 #include "toy/base/error.h"
@@ -45,8 +45,8 @@ std::string train(std::string_view name, std::string_view json, const TrainCalls
   JsonOptions(std::string(name), json_text(of_device)).read(device);
   Recipe recipe = parse_recipe(name, json_text(all));
   const ModelFinder finder;
-  if (std::string* init = recipe.init()) *init = finder.model_file(*init);
-  if (auto* o = std::get_if<FromScratchOptions>(&recipe.options)) o->tokenizer = finder.tokenizer_file(o->tokenizer);
+  if (std::string* init = recipe.init()) *init = finder.model(*init);
+  if (auto* o = std::get_if<FromScratchOptions>(&recipe.options)) o->tokenizer = finder.tokenizer(o->tokenizer);
   const auto dev = make_device(device.device, {.threads = device.threads});
   Observer observer(calls);
   const TrainResult r = recipe.train(*dev, observer);

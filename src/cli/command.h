@@ -6,6 +6,10 @@
 #include <string>
 #include <vector>
 
+namespace toy {
+class Communicator;
+}
+
 namespace toy::cli {
 
 /// What a command is made of: a class derived from this, with members for its options, add(CLI::App&), which declares
@@ -33,9 +37,11 @@ inline CLI::App& add_command_group(CLI::App& app, const char* name, const char* 
 const CLI::App* find_command(const CLI::App& app, const std::string& name);
 
 void add_new(CLI::App& app);
-void add_train(CLI::App& app);
+/// `ranks`: processes that a launcher started together, or nullptr.
+void add_train(CLI::App& app, Communicator* ranks);
 void add_infer(CLI::App& app);
 void add_chat(CLI::App& app);
+void add_embed(CLI::App& app);
 void add_serve(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_merge(CLI::App& app);
@@ -44,11 +50,13 @@ void add_list(CLI::App& app);
 void add_fetch(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_describe(CLI::App& app);
+void add_look(CLI::App& app);
 void add_tokenizer(CLI::App& app);
 void add_corpus(CLI::App& app);
 void add_data(CLI::App& app);
 void add_runs(CLI::App& app);
-void add_bench(CLI::App& app);
+/// The same.
+void add_bench(CLI::App& app, Communicator* ranks);
 void add_devices(CLI::App& app);
 void add_completion(CLI::App& app);
 

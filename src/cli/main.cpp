@@ -7,12 +7,14 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <new>
 #include <string_view>
 
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/help.h"
+#include "cli/launch.h"
 #include "cli/man.h"
 #include "cli/options.h"
 #include "cli/pages.h"
@@ -50,30 +52,32 @@ void run(CLI::App& app, std::vector<std::string> given) {
 }
 
 // The options of all commands take milliseconds to declare. A command line that begins with a command needs only its.
-void add_commands(CLI::App& app, std::string_view first) {
+void add_commands(CLI::App& app, std::string_view first, Communicator* ranks) {
   struct Entry {
     std::string_view name;
-    void (*add)(CLI::App&);
+    std::function<void(CLI::App&)> add;
   };
-  constexpr Entry kCommands[] = {{"new", add_new},
-                                 {"train", add_train},
-                                 {"infer", add_infer},
-                                 {"chat", add_chat},
-                                 {"serve", add_serve},
-                                 {"eval", add_eval},
-                                 {"list", add_list},
-                                 {"fetch", add_fetch},
-                                 {"quantize", add_quantize},
-                                 {"merge", add_merge},
-                                 {"convert", add_convert},
-                                 {"describe", add_describe},
-                                 {"tokenizer", add_tokenizer},
-                                 {"corpus", add_corpus},
-                                 {"data", add_data},
-                                 {"runs", add_runs},
-                                 {"bench", add_bench},
-                                 {"devices", add_devices},
-                                 {"completion", add_completion}};
+  const Entry kCommands[] = {{"new", add_new},
+                             {"train", [=](CLI::App& root) { add_train(root, ranks); }},
+                             {"infer", add_infer},
+                             {"chat", add_chat},
+                             {"embed", add_embed},
+                             {"serve", add_serve},
+                             {"eval", add_eval},
+                             {"list", add_list},
+                             {"fetch", add_fetch},
+                             {"quantize", add_quantize},
+                             {"merge", add_merge},
+                             {"convert", add_convert},
+                             {"describe", add_describe},
+                             {"look", add_look},
+                             {"tokenizer", add_tokenizer},
+                             {"corpus", add_corpus},
+                             {"data", add_data},
+                             {"runs", add_runs},
+                             {"bench", [=](CLI::App& root) { add_bench(root, ranks); }},
+                             {"devices", add_devices},
+                             {"completion", add_completion}};
   const bool one = std::ranges::any_of(kCommands, [&](const Entry& e) { return e.name == first; });
   for (const Entry& e : kCommands)
     if (!one || e.name == first) e.add(app);
@@ -109,8 +113,9 @@ int exit_code_of(const std::function<void()>& work) {
   }
 }
 
-int main(int argc, char** argv) {
-  ensure_standard_streams();
+namespace {
+
+int run_program(int argc, char** argv, Communicator* ranks) {
   install_sigbus_message();
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond the limit is an error of its write, with a message
   CLI::App app{"Train, run and inspect small language models.", "toy"};
@@ -135,7 +140,7 @@ int main(int argc, char** argv) {
          },
          "Write a manual page for each command into a folder")
       ->check(folder_name());
-  add_commands(app, argc > 1 ? argv[1] : "");
+  add_commands(app, argc > 1 ? argv[1] : "", ranks);
   app.footer(  // last, because commands inherit it
       "toy help COMMAND shows the options of a command, toy help PAGE a page of the manual (toy help pages lists "
       "them).\n\n"
@@ -143,6 +148,13 @@ int main(int argc, char** argv) {
       "  toy train from-scratch --corpus book.txt --out out/book\n"
       "  toy infer out/book --prompt \"Once upon a time\"");
   return exit_code_of([&] { run(app, {argv + std::min(argc, 1), argv + argc}); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  ensure_standard_streams();
+  return run_in_ranks({argv, size_t(argc)}, [=](Communicator* ranks) { return run_program(argc, argv, ranks); });
 }
 
 }  // namespace toy::cli

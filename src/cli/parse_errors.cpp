@@ -63,6 +63,7 @@ std::string instead_of(const CLI::App& app, const std::string& option) {
        {in_brackets<OptimizerOptions>(app, "--optimizer", option),
         in_brackets<RecipeOptions>(app, "--schedule", option), in_brackets<SamplerOptions>(app, "--samplers", option)})
     if (!list.empty()) return fmt::format("write {}", list);
+  if (const std::string reason = needless_option(option); !reason.empty()) return reason;
   std::vector<std::string> names, longer;
   for (const CLI::Option* o : app.get_options())
     for (const std::string& l : o->get_lnames()) names.push_back("--" + l);

@@ -25,6 +25,9 @@ constexpr Synonym kCommands[] = {
     {"run", "chat"},
     {"generate", "infer"},
     {"server", "serve"},
+    {"embedding", "embed"},
+    {"embeddings", "embed"},
+    {"encode", "embed"},
     {"pull", "fetch"},
     {"download", "fetch"},
     {"models", "list"},
@@ -172,6 +175,34 @@ constexpr Synonym kOptions[] = {
     {"--outtype", "--type"},
 };
 
+// Options of other programs that have no counterpart, and why.
+constexpr struct {
+  std::string_view theirs, reason;
+} kNeedless[] = {
+    {"-ngl", "all layers run on --device"},
+    {"--n-gpu-layers", "all layers run on --device"},
+    {"--gpu-layers", "all layers run on --device"},
+    {"--tensor-parallel-size", "a model runs on one device"},
+    {"-tp", "a model runs on one device"},
+    {"--gpu-memory-utilization", "--ctx and --parallel decide on the memory"},
+    {"--flash-attn", "attention never stores its scores"},
+    {"-fa", "attention never stores its scores"},
+    {"--mlock", "files are mapped, and the system keeps what is used"},
+    {"--no-mmap", "files are always mapped"},
+    {"--jinja", "chat templates and tools are always on"},
+    {"--enable-auto-tool-choice", "chat templates and tools are always on"},
+    {"--tool-call-parser", "the chat template decides how tools are called"},
+    {"--reasoning-parser", "the chat template decides how reasoning is told apart"},
+    {"--embedding", "embeddings are always served"},
+    {"--embeddings", "embeddings are always served"},
+    {"--verbose", "progress goes to stderr, and --json prints events for programs"},
+    {"--bf16", "--compute bf16 chooses the type of products"},
+    {"--fp16", "--compute bf16 chooses the type of products"},
+    {"--load-in-4bit", "quantize the file first: toy quantize MODEL OUT --type Q4_K_M"},
+    {"--load-in-8bit", "quantize the file first: toy quantize MODEL OUT --type Q8_0"},
+    {"--gradient-checkpointing", "--memory SIZE recomputes activations where it has to"},
+};
+
 void tell(std::string_view theirs, std::string_view ours) {
   to_stderr(fmt::format("toy: {} is {} here\n", one_line(std::string(theirs)), ours));
 }
@@ -230,6 +261,13 @@ Words our_commands(const CLI::App& root, Words words) {
 }
 
 }  // namespace
+
+std::string needless_option(const std::string& theirs) {
+  const std::string name = name_of(theirs);
+  for (const auto& n : kNeedless)
+    if (n.theirs == name) return std::string(n.reason);
+  return {};
+}
 
 Words known_synonyms(const CLI::App& app) {
   Words names;

@@ -38,7 +38,8 @@ int64_t read_examples(const TextFile& file, const ExampleMaker& maker, const Exa
     } catch (const Error& e) {
       if (e.code() != ErrorCode::bad_input) throw;
       const std::string what = fmt::format("{}: {}", where, e.what());
-      check(reading.skip_bad_rows, "{}; --bad-rows skip passes over such rows", what);
+      const bool helps = dynamic_cast<const NeedsTemplate*>(&e) == nullptr;  // else all rows like it would be skipped
+      check(reading.skip_bad_rows, "{}{}", what, helps ? "; --bad-rows skip passes over such rows" : "");
       ++skipped;
       reading.warn(what + "; the row is skipped");
       return true;

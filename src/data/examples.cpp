@@ -27,6 +27,19 @@ std::string common_prompt(std::string_view chosen, std::string_view rejected) {
   return std::string(chosen.substr(0, end));
 }
 
+// A question with its answer, or the first of several, as a row to learn from.
+ordered_json answered(ordered_json row) {
+  ordered_json answer;
+  for (const char* name : {"answer", "answers"})
+    if (row.contains(name)) answer = row[name].is_array() && !row[name].empty() ? row[name][0] : row[name];
+  for (const char* own : {"answer", "answers", "kind"}) row.erase(own);
+  if (row.contains("messages") && row["messages"].is_array())
+    row["messages"].push_back({{"role", "assistant"}, {"content", answer}});
+  else
+    row["completion"] = answer;
+  return row;
+}
+
 ordered_json joined(ordered_json first, const ordered_json& second) {
   first.insert(first.end(), second.begin(), second.end());
   return first;
@@ -77,7 +90,7 @@ ExampleRow ExampleMaker::make(std::string_view line) const { return make_row(row
 
 ExampleRow ExampleMaker::make_row(const ordered_json& row) const {
   check(row.is_object(), "not a JSON object; each row must be one");
-  const RowForm form = row_form(row, options_.renamed);
+  const RowForm form = row_form(options_.questions ? answered(row) : row, options_.renamed);
   ExampleRow out = example(form);
   if (!form.unused.empty()) out.notes.insert(out.notes.begin(), unused_note(form.unused));
   for (const Example* e : {&out.example, out.rejected ? &*out.rejected : nullptr})
@@ -125,8 +138,7 @@ ExampleRow ExampleMaker::example(const RowForm& form) const {
 // `from`: the first message whose tokens may be learned.
 Example ExampleMaker::messages(const RowForm& form, const ordered_json& all, size_t from,
                                std::vector<std::string>& notes) const {
-  check(dialog_ != nullptr,
-        "messages need a chat template, and the model has none; give --chat-template, such as chatml, or a file");
+  if (dialog_ == nullptr) throw NeedsTemplate();
   LearnedDialog learned = dialog_->learned({.messages = all,
                                             .tools = form.tools,
                                             .documents = form.documents,

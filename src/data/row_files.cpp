@@ -175,7 +175,10 @@ bool has_ending(std::string path, std::string_view ending) {
 ordered_json row_of_line(std::string_view line) {
   check(is_utf8(line), "not UTF-8");
   auto row = parse_json<ordered_json>(line);
-  check(!row.is_discarded(), "not JSON; each line must be a JSON object (plain text is for --corpus)");
+  if (row.is_discarded()) {
+    check(line.starts_with('{'), "not JSON; each line must be a JSON object (plain text is for --corpus)");
+    fail("not JSON: {}", json_mistake(line));
+  }
   return row;
 }
 

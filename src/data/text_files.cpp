@@ -12,6 +12,7 @@
 #include "toy/base/checksum.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
+#include "toy/base/nearest.h"
 #include "toy/base/run_files.h"
 
 namespace toy {
@@ -25,7 +26,7 @@ constexpr const char* kStandardInput = "-";
 
 [[noreturn]] void fail_reading(const std::string& path, int error) {
   check(!path.empty(), "the name of the file is empty; give a path");
-  if (error == ENOENT) fail("{}: no such file", path);
+  if (error == ENOENT) fail("{}", no_such_file(path));
   if (error == EACCES) fail("{}: no permission to read it", path);
   if (error == EISDIR) fail("{}: is a folder; a text file is needed", path);
   fail("{}: cannot be read: {}", path, std::strerror(error));

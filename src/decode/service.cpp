@@ -2,25 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <numeric>
-
 #include "toy/base/error.h"
 
 namespace toy {
-namespace {
-
-// In f64 and in a fixed order: the same bits in any batch.
-std::vector<float> normalized(const std::vector<double>& v) {
-  const double length = std::sqrt(std::transform_reduce(v.begin(), v.end(), v.begin(), 0.0));
-  if (!(length > 0) || !std::isfinite(length))
-    throw Error(ErrorCode::failure, "the hidden states are zero or not finite; the model's weights may be damaged");
-  std::vector<float> unit;
-  for (const double x : v) unit.push_back(float(x / length));
-  return unit;
-}
-
-}  // namespace
 
 GenerationService::GenerationService(Decoder& decoder, const Tokenizer* tokenizer, size_t most_waiting,
                                      const SpeculationOptions& speculation, size_t most_tokens)
@@ -149,8 +133,8 @@ GenerateRequest GenerationService::generate_request(const TextRequest& request) 
   if (request.keep_state) g.on_state = [](const StateSnapshot&) {};
   if (!request.embed) return g;
   // Later tokens change nothing of the first one's state.
-  if (*request.embed == Pooling::first && !g.prompt.empty()) g.prompt.resize(1);
-  if (*request.embed == Pooling::last && !g.prompt.empty()) g.hidden_from = g.prompt.size() - 1;
+  if (request.embed->pooling == Pooling::first && !g.prompt.empty()) g.prompt.resize(1);
+  if (request.embed->pooling == Pooling::last && !g.prompt.empty()) g.hidden_from = g.prompt.size() - 1;
   g.on_hidden = [](std::span<const float>) {};
   return g;
 }
@@ -166,6 +150,7 @@ void GenerationService::start(int64_t number, TextRequest request) {
     g.on_hidden = [this, number](std::span<const float> hidden) {
       std::vector<double>& sum = running_.at(number).hidden;
       sum.resize(hidden.size());
+      ++running_.at(number).hidden_rows;
       for (size_t i = 0; i < sum.size(); ++i) sum[i] += double(hidden[i]);
     };
   if (g.on_state)
@@ -206,7 +191,7 @@ void GenerationService::end(int64_t number, const Generated& generated, const st
   result.state = ended.state;
   try {
     if (!error && ended.request.embed && generated.reason != FinishReason::deadline)
-      result.embedding = normalized(ended.hidden);
+      result.embedding = embedding_of(ended.hidden, ended.hidden_rows, *ended.request.embed);
   } catch (const Error&) {
     result.error = std::current_exception();
   }

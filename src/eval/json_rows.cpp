@@ -22,7 +22,7 @@ std::string trimmed(std::string_view text) {
 
 ordered_json parse_row(std::string_view line) {
   auto row = parse_json<ordered_json>(line);
-  check(!row.is_discarded(), "not JSON");
+  if (row.is_discarded()) fail("not JSON: {}", json_mistake(line));
   check(row.is_object(), "not a JSON object");
   return row;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 #include <iterator>
+#include <map>
 #include <utility>
 
 #include "data/row_files.h"
@@ -63,11 +64,11 @@ OpenQuestion question_of(ordered_json row) {
     q.prompt = text_of(row, "prompt");
     check(!row.contains("tools"), "'tools' are for rows with messages");
     for (const auto& [name, value] : row.items())
-      if (name != "prompt" && name != "answer" && name != "answers") unused.push_back(one_line(name));
+      if (name != "prompt" && name != "answer" && name != "answers" && name != "kind") unused.push_back(one_line(name));
   } else {
     // A row to learn from, without the answer.
     ordered_json asked = row;
-    for (const char* answer : {"answer", "answers"}) asked.erase(answer);
+    for (const char* own : {"answer", "answers", "kind"}) asked.erase(own);
     if (row.contains("prompt")) asked["messages"] = row.at("prompt"), asked.erase("prompt");
     RowForm form = row_form(asked);
     q.messages = dialog::normalized_messages(form.messages);
@@ -79,6 +80,7 @@ OpenQuestion question_of(ordered_json row) {
     q.answers = {text_of(row, "answer")};
   else
     q.answers = texts_of(row.at("answers"), "answers");
+  if (row.contains("kind")) q.kind = text_of(row, "kind");
   if (!unused.empty()) q.notes = {unused_note(unused)};
   check(!q.answers.empty(), "'answers' is empty");
   for (const std::string& a : q.answers) check(!trimmed(a).empty(), "an answer is empty");
@@ -97,6 +99,19 @@ std::vector<OpenQuestion> read_open_questions(const TextFile& file) {
   });
   check(!questions.empty(), "{}: there is no question in it", file.path);
   return questions;
+}
+
+std::vector<std::vector<int32_t>> prompt_ids(const std::vector<OpenQuestion>& questions, const Tokenizer& tokenizer,
+                                             const ChatTemplate* chat,
+                                             const std::function<void(const std::string&)>& warn, bool parse_special) {
+  std::optional<Dialog> dialog;
+  if (chat) dialog.emplace(tokenizer, *chat);
+  const std::time_t now = std::time(nullptr);  // one for all that templates tell
+  RowNotes notes(warn);
+  std::vector<std::vector<int32_t>> all;
+  for (const OpenQuestion& q : questions)
+    all.push_back(at(q, [&] { return ids_of(q, tokenizer, dialog, {.parse_special = parse_special}, now, notes); }));
+  return all;
 }
 
 std::string normalized_answer(std::string_view text, const MatchOptions& options) {
@@ -122,19 +137,15 @@ OpenScore score_open_questions(Device& device, const Model& model, const std::op
   const int64_t room = options.context > 0 ? options.context : model.spec.context, n = options.generate.max_tokens;
   check(n > 0 && n < room, "n is {}; use 1 to {}, which leaves room for a prompt in a context of {}", n, room - 1,
         room);
-  std::optional<Dialog> dialog;
-  if (chat) dialog.emplace(*model.tokenizer, *chat);
-  const std::time_t now = std::time(nullptr);  // one for all that templates tell
-  RowNotes notes(options.warn);
   OpenScore score;
   score.answers.resize(questions.size());
-  std::vector<std::vector<int32_t>> prompts;
+  std::vector<std::vector<int32_t>> prompts =
+      prompt_ids(questions, *model.tokenizer, chat ? &*chat : nullptr, options.warn, options.parse_special);
   std::vector<std::vector<std::string>> expected;
   size_t longest = 0;
   for (size_t i = 0; i < questions.size(); ++i)
     at(questions[i], [&] {
-      std::vector<int32_t>& ids = prompts.emplace_back(
-          ids_of(questions[i], *model.tokenizer, dialog, {.parse_special = options.parse_special}, now, notes));
+      std::vector<int32_t>& ids = prompts[i];
       score.answers[i].cut = std::max<int64_t>(0, int64_t(ids.size()) - (room - n));
       score.cut += score.answers[i].cut > 0;
       ids.erase(ids.begin(), ids.begin() + score.answers[i].cut);
@@ -174,6 +185,13 @@ OpenScore score_open_questions(Device& device, const Model& model, const std::op
   }
   service.run();
   score.accuracy = part_of(right, int64_t(questions.size()));
+  std::map<std::string, std::pair<int64_t, int64_t>> kinds;  // right, all
+  for (size_t i = 0; i < questions.size(); ++i) {
+    if (questions[i].kind.empty()) continue;
+    auto& [right_ones, all] = kinds[questions[i].kind];
+    right_ones += score.answers[i].right, ++all;
+  }
+  for (const auto& [kind, counts] : kinds) score.kinds[kind] = {part_of(counts.first, counts.second), counts.second};
   return score;
 }
 

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "toy/base/error.h"
+#include "toy/base/nearest.h"
 
 namespace toy {
 namespace {
@@ -25,7 +26,7 @@ struct Descriptor {
 
 [[noreturn]] void fail_open(const std::string& path, int error) {
   check(!path.empty(), "the name of the file is empty; give a path");
-  if (error == ENOENT) fail("{}: no such file; check the path", path);
+  if (error == ENOENT) fail("{}", no_such_file(path));
   if (error == EACCES || error == EPERM) fail("{}: no permission to read it; change it with chmod", path);
   fail("{}: cannot open: {}", path, std::strerror(error));
 }

@@ -210,9 +210,9 @@ const Mix& find_mix(std::string_view name) {
   std::vector<std::string> longer;
   std::ranges::copy_if(names, std::back_inserter(longer),
                        [&](const auto& n) { return letters(n).starts_with(wanted); });
-  std::string near = longer.empty() || longer.size() > 4 ? nearest(upper(name), names) : alternatives(longer);
-  if (!near.empty()) near = fmt::format("did you mean {}? ", near);
-  fail("quantize: there is no mix '{}'; {}known: {}", name, near, fmt::join(names, ", "));
+  const std::string near = longer.empty() || longer.size() > 4 ? nearest(upper(name), names) : alternatives(longer);
+  if (!near.empty()) fail("quantize: there is no type '{}'; did you mean {}?", name, near);
+  fail("quantize: there is no type '{}'; use one of {}", name, fmt::join(names, ", "));
 }
 
 bool is_quantizable(const TensorInfo& t) {

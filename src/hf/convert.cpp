@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <map>
 
+#include "hf/bert.h"
 #include "hf/plan.h"
 #include "hf/tokenizer_files.h"
 #include "models/families/families.h"
@@ -212,6 +213,7 @@ Converted convert_folder(const std::string& folder, const std::string& gguf, con
     done.warnings.push_back(fmt::format("{} tensors that predict further tokens (mtp) are left out", left));
   gguf::Writer writer(reading.spec.architecture);
   write_dimensions(reading.spec, writer, main_type(outputs));
+  write_embedding_rule(folder, reading.spec, writer, done.warnings);
   write_sampling(folder, writer, done.warnings);
   std::shared_ptr<const Tokenizer> tokenizer;
   if (options.tokenizer)
@@ -248,6 +250,7 @@ Converted convert_gguf(const gguf::File& file, const std::string& folder, const 
   NewFolder out(folder);
   write_json(out.file("config.json"), config);
   write_json(out.file("generation_config.json"), generation);
+  write_sentence_files(file, spec, out.file(""));
   if (options.tokenizer) write_tokenizer_files(file, out.file(""), done.warnings);
   if (options.chat_template) {
     const auto tokenizer = try_load_tokenizer(file).tokenizer;

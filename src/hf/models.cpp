@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "hf/bert.h"
 #include "hf/delta_net.h"
 #include "hf/dimensions.h"
 #include "hf/gemmas.h"
@@ -418,6 +419,14 @@ constexpr HfModel kModels[] = {
      .write = write_kimi_linear,
      .names = kKimiLinearNames,
      .renamed = kKimiLinearRenamed},
+    {.type = "bert",
+     .class_name = "BertModel",
+     .architecture = "bert",
+     .defaults = R"({"layer_norm_eps": 1e-12, "max_position_embeddings": 512, "type_vocab_size": 2})",
+     .read = read_bert,
+     .write = write_bert,
+     .names = kBertNames,
+     .layers = "encoder.layer."},
     {"gpt2", "GPT2LMHeadModel", "gpt2", R"({"layer_norm_epsilon": 1e-5})", read_gpt2, write_gpt2, is_any, kGpt2Names,
      "transformer.h.", false, true},
 };

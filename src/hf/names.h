@@ -204,6 +204,20 @@ inline constexpr TensorName kQwen3NextNames[] = {
 constexpr std::span<const TensorName> with_each_expert(std::span<const TensorName> names) {
   return names.first(names.size() - 3);
 }
+inline constexpr TensorName kBertNames[] = {
+    {"token_embd", "embeddings.word_embeddings"},
+    {"position_embd", "embeddings.position_embeddings"},
+    {"token_types", "embeddings.token_type_embeddings"},
+    {"token_embd_norm", "embeddings.LayerNorm"},
+    {"attn_q", "attention.self.query"},
+    {"attn_k", "attention.self.key"},
+    {"attn_v", "attention.self.value"},
+    {"attn_output", "attention.output.dense"},
+    {"attn_output_norm", "attention.output.LayerNorm"},
+    {"ffn_up", "intermediate.dense"},
+    {"ffn_down", "output.dense"},
+    {"layer_output_norm", "output.LayerNorm"},
+};
 inline constexpr TensorName kGpt2Names[] = {
     {"token_embd", "transformer.wte"},
     {"position_embd", "transformer.wpe"},

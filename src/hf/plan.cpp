@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "hf/bert.h"
 #include "hf/layout.h"
 #include "toy/base/error.h"
 #include "toy/base/nearest.h"
@@ -67,7 +68,8 @@ void refuse_unknown(const Shards& shards, const HfModel& model, const ModelSpec&
   std::vector<std::string> known;
   for (const TensorSpec& t : tensors_of(spec)) known.push_back(Layout{.name = hf_name(model, t.name)}.name_of(0));
   for (const std::string& name : shards.left()) {
-    if ((spec.tied && name == "lm_head.weight") || is_unused(name)) continue;  // the head: the embedding once more
+    if ((spec.tied && name == "lm_head.weight") || is_unused(name) || (model.type == "bert" && is_unused_in_bert(name)))
+      continue;  // the head: the embedding once more
     const std::string near = nearest(name, known);
     fail("tensor '{}' is not known in the class {} as config.json states it{}", name, model.class_name,
          near.empty() ? "" : fmt::format("; the nearest is '{}'", near));

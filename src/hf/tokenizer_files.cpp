@@ -9,6 +9,7 @@
 
 #include "hf/chat_templates.h"
 #include "hf/tokenizer_json.h"
+#include "hf/wordpiece_files.h"
 #include "text/bpe/bpe.h"
 #include "text/special_tokens.h"
 #include "text/spm/spm.h"
@@ -304,6 +305,7 @@ TokenizerFiles TokenizerFiles::open(const std::string& folder, const Config& con
   files.generation_config = file("generation_config.json");
   if (const std::string path = folder + "/tokenizer.json"; fs::exists(path)) files.tokenizer_json = Config::open(path);
   files.tokenizer_model = bytes_of(folder + "/tokenizer.model");
+  files.vocab_txt = bytes_of(folder + "/vocab.txt");
   return files;
 }
 
@@ -318,6 +320,7 @@ std::string TokenizerFiles::special(const std::string& name) const {
 
 std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerFiles& files, int64_t vocab,
                                                 std::vector<std::string>& warnings) {
+  if (is_wordpiece(files)) return read_wordpiece(files, vocab);
   const bool has_model = !files.tokenizer_model.empty();
   std::optional<TokenizerJson> file;
   if (files.tokenizer_json) try {

@@ -21,6 +21,7 @@ struct TokenizerFiles {
   Config config, tokenizer_config, special_tokens_map, added_tokens, generation_config;
   std::optional<Config> tokenizer_json;
   std::string tokenizer_model;  ///< the bytes of tokenizer.model
+  std::string vocab_txt;        ///< those of vocab.txt, a WordPiece vocabulary
 
   /// The text of "bos_token" and so on; "": there is none.
   std::string special(const std::string& name) const;

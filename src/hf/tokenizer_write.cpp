@@ -7,6 +7,7 @@
 #include "hf/chat_templates.h"
 #include "hf/tokenizer_files.h"
 #include "hf/tokenizer_json.h"
+#include "hf/wordpiece_files.h"
 #include "text/bpe/bpe.h"
 #include "text/bpe/split_rules.h"
 #include "toy/base/atomic_file.h"
@@ -218,8 +219,10 @@ ordered_json tokenizer_config(const gguf::File& file, const Tokenizer& tokenizer
   ordered_json c = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
   for (const auto& [name, key] :
        {std::pair("bos_token", "bos_token_id"), std::pair("eos_token", "eos_token_id"),
-        std::pair("unk_token", "unknown_token_id"), std::pair("pad_token", "padding_token_id")})
+        std::pair("unk_token", "unknown_token_id"), std::pair("pad_token", "padding_token_id"),
+        std::pair("sep_token", "seperator_token_id"), std::pair("mask_token", "mask_token_id")})
     if (const std::string text = token_of(file, tokens, key); !text.empty()) c[name] = text;
+  if (tokenizer.kind() == "wordpiece") c["cls_token"] = tokens.text[size_t(*tokenizer.bos())];
   c["add_bos_token"] = tokenizer.adds_bos(), c["add_eos_token"] = tokenizer.adds_eos();
   return c;
 }
@@ -239,8 +242,11 @@ bool write_tokenizer_files(const gguf::File& file, const std::string& folder, st
   t["added_tokens"] = added_tokens(tokens);
   const std::string_view kind = tokenizer->kind();
   const bool pieces = kind == "spm" || kind == "gemma4";
-  require(kind == "bpe" || kind == "bytes" || pieces, "a tokenizer of the kind {} cannot be written", kind);
-  if (pieces)
+  require(kind == "bpe" || kind == "bytes" || kind == "wordpiece" || pieces,
+          "a tokenizer of the kind {} cannot be written", kind);
+  if (kind == "wordpiece")
+    t.update(wordpiece_json(file, tokens.text, tokens.types));
+  else if (pieces)
     write_sentencepiece(file, tokens, t);
   else
     write_byte_level(file, tokens, t);

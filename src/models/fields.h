@@ -13,9 +13,11 @@ namespace toy {
 
 template <>
 struct NamesOf<FfnKind> {
-  static constexpr std::array list = {std::pair("swiglu", FfnKind::swiglu),         std::pair("geglu", FfnKind::geglu),
-                                      std::pair("geglu_erf", FfnKind::geglu_erf),   std::pair("gelu", FfnKind::gelu),
-                                      std::pair("swiglu_oai", FfnKind::swiglu_oai), std::pair("relu2", FfnKind::relu2)};
+  static constexpr std::array list = {
+      std::pair("swiglu", FfnKind::swiglu),       std::pair("geglu", FfnKind::geglu),
+      std::pair("geglu_erf", FfnKind::geglu_erf), std::pair("gelu", FfnKind::gelu),
+      std::pair("gelu_erf", FfnKind::gelu_erf),   std::pair("swiglu_oai", FfnKind::swiglu_oai),
+      std::pair("relu2", FfnKind::relu2)};
 };
 template <>
 struct NamesOf<MixerKind> {
@@ -55,7 +57,7 @@ struct NamesOf<NormKind> {
 template <>
 struct NamesOf<NormPlace> {
   static constexpr std::array list = {std::pair("before", NormPlace::before), std::pair("after", NormPlace::after),
-                                      std::pair("both", NormPlace::both)};
+                                      std::pair("both", NormPlace::both), std::pair("sum", NormPlace::sum)};
 };
 template <>
 struct NamesOf<PositionKind> {
@@ -104,6 +106,8 @@ void visit_fields_of_model(Model& m, const Visit& visit) {
   visit("embedding_scale", m.embedding_scale), visit("residual_scale", m.residual_scale);
   visit("logit_divisor", m.logit_divisor), visit("logit_softcap", m.logit_softcap);
   visit("layer_embedding", m.layer_embedding);
+  visit("causal", m.causal), visit("token_types", m.token_types);
+  visit("embedding_norm", m.embedding_norm), visit("final_norm", m.final_norm);
   if (m.positions == PositionKind::learned) return;
   visit("rope_pairing", m.rope.pairing), visit("rope_base", m.rope.base);
   visit("rope_attn_factor", m.rope.attn_factor), visit("rope_whole_pairs", m.rope.whole_pairs);

@@ -13,6 +13,7 @@
 #include "toy/base/nearest.h"
 #include "toy/base/threads.h"
 #include "toy/base/utf8.h"
+#include "toy/models/embedding_rule.h"
 #include "toy/models/grow.h"
 #include "toy/models/model.h"
 #include "toy/runs/run.h"
@@ -200,7 +201,7 @@ constexpr std::array<std::string_view, 5> kPoolings{"", "mean", "cls", "last", "
 bool is_for_others(std::string_view key) {
   constexpr std::array kOfTheFile{"general.alignment", "general.file_type", "general.quantization_version"};
   if (key.starts_with("general.")) return std::find(kOfTheFile.begin(), kOfTheFile.end(), key) == kOfTheFile.end();
-  return key.starts_with("tokenizer.chat_template") || key.ends_with(kPooling) ||
+  return key.starts_with("tokenizer.chat_template") || key.ends_with(kPooling) || key.starts_with(kEmbeddingKeys) ||
          (key.starts_with("tokenizer.ggml.") && key.ends_with("_token_id"));
 }
 
@@ -226,10 +227,11 @@ ModelSpec read_spec(Metadata& metadata, ModelSpec m) {
   const int64_t pooling = metadata.u32("pooling_type", 0);
   check(pooling < int64_t(kPoolings.size()), "{}: {} is {}, expected 0 to {}", f.path(), metadata.key("pooling_type"),
         pooling, kPoolings.size() - 1);
-  check(metadata.flag("attention.causal", true),
-        "{}: {} is false: its tokens see those after them, which toy does not compute; use a causal model, or "
-        "llama.cpp for the embeddings of this one",
-        f.path(), metadata.key("attention.causal"));
+  check(
+      metadata.flag("attention.causal", m.causal) || !m.causal,
+      "{}: {} is false: its tokens see those after them, which toy computes for encoders such as bert, but not for {}; "
+      "use llama.cpp for the embeddings of this one",
+      f.path(), metadata.key("attention.causal"), m.architecture);
   m.layers = repeated(m.layers, size_t(blocks));
   family_of(m).read(metadata, m);
   return m;
@@ -263,6 +265,28 @@ std::string stated_pooling(const std::map<std::string, gguf::Value, std::less<>>
           },
           value);
   return "";
+}
+
+EmbeddingRule embedding_rule(const std::map<std::string, gguf::Value, std::less<>>& metadata) {
+  EmbeddingRule rule{.pooling = stated_pooling(metadata)};
+  if (const auto it = metadata.find(kNormalizeKey); it != metadata.end()) {
+    const bool* flag = std::get_if<bool>(&it->second);
+    check(flag != nullptr, "{} is not true or false", kNormalizeKey);
+    rule.normalize = *flag;
+  }
+  if (const auto it = metadata.find(kMaxTokensKey); it != metadata.end()) {
+    const auto* number = std::get_if<uint32_t>(&it->second);
+    check(number && *number > 0, "{} is not a number above 0", kMaxTokensKey);
+    rule.max_tokens = *number;
+  }
+  return rule;
+}
+
+uint32_t pooling_number(std::string_view pooling) {
+  if (pooling == "none") return 0;
+  const auto it = std::find(kPoolings.begin() + 1, kPoolings.end(), pooling);
+  check(it != kPoolings.end(), "the pooling '{}' is not known; there are: none, mean, cls, last, rank", pooling);
+  return uint32_t(it - kPoolings.begin());
 }
 
 std::vector<std::string> warnings_of(const gguf::File& f, const ModelSpec& m) {

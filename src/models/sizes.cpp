@@ -72,8 +72,9 @@ ModelSpec model_spec(const std::string& size_or_file, int64_t vocab, int64_t con
     std::ifstream f(size_or_file);
     if (!f) {
       const std::string near = nearest(size_or_file, size_names());
-      fail("size '{}' is neither a known size ({}) nor a file of dimensions that can be read{}", size_or_file,
-           fmt::join(size_names(), ", "), near.empty() ? "" : "; did you mean '" + near + "'?");
+      if (!near.empty()) fail("there is no size '{}'; did you mean '{}'?", size_or_file, near);
+      fail("there is no size '{}'; use one of {}, or a file of dimensions", size_or_file,
+           fmt::join(size_names(), ", "));
     }
     std::stringstream text;
     text << f.rdbuf();

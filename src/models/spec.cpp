@@ -11,6 +11,7 @@
 #include "models/mixers/mixer.h"
 #include "toy/base/error.h"
 #include "toy/base/glob.h"
+#include "toy/models/embedding_rule.h"
 #include "toy/models/transformer.h"
 
 namespace toy {
@@ -88,7 +89,8 @@ void ModelSpec::validate() const {
       in_range("experts", e.count, 65536);
       in_range("experts_used", e.used, e.count);
       check(has_ffn, "model {}: layer {}: experts are {}, but d_ff is 0", name, i, e.count);
-      check(l.ffn != FfnKind::gelu && !l.fused_gate_up && !(l.bias.gate || l.bias.up || l.bias.down),
+      check(l.ffn != FfnKind::gelu && l.ffn != FfnKind::gelu_erf && !l.fused_gate_up &&
+                !(l.bias.gate || l.bias.up || l.bias.down),
             "model {}: layer {}: experts are ffns without biases, but not gelu", name, i);
       check(e.latent >= 0 && e.latent <= (1 << 20),
             "model {}: layer {}: experts_latent is {}, expected 0 (none) to 2^20", name, i, e.latent);
@@ -104,10 +106,23 @@ void ModelSpec::validate() const {
   }
   check(layer_embedding >= 0 && layer_embedding <= (1 << 20),
         "model {}: layer_embedding is {}, expected 0 (none) to 2^20", name, layer_embedding);
+  check(token_types >= 0 && token_types <= (1 << 20), "model {}: token_types is {}, expected 0 (none) to 2^20", name,
+        token_types);
   validate_scales(*this);
   if (positions == PositionKind::rope) validate_rope(*this);
   require_held(*this);
   if (const Family& f = family_of(*this); f.check) f.check(*this);
+}
+
+void refuse_encoder(const std::string& name) {
+  fail(
+      "model {}: it is an encoder: its tokens see those after them, so it gives embeddings and does not generate; use "
+      "toy embed",
+      name);
+}
+
+void require_causal(const ModelSpec& m) {
+  if (!m.causal) refuse_encoder(m.name);
 }
 
 void ModelSpec::require_positions(int64_t wanted, std::string_view option) const {

@@ -96,9 +96,10 @@ nn::Mixture make_mixture(const ModelSpec& m, const LayerSpec& l, const Weights& 
 nn::Ffn make_ffn(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
   if (l.experts.count > 0) return {make_mixture(m, l, w)};
   if (l.ffn == FfnKind::relu2) return {make_relu2_mlp(m, l, w, l.d_ff)};
-  if (l.ffn != FfnKind::gelu) return {make_gated_mlp(m, l, w, l.d_ff)};
+  if (l.ffn != FfnKind::gelu && l.ffn != FfnKind::gelu_erf) return {make_gated_mlp(m, l, w, l.d_ff)};
   return {nn::GeluMlp{.up = make_linear(w, "ffn_up", l.d_ff, m.d_model, l.bias.up),
-                      .down = make_linear(w, "ffn_down", m.d_model, l.d_ff, l.bias.down)}};
+                      .down = make_linear(w, "ffn_down", m.d_model, l.d_ff, l.bias.down),
+                      .kind = l.ffn == FfnKind::gelu ? GeluKind::tanh : GeluKind::erf}};
 }
 
 std::optional<nn::LayerInput> make_layer_input(const ModelSpec& m, const Weights& w) {
@@ -112,20 +113,23 @@ nn::Block make_block(const ModelSpec& m, size_t layer, const Weights& w, RopeTab
   const LayerSpec& l = m.layers[layer];
   const bool mixes = l.mixer != MixerKind::none, has_ffn = l.d_ff > 0;
   const char* ffn_norm = mixes ? "ffn_norm" : "attn_norm";  // a layer's only norm is called so
-  const auto norm = [&](bool there, NormPlace elsewhere, const char* name,
+  const auto norm = [&](bool there, NormPlace place, const char* name,
                         const char* in_file = "") -> nn::Maybe<nn::Norm> {
-    if (!there || l.norm_place == elsewhere) return {};
+    const bool both = l.norm_place == NormPlace::both && place != NormPlace::sum;
+    if (!there || (l.norm_place != place && !both)) return {};
     return {make_norm(m, w, name, in_file)};
   };
   return {
-      .mixer_norm = norm(mixes, NormPlace::after, "attn_norm"),
+      .mixer_norm = norm(mixes, NormPlace::before, "attn_norm"),
       .mixer = make_mixer(m, layer, w, ropes),
-      .mixer_out_norm = norm(mixes, NormPlace::before, "post_attention_norm"),
-      .ffn_norm = norm(has_ffn, NormPlace::after, ffn_norm, m.ffn_norm_is_post_attention ? "post_attention_norm" : ""),
+      .mixer_out_norm = norm(mixes, NormPlace::after, "post_attention_norm"),
+      .ffn_norm = norm(has_ffn, NormPlace::before, ffn_norm, m.ffn_norm_is_post_attention ? "post_attention_norm" : ""),
       .ffn = has_ffn ? std::optional(make_ffn(m, l, w.of(ModelPart::ffn))) : std::nullopt,
-      .ffn_out_norm = norm(has_ffn, NormPlace::before, "post_ffw_norm"),
+      .ffn_out_norm = norm(has_ffn, NormPlace::after, "post_ffw_norm"),
       .scale = {double(m.residual_scale)},
       .norm_scale = {l.depth_scale ? 1 / std::sqrt(double(layer + 1)) : 1},
+      .mixer_sum_norm = norm(mixes, NormPlace::sum, "attn_output_norm"),
+      .ffn_sum_norm = norm(has_ffn, NormPlace::sum, "layer_output_norm"),
       .input = make_layer_input(m, w.of(ModelPart::ffn)),
       .output_scale = l.output_scale ? w.of(ModelPart::norm)({Init::ones, "layer_output_scale.weight", {1}}) : Value{}};
 }
@@ -147,6 +151,9 @@ Embedder::Embedder(const ModelSpec& spec, const Weights& weights) {
   if (spec.positions == PositionKind::learned)  // f32 in files, as llama.cpp's converter writes it
     positions_ = weights.of(ModelPart::positions)(
         {Init::embedding, "position_embd.weight", {spec.context, spec.d_model}, "", false});
+  if (spec.token_types > 0)
+    types_ = w({Init::embedding, "token_types.weight", {spec.token_types, spec.d_model}, "", false});
+  if (spec.embedding_norm) norm_ = {make_norm(spec, weights, "token_embd_norm")};
   if (const int64_t width = spec.layer_embedding, all = int64_t(spec.layers.size()) * width; width > 0) {
     layer_embedding_ = w({Init::embedding, "per_layer_token_embd.weight", {spec.vocab, all}});
     layer_map_ = make_linear(w, "per_layer_model_proj", all, spec.d_model, false);
@@ -160,7 +167,9 @@ Embedded Embedder::operator()(Value tokens, const nn::Context& ctx) const {
   if (lens_) x = linear(x, lens_);
   x = scale_(x);
   const Value layers = layer_embedding_ ? of_layers(tokens, x) : Value{};
+  if (types_) x = x + (ctx.token_type ? embedding(types_, ctx.token_type) : slice(types_, 0, 0, 1));
   if (positions_) x = x + embedding(positions_, ctx.batch.position);
+  x = norm_(x);
   x = ctx.dropout(x, "embedding");
   tokens.graph->set_name(x, "x_embed");
   return {x, layers};
@@ -207,9 +216,9 @@ std::vector<std::vector<nn::StateSpec>> Stack::states() const {
 }
 
 Head::Head(const ModelSpec& spec, const Weights& weights, const Embedder& embedder)
-    : norm_(make_norm(spec, weights, "output_norm", spec.output_norm_is_embedding_norm ? "token_embd_norm" : "")),
-      scale_{1 / double(spec.logit_divisor)},
-      softcap_(double(spec.logit_softcap)) {
+    : scale_{1 / double(spec.logit_divisor)}, softcap_(double(spec.logit_softcap)) {
+  if (spec.final_norm)
+    norm_ = {make_norm(spec, weights, "output_norm", spec.output_norm_is_embedding_norm ? "token_embd_norm" : "")};
   TensorSpec output{Init::embedding, "output.weight", {spec.vocab, spec.d_model}};
   output.adaptable = true;
   output_ = spec.tied ? embedder.matrix() : weights(output);

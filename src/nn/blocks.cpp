@@ -36,8 +36,9 @@ Value Mixture::operator()(Value x) const {
 
 // x: [N,D] -> [N,D].
 Value Block::operator()(Value x, LayerState& state, const Context& ctx, Value embedding) const {
-  if (mixer) x = x + scale(ctx.dropout(mixer_out_norm(mixer->call(norm_scale(mixer_norm(x)), state, ctx)), "mixer"));
-  if (ffn) x = x + scale(ctx.dropout(ffn_out_norm((*ffn)(norm_scale(ffn_norm(x)))), "ffn"));
+  const auto added = [&](Value y, const char* place) { return x + scale(ctx.dropout(y, place)); };
+  if (mixer) x = mixer_sum_norm(added(mixer_out_norm(mixer->call(norm_scale(mixer_norm(x)), state, ctx)), "mixer"));
+  if (ffn) x = ffn_sum_norm(added(ffn_out_norm((*ffn)(norm_scale(ffn_norm(x)))), "ffn"));
   if (input) x = (*input)(x, embedding);
   return output_scale ? x * output_scale : x;
 }

@@ -1,5 +1,6 @@
-// Causal attention with grouped queries over the rows of a batch (Vaswani et al. 2017; Ainslie et al. 2023). The fused
-// kernels never hold the [N,N] scores (Dao et al. 2022); the decomposition does, and carries the meaning.
+// Attention with grouped queries over the rows of a batch (Vaswani et al. 2017; Ainslie et al. 2023). A row sees keys
+// up to its own position, or to the end that `until` gives it. The fused kernels never hold the [N,N] scores (Dao et
+// al. 2022); the decomposition does, and carries the meaning.
 #include <cmath>
 
 #include "ops/defs.h"
@@ -33,7 +34,8 @@ std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs& att
   const Value queries = reshape(permute(q, {1, 0, 2}), {kv, group * n, width});
   const Value keys = permute(k, {1, 0, 2}), values = permute(v, {1, 0, 2});
   const Value scores = reshape(scale(matmul(queries, keys, {false, true}), a.scale), {kv, group, n, n});
-  const Value masked = softcapped(scores, a.softcap) + attention_mask(in[3], in[4], a.window);
+  const Value masked =
+      softcapped(scores, a.softcap) + attention_mask(in[3], in[4], a.window, in.size() > 5 ? in[5] : Value{});
   const Value p = softmax(masked);
   const Value o = reshape(matmul(reshape(p, {kv, group * n, n}), values), {heads, n, width});
   return {permute(o, {1, 0, 2}), permute(reshape(log_sum_exp(masked, 3), {heads, n}), {1, 0})};
@@ -56,7 +58,9 @@ void check_heads(const TypeQuery& q) {
 
 const OpDef& attention_def() {
   static const OpDef def{
-      .signature = "attention(q:[N,H,P], k:[N,K,P], v:[N,K,P], seq:i32[N], pos:i32[N]) -> o:[N,H,P], lse?:[N,H]",
+      .signature =
+          "attention(q:[N,H,P], k:[N,K,P], v:[N,K,P], seq:i32[N], pos:i32[N], until?:i32[N]) -> o:[N,H,P], "
+          "lse?:[N,H]",
       .infer = infer,
       .vjp = vjp_by<attention_def, attention_grad_def>,
       .cost = cost,
@@ -65,31 +69,32 @@ const OpDef& attention_def() {
 }
 
 const OpDef& attention_grad_def() {
-  static const OpDef def{.signature =
-                             "attention_grad(q:[N,H,P], k:[N,K,P], v:[N,K,P], o:[N,H,P], lse:[N,H], do:[N,H,P], "
-                             "seq:i32[N], pos:i32[N], dlse?:[N,H]) -> dq:[N,H,P], dk:[N,K,P], dv:[N,K,P]",
-                         .infer = infer,
-                         .cost = cost_grad,
-                         .decompose = derivative_of<attention_def, attention_grad_def>};
+  static const OpDef def{
+      .signature =
+          "attention_grad(q:[N,H,P], k:[N,K,P], v:[N,K,P], o:[N,H,P], lse:[N,H], do:[N,H,P], "
+          "seq:i32[N], pos:i32[N], dlse?:[N,H], until?:i32[N]) -> dq:[N,H,P], dk:[N,K,P], dv:[N,K,P]",
+      .infer = infer,
+      .cost = cost_grad,
+      .decompose = derivative_of<attention_def, attention_grad_def>};
   return def;
 }
 
 const OpDef& attention_mask_def() {
-  static const OpDef def{.signature = "attention_mask(seq:i32[N], pos:i32[N]) -> mask:[N,N]",
+  static const OpDef def{.signature = "attention_mask(seq:i32[N], pos:i32[N], until?:i32[N]) -> mask:[N,N]",
                          .infer = [](const TypeQuery& q, std::vector<TensorType>&) {
                            check_attention("attention_mask", q.attrs.as<AttentionAttrs>());
                          }};
   return def;
 }
 
-Value attention(Value q, Value k, Value v, Value seq, Value pos, AttentionAttrs attrs) {
-  return apply(attention_def(), {q, k, v, seq, pos}, attrs);
+Value attention(Value q, Value k, Value v, Value seq, Value pos, AttentionAttrs attrs, Value until) {
+  return apply(attention_def(), {q, k, v, seq, pos, until}, attrs);
 }
 
 Value attention_lse(Value o) { return output(o, 1); }
 
-Value attention_mask(Value seq, Value pos, int64_t window) {
-  return apply(attention_mask_def(), {seq, pos}, AttentionAttrs{1, window});
+Value attention_mask(Value seq, Value pos, int64_t window, Value until) {
+  return apply(attention_mask_def(), {seq, pos, until}, AttentionAttrs{1, window});
 }
 
 }  // namespace toy

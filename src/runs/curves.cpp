@@ -27,6 +27,12 @@ std::optional<double> reward(const Event& e) {
   return s ? s->rewards.*Member : std::nullopt;
 }
 
+template <auto Member>
+std::optional<double> policy(const Event& e) {
+  const Step* s = e.as<Step>();
+  return s ? s->policy.*Member : std::nullopt;
+}
+
 std::optional<double> validation_accuracy(const Event& e) {
   const Eval* v = e.as<Eval>();
   return v ? v->rewards.accuracy : std::nullopt;
@@ -51,6 +57,10 @@ constexpr Metric kMetrics[] = {
     {"reward_margin", "Reward margin", "chosen - rejected", kSmooth, Best::highest, reward<&Rewards::margin>},
     {"reward_accuracy", "Reward accuracy", "part of the pairs", kSmooth, Best::highest, reward<&Rewards::accuracy>},
     {"validation_accuracy", "Validation accuracy", "part of the pairs", kPlain, Best::highest, validation_accuracy},
+    {"reward", "Reward", "mean of the answers", kSmooth, Best::highest, policy<&Policy::reward>},
+    {"groups_mixed", "Groups to learn from", "part of the questions", kSmooth, Best::neither, policy<&Policy::mixed>},
+    {"entropy", "Entropy", "nats per token", kSmooth, Best::neither, policy<&Policy::entropy>},
+    {"length", "Length", "tokens of an answer", kSmooth, Best::neither, policy<&Policy::length>},
     {"lr", "Learning rate", "", kPlain, Best::neither, number<Step, &Step::lr>},
     {"grad_norm", "Gradient norm", "before clipping", kLog | kSmooth, Best::neither, number<Step, &Step::grad_norm>},
     {"tokens_per_second", "Throughput", "tokens per second", kSmooth, Best::highest, throughput},

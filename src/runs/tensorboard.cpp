@@ -37,11 +37,12 @@ std::string float_field(int field, float v) { return key(field, 5) + little_endi
 
 using Scalars = std::vector<std::pair<std::string, double>>;
 
-void add_rewards(const Rewards& rewards, const std::string& group, Scalars& list) {
+template <class Fields>
+void add_optional(const Fields& fields, const std::string& group, Scalars& list) {
   const auto add = [&](const char* name, const std::optional<double>& value, const char*) {
     if (value) list.emplace_back(group + name, *value);
   };
-  Rewards::fields(rewards, add);
+  Fields::fields(fields, add);
 }
 
 // Charts are grouped by what stands before the slash.
@@ -49,12 +50,12 @@ Scalars scalars_of(const Event& e) {
   if (const Step* s = e.as<Step>()) {
     Scalars list{{"train/loss", s->loss}, {"train/lr", s->lr}, {"train/tokens_per_second", s->tokens_per_second}};
     if (s->grad_norm) list.emplace_back("train/grad_norm", *s->grad_norm);
-    add_rewards(s->rewards, "train/", list);
+    add_optional(s->rewards, "train/", list), add_optional(s->policy, "train/", list);
     return list;
   }
   if (const Eval* v = e.as<Eval>()) {
     Scalars list{{"validation/loss", v->loss}, {"validation/nats_per_byte", v->nats_per_byte}};
-    add_rewards(v->rewards, "validation/", list);
+    add_optional(v->rewards, "validation/", list);
     return list;
   }
   if (const Tap* t = e.as<Tap>()) return {{"tap_rms/" + t->name, t->rms}, {"tap_absmax/" + t->name, t->absmax}};

@@ -9,6 +9,7 @@
 #include "serve/api/ollama.h"
 #include "serve/api/replies.h"
 #include "serve/page.h"
+#include "toy/base/nearest.h"
 #include "toy/base/utf8.h"
 
 namespace toy::serve {
@@ -93,9 +94,13 @@ void Server::route(const std::shared_ptr<Exchange>& exchange) {
     throw ApiError(404, fmt::format("there is no {}: models that rank texts do not run here; compare the vectors of "
                                     "/v1/embeddings",
                                     one_line(target)));
-  if (r == nullptr)
-    throw ApiError(404,
-                   fmt::format("there is no {}; the endpoints are {}", one_line(target), fmt::join(endpoints(), ", ")));
+  if (r == nullptr) {
+    const auto all = endpoints();
+    const std::string near = nearest(target, {all.begin(), all.end()});
+    throw ApiError(404, fmt::format("there is no {}; {}", one_line(target),
+                                    near.empty() ? fmt::format("the endpoints are {}", fmt::join(all, ", "))
+                                                 : fmt::format("did you mean {}?", near)));
+  }
   if (method != r->method)
     throw ApiError(405, fmt::format("{} does not take {}; use {}", one_line(target), one_line(method), r->method));
   (this->*r->handler)(exchange);

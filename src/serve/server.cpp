@@ -11,7 +11,7 @@
 
 #include "serve/endpoints.h"
 #include "serve/http/memory_reserve.h"
-#include "serve/keys.h"
+#include "serve/requests.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
@@ -110,25 +110,13 @@ void Server::stop() {
 }
 
 Admission Server::admit(HttpRequest& header) const {
-  Admission a = serve::admit(header, origins_);
-  header.key = key_of(header, options_.api_keys);
-  if (!a.reply && !options_.api_keys.empty() && header.key == 0 && header.target != "/health" && header.target != "/")
-    a.reply = error_reply(ApiError(401,
-                                   "the API key is missing or wrong; send 'Authorization: Bearer KEY' or "
-                                   "'X-Api-Key: KEY'",
-                                   "", "invalid_api_key"),
-                          errors_of(header.target));
-  return a;
+  return admit_with_key(header, origins_, options_.api_keys, errors_of(header.target));
 }
 
 void Server::handle(const std::shared_ptr<Exchange>& exchange) {
   answer(exchange, [&] {
     const MemoryReserve reserve(bytes_to_destroy(exchange->request.body));
-    const std::string& encoding = exchange->request.content_encoding;
-    if (!encoding.empty() && encoding != "identity")
-      throw ApiError(415, fmt::format("the request's body has the encoding '{}', which is not supported; send it as it "
-                                      "is, without Content-Encoding",
-                                      one_line(encoding)));
+    require_plain_body(exchange->request);
     route(exchange);
   });
 }

@@ -69,8 +69,9 @@ class WordBuilder {
   std::string word_;
 };
 
-/// From "##" before pieces that go on to U+2581 before those that begin.
-void rewrite_marks(Vocabulary& v) {
+}  // namespace
+
+void mark_beginnings(Vocabulary& v) {
   const auto any = [&](std::string_view mark) {
     return std::any_of(v.tokens.begin(), v.tokens.end(), [&](const std::string& t) { return t.starts_with(mark); });
   };
@@ -81,8 +82,6 @@ void rewrite_marks(Vocabulary& v) {
     token = token.starts_with("##") ? token.substr(2) : std::string(kWordMark) + token;
   }
 }
-
-}  // namespace
 
 WordPieceTokenizer::WordPieceTokenizer(WordPieceVocabulary vocabulary) : vocabulary_(std::move(vocabulary)) {
   const WordPieceVocabulary& v = vocabulary_;
@@ -171,7 +170,7 @@ std::shared_ptr<const Tokenizer> load_wordpiece(const gguf::File& file) {
                   {.bos = kBegin, .eos = int32_t(separator), .unknown = kUnknown, .add_bos = true, .add_eos = true}, v);
   v.lowercase = file.get_bool(kLowercaseKey, true);
   v.strip_accents = file.get_bool(kStripAccentsKey, v.lowercase);
-  rewrite_marks(v);
+  mark_beginnings(v);
   return std::make_shared<const WordPieceTokenizer>(std::move(v));
 }
 

@@ -40,6 +40,8 @@ class WordPieceTokenizer final : public VocabularyTokenizer {
   std::unique_ptr<const PieceTrie> trie_;
 };
 
+/// From "##" before pieces that go on to U+2581 before those that begin.
+void mark_beginnings(Vocabulary& v);
 /// The tokenizer.ggml.* keys of a file with model "bert".
 std::shared_ptr<const Tokenizer> load_wordpiece(const gguf::File& file);
 

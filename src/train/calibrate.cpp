@@ -65,9 +65,9 @@ double sum(const Work& work) {
 
 // What `plans` do in a step that a trainer with other dimensions was measured at. Optimizers take as long for few
 // tokens as for many, products do not: each op has its own rate.
-double extrapolated(const TrainPlans& plans, int64_t accumulate, Trainer& measured) {
+double extrapolated(const TrainPlans& plans, int64_t passes, Trainer& measured) {
   Work wanted, done, seconds;
-  add_work(*plans.step, double(accumulate), wanted);
+  add_work(*plans.step, double(passes), wanted);
   if (plans.update) add_work(*plans.update, 1, wanted);
   for (Session* session : measured.sessions()) {
     const Plan& plan = session->plan();
@@ -102,7 +102,7 @@ Calibration extrapolate(Device& device, Model& model, const Trainer& trainer, co
   TrainerOptions o = options;
   o.tokens = std::min(options.tokens, few);
   o.batch = std::min(options.batch, std::max<int64_t>(1, few / o.tokens));
-  o.accumulate = std::min<int64_t>(options.accumulate, 2);
+  o.accumulate = std::min<int64_t>(options.passes(), 2), o.shards = 1;
   Trainer small(device, model, o);
   const int64_t rows = o.batch * o.accumulate;
   Calibration c;
@@ -111,7 +111,7 @@ Calibration extrapolate(Device& device, Model& model, const Trainer& trainer, co
     for (Session* session : small.sessions()) session->enable_profile(c.steps == 1);
     small.step(cut(windows(c.steps * rows, rows), rows, options.tokens, o.tokens), lr);
   }
-  c.step = c.first = extrapolated(trainer.plans(), options.accumulate, small);
+  c.step = c.first = extrapolated(trainer.plans(), options.passes(), small);
   if (text)
     c.batch = time_evaluation(small, *text) * trainer.plans().forwards[0]->cost().flops /
               small.plans().forwards[0]->cost().flops;
@@ -125,8 +125,8 @@ Calibration calibrate(Device& device, Model& model, Trainer& trainer, const Trai
   constexpr int64_t kFew = 1024;  // tokens: from 256, steps of 4096 were estimated 1.7 times too long (Zen 3)
   constexpr double kWork = 2e10;  // flops of a step that is short on any machine
   constexpr double kLong = 2;     // seconds
-  const int64_t rows = options.batch * options.accumulate;
-  const double work = trainer.plan().cost().flops * double(options.accumulate);
+  const int64_t rows = options.rows();
+  const double work = trainer.plan().cost().flops * double(options.passes());
   if (most > 0 && !options.preference && rows * options.tokens > 2 * kFew && work > kWork)
     if (const Calibration c = extrapolate(device, model, trainer, options, windows, text, lr, kFew); c.step > kLong)
       return c;
@@ -138,7 +138,7 @@ Calibration calibrate(Device& device, Model& model, Trainer& trainer, const Trai
 }
 
 int64_t evaluation_batches(const ValidationText& text, int64_t max_tokens, const TrainerOptions& o) {
-  return (text.rows->rows_for(max_tokens) + o.batch - 1) / o.batch;
+  return (text.rows->rows_for(max_tokens) + o.sequences() - 1) / o.sequences();
 }
 
 }  // namespace toy

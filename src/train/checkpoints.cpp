@@ -181,8 +181,7 @@ std::vector<std::string> Checkpoints::settle(bool writes) const {
   return told;
 }
 
-std::string Checkpoints::save(const Model& model, const Trainer& trainer, const ordered_json& config,
-                              const RunState& s) {
+std::string Checkpoints::save(const Model& model, Trainer& trainer, const ordered_json& config, const RunState& s) {
   try {
     CheckpointWriter writer(root_, s.step);
     write_text(writer.path(kConfigFile), json_text(config, 2) + "\n");
@@ -202,7 +201,11 @@ std::string Checkpoints::save(const Model& model, const Trainer& trainer, const 
     const auto add = [&](const std::string& stored, const ParamStore& store, const std::string& name) {
       tensors.add(stored, kept.emplace_back(store.host(name)).view());
     };
-    for (const std::string& name : trainer.moments().names()) add(name, trainer.moments(), name);
+    std::deque<ParamStore> of_others;
+    trainer.each_moment(false, [&](ParamStore& store, const std::string& name) {
+      const bool own = &store == &trainer.moments();
+      add(name, own ? store : of_others.emplace_back(std::move(store)), name);
+    });
     for (const std::string& name : inexact(model)) add(kExact + name, *model.params, name);
     tensors.finish(writer.path(kMoments));
     if (!model.spec.adapters.empty())
@@ -302,7 +305,7 @@ Model checkpoint_model(const std::string& path, const ModelSpec& spec, const Dev
 
 void restore_trainer(const std::string& path, const RunState& state, const Model& model, Trainer& trainer) {
   const auto file = safetensors::File::open(path + "/" + kMoments);
-  for (const std::string& name : trainer.moments().names()) copy_tensor(file, name, trainer.moments(), name);
+  trainer.each_moment(true, [&](ParamStore& store, const std::string& name) { copy_tensor(file, name, store, name); });
   for (const std::string& name : inexact(model)) copy_tensor(file, kExact + name, *model.params, name);
   trainer.resume(state.step, state.updates);
 }

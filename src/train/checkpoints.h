@@ -41,7 +41,7 @@ class Checkpoints {
   std::vector<std::string> settle(bool writes) const;
   /// Writes one and removes what is not to be kept. Returns its path. Throws Error{bad_input} for a full disk, with
   /// what there is to go on from; checkpoints that are there are unharmed.
-  std::string save(const Model& model, const Trainer& trainer, const nlohmann::ordered_json& config, const RunState& s);
+  std::string save(const Model& model, Trainer& trainer, const nlohmann::ordered_json& config, const RunState& s);
   /// The newest that is known to be whole, or "".
   const std::string& newest() const { return newest_; }
   /// Makes the link `best` lead to the best one, and removes what is not to be kept. save() does. Throws

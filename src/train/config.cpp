@@ -19,6 +19,7 @@ ordered_json recipe_config(const RecipeOptions& o) {
   if (!o.mix.empty()) j["mix"] = o.mix;
   j.update(json_of(o.trainer));
   if (o.trainer.optimizer.lr_decay == 1) j["optimizer"].erase("lr_decay");  // which checkpoints had not from the start
+  if (o.trainer.shards == 1) j.erase("shards");
   return j;
 }
 

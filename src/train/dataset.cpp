@@ -191,7 +191,7 @@ void Dataset::find_chat_template(const std::string& model_file, const Tokenizer&
 
 void Dataset::load(DataSource& source, const Tokenizer& tokenizer, double fraction) const {
   const ExampleMaker maker(tokenizer, chat_ ? &*chat_ : nullptr, o_.train_on,
-                           {.renamed = parse_field_map(o_.map), .now = chat_time_});
+                           {.renamed = parse_field_map(o_.map), .now = chat_time_, .questions = o_.questions});
   require_below(memory_, 2 * size_t(source.files.bytes()), fmt::format("keeping the tokens of {}", source.name),
                 "fewer examples");
   constexpr int64_t kShown = 5;

@@ -50,6 +50,8 @@ class Dataset {
   /// (anonymous_memory()), 0: any; what needs more is refused before it is read.
   Dataset(const DataOptions& options, const std::string& out, size_t memory, Teller& tell);
 
+  /// All files of the sources.
+  std::vector<TextFile> files() const;
   /// Training text for a tokenizer.
   std::string tokenizer_text() const;
   /// Of examples: what a new tokenizer gets for them, and whether there are any.

@@ -44,6 +44,12 @@ std::string Dataset::tokenizer_text() const {
   return text;
 }
 
+std::vector<TextFile> Dataset::files() const {
+  std::vector<TextFile> all;
+  for (const DataSource& s : sources_) all.insert(all.end(), s.files.files.begin(), s.files.files.end());
+  return all;
+}
+
 std::optional<ChatTemplate> Dataset::template_of_options() const {
   if (o_.chat_template.empty()) return std::nullopt;
   return chat_template_named(o_.chat_template);

@@ -34,8 +34,13 @@ class FineTune final : public Loaded {
 
   ordered_json config() const override {
     const auto& preference = o_.trainer.preference;
-    ordered_json j{{"name", preference ? "dpo" : o_.lora ? "lora" : "full-finetune"}, {"base", base_}};
+    ordered_json j{{"name", o_.policy    ? "grpo"
+                            : preference ? "dpo"
+                            : o_.lora    ? "lora"
+                                         : "full-finetune"},
+                   {"base", base_}};
     if (preference) j.update(json_of(*preference));
+    if (o_.policy) j.update(json_of(*o_.policy));
     if (o_.lora)
       j.update(json_of(*o_.lora));
     else

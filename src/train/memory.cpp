@@ -35,12 +35,14 @@ size_t bytes_of(const PlanLeaf& p, const Device& device) {
 void add_parameters(TrainMemory& m, const TrainPlans& plans, const ModelSpec& spec, const Device& device) {
   std::set<std::string, std::less<>> weights, accumulators;
   for (const TensorSpec& t : tensors_of(spec)) weights.insert(t.name);
-  if (plans.update)
-    for (const PlanLeaf& p : plans.step->params)
+  const auto add_accumulators = [&](const Plan& plan) {
+    for (const PlanLeaf& p : plan.params)
       if (!weights.contains(p.name)) accumulators.insert(p.name);
+  };
+  if (plans.update) add_accumulators(*plans.step);
+  for (const auto& sum : plans.sums) add_accumulators(*sum);
   std::set<std::string, std::less<>> seen;  // what is trained is in both plans
-  for (const Plan* plan : {plans.step.get(), plans.update.get()}) {
-    if (!plan) continue;
+  for (const Plan* plan : plans.steps()) {
     for (const PlanLeaf& p : plan->params) {
       if (!seen.insert(p.name).second) continue;
       size_t& part = weights.contains(p.name) ? m.weights : accumulators.contains(p.name) ? m.gradients : m.moments;

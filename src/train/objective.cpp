@@ -7,7 +7,7 @@ namespace toy {
 void Objective::read(const Trainer& trainer, const ValidationRows& rows, int64_t max_tokens,
                      const std::function<bool()>& stop, const EvalResult& so_far,
                      const std::function<void(const Windows&, int64_t first)>& take) {
-  const int64_t batch = trainer.options().batch;
+  const int64_t batch = trainer.options().sequences();
   for (int64_t first = 0; max_tokens == 0 || so_far.tokens < max_tokens; first += batch) {
     Windows w = rows.validation(first, batch, max_tokens);
     if (w.inputs.empty() || (stop && stop())) break;

@@ -244,24 +244,6 @@ std::vector<Value> Update::muon_step(const TensorUpdate& how, Value velocity, Va
   return {toy::sgd({w, {}}, orthogonalized(m.step), lr(how.lr_factor), factor, {0, how.weight_decay, false}).w, m.v};
 }
 
-std::vector<Value> update_all(Graph& g, const OptimizerOptions& o, Value gscale, std::span<const TensorSpec> tensors,
-                              std::span<const Value> weights, std::span<const Value> gradients) {
-  Update update(g, o, gscale);
-  const std::vector<TensorUpdate> how = tensor_updates(tensors, o);
-  std::vector<Value> updates;
-  for (size_t i = 0; i < tensors.size(); ++i)
-    for (const Value& v : update(tensors[i], how[i], weights[i], gradients[i])) updates.push_back(v);
-  return updates;
-}
-
-OptimizerStep clip_and_update(Graph& g, const OptimizerOptions& o, std::span<const TensorSpec> tensors,
-                              std::span<const Value> weights, std::vector<Value> gradients) {
-  const auto scope = g.update_scope("optimizer");
-  const Value norm = global_norm(gradients), gscale = clip_scale(norm, g.input("clip", f32()));
-  std::vector<Value> updates = update_all(g, o, gscale, tensors, weights, gradients);
-  return {norm, std::move(gradients), std::move(updates)};
-}
-
 namespace {
 
 // The inputs of a step, as feed_optimizer() sets them.
@@ -272,6 +254,38 @@ std::vector<std::string> inputs_of(const Options& o) {
   if (o.ema > 0) names.emplace_back("ema_mix");
   return names;
 }
+
+// Those that no update reads, such as muon's of vectors where there is none: they are fed all the same.
+void add_inputs(Graph& g, const Options& o) {
+  for (const std::string& name : inputs_of(o))
+    if (!g.find(name)) g.input(name, f32());
+}
+
+}  // namespace
+
+std::vector<Value> update_all(Graph& g, const OptimizerOptions& o, Value gscale, std::span<const TensorSpec> tensors,
+                              std::span<const Value> weights, std::span<const Value> gradients,
+                              const std::vector<bool>& only) {
+  Update update(g, o, gscale);
+  const std::vector<TensorUpdate> how = tensor_updates(tensors, o);
+  std::vector<Value> updates;
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (only.empty() || only[i])
+      for (const Value& v : update(tensors[i], how[i], weights[i], gradients[i])) updates.push_back(v);
+  return updates;
+}
+
+OptimizerStep clip_and_update(Graph& g, const OptimizerOptions& o, std::span<const TensorSpec> tensors,
+                              std::span<const Value> weights, std::vector<Value> gradients,
+                              const std::vector<bool>& only) {
+  const auto scope = g.update_scope("optimizer");
+  const Value norm = global_norm(gradients), gscale = clip_scale(norm, g.input("clip", f32()));
+  std::vector<Value> updates = update_all(g, o, gscale, tensors, weights, gradients, only);
+  if (!only.empty()) add_inputs(g, o);
+  return {norm, std::move(gradients), std::move(updates)};
+}
+
+namespace {
 
 // Before the graph is changed: half a step in it would be in the way of the next try.
 void check_names_are_free(const Graph& g, const Options& o, std::span<const TensorSpec> tensors) {
@@ -306,8 +320,7 @@ OptimizerStep minimize(Value loss, std::span<const Value> params, const Optimize
   check_patterns(options, tensors, "parameter");
   check_names_are_free(*loss.graph, options, tensors);
   const OptimizerStep step = clip_and_update(*loss.graph, options, tensors, params, gradients(loss, params));
-  for (const std::string& name : inputs_of(options))  // fed also where no update reads it: muon without a vector
-    if (!loss.graph->find(name)) loss.graph->input(name, f32());
+  add_inputs(*loss.graph, options);
   return step;
 }
 

@@ -66,7 +66,7 @@ class PreferenceObjective final : public Objective {
       }
       if (takes_pairs(o_.loss)) return;
       const int64_t before = std::min<int64_t>(first, 1);  // rows
-      const Windows w = rows.validation(first - before, trainer.options().batch + before, max_tokens);
+      const Windows w = rows.validation(first - before, trainer.options().sequences() + before, max_tokens);
       const std::span<const Answer> all = w.answers;
       const size_t skipped = std::max<size_t>(1, w.part(0, before * trainer.options().tokens).answers.size());
       const std::vector<double> some =

@@ -38,6 +38,8 @@ class Reader {
 
   void read() {
     // First: the optimizer decides what others are by default.
+    if (const auto* g = find("full"); g && r_.kind == Recipe::grpo)
+      std::get<FineTuneOptions>(r_.options).full = g->values.back() == "true";
     OptimizerOptions& optimizer = o_.trainer.optimizer;
     if (const auto* g = find("optimizer")) optimizer = parse_optimizer(g->values.back(), g->name);
     optimizer.weight_decay = r_.usual_weight_decay(optimizer), o_.lr = r_.usual_lr(optimizer);
@@ -105,10 +107,17 @@ class Reader {
           "--final-lr changes nothing with --schedule constant; remove one of them");
     check(find("patience") || !find("min-delta"), "--min-delta needs early stopping; add --patience");
     const bool rows = !o_.data.examples.empty();
-    if (rows && !o_.epochs && !find("steps")) o_.epochs = 3;
+    if (rows && !o_.epochs && !find("steps") && !o_.policy) o_.epochs = 3;
     o_.fit_tokens = rows && r_.kind != Recipe::dpo && !find("tokens");
     if (r_.kind == Recipe::warm_start) settle_begin();
-    if (auto* o = std::get_if<FineTuneOptions>(&r_.options); o && o->lora) split(o->lora->targets);
+    auto* fine = std::get_if<FineTuneOptions>(&r_.options);
+    if (fine && fine->lora) split(fine->lora->targets);
+    if (!fine || !fine->full) return;
+    LoraOptions::fields(*fine->lora, [&](const Option& option, const auto&) {
+      check(option.group.empty() || !find(option.flag().substr(2)), "{} is of an adapter, and --full trains none",
+            option.flag());
+    });
+    fine->lora.reset();
   }
 
   // A warm start begins with one of two.
@@ -161,9 +170,15 @@ std::vector<GivenOption> given_options(std::string_view json, const std::string&
 
 Recipe::Recipe(Kind k) : kind(k) {
   if (kind == warm_start) options = GrowOptions();
-  if (kind != full_finetune && !adapts()) return;
+  if (kind == from_scratch || kind == warm_start) return;
   FineTuneOptions& o = options.emplace<FineTuneOptions>();
   if (adapts()) o.lora.emplace();
+  if (kind == grpo) {
+    o.policy.emplace();
+    o.data.questions = true, o.data.validation_fraction = 0;
+    o.steps = 100, o.trainer.batch = 4;
+    o.trainer.accumulate = 2;  // at least: a step has as many batches as its answers take
+  }
   if (kind != dpo) return;
   o.trainer.preference.emplace();
   o.trainer.batch = 4, o.trainer.tokens = 512;  // a row has both answers
@@ -180,8 +195,8 @@ std::string* Recipe::init() {
 }
 
 double Recipe::usual_lr(const OptimizerOptions& optimizer) const {
-  constexpr double kParts[] = {1, 0.1, 0.1, 0.2, 0.05};  // of that for a new model
-  return optimizer.usual_lr() * kParts[kind];
+  constexpr double kParts[] = {1, 0.1, 0.1, 0.2, 0.05, 0.1};  // of that for a new model
+  return optimizer.usual_lr() * (kind == grpo && !adapts() ? 0.01 : kParts[kind]);
 }
 
 TrainResult Recipe::train(Device& device, TrainObserver& observer) const {

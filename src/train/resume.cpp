@@ -12,6 +12,15 @@
 namespace toy {
 namespace fs = std::filesystem;
 
+void choose_compute(RecipeOptions& o, Device& device, Teller& tell) {
+  if (!o.auto_compute) return;
+  const std::optional<DType> before = o.resume ? checkpoint_compute(o.out) : std::nullopt;
+  if (before) return void(o.trainer.compute = *before);
+  const auto [type, why] = faster_compute(device);
+  tell.note(why);
+  o.trainer.compute = type;
+}
+
 std::string Resume::result_path() const { return model_path(o_.out, source_.adapts()); }
 
 Resume::Resume(const RecipeOptions& options, ModelSource& source, Teller& tell, bool writes)
@@ -94,6 +103,12 @@ void Resume::compare_with_finished(const nlohmann::ordered_json& config) {
 void Resume::compare_with_checkpoint(const nlohmann::ordered_json& config) {
   const nlohmann::ordered_json there = checkpoint_config(from_);
   const std::vector<std::string> changed = differences(there, config);
+  const nlohmann::ordered_json::json_pointer shards("/options/shards");
+  const auto before = there.value(shards, int64_t(1));
+  check(before == o_.trainer.shards || o_.allow_changes,
+        "resume: {} was trained with --shards {}, this is --shards {}, which would round sums differently; give "
+        "--shards {}, or --allow-changes",
+        from_, before, o_.trainer.shards, before);
   check(changed.empty() || o_.allow_changes,
         "resume: {} is of another run: {}. Give the options and texts that it had, --allow-changes to resume with "
         "these, or another --out",

@@ -12,6 +12,10 @@
 
 namespace toy {
 
+/// With RecipeOptions::auto_compute: the type of products that is faster here, or that of the checkpoint to resume
+/// from, since with another the run would not be the same.
+void choose_compute(RecipeOptions& options, Device& device, Teller& tell);
+
 /// A checkpoint to resume from, a complete run, or nothing. Never overwrites what belongs to another run.
 class Resume {
  public:

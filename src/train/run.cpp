@@ -8,6 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "toy/base/communicator.h"
 #include "toy/base/json_text.h"
 #include "toy/base/memory.h"
 #include "toy/decode/decoder.h"
@@ -19,6 +20,7 @@
 #include "train/dataset.h"
 #include "train/publish.h"
 #include "train/resume.h"
+#include "train/rollouts.h"
 #include "train/run_folder.h"
 #include "train/time_left.h"
 #include "train/validate.h"
@@ -45,7 +47,8 @@ class Run {
     if (!tokenizer) tokenizer = source.tokenizer(data_);
     const ModelSpec spec = source.spec(*tokenizer);
     data_.find_chat_template(source.template_file(), *tokenizer, resume_.earlier("/texts/chat_time"));
-    data_.tokenize(*tokenizer, o.fit_tokens ? std::nullopt : std::optional(o.trainer.tokens), o.seed,
+    if (o_.policy) rollouts_ = make_rollouts(o_, data_, spec, *tokenizer, tell_);
+    data_.tokenize(*tokenizer, o.fit_tokens && !rollouts_ ? std::nullopt : std::optional(o_.trainer.tokens), o.seed,
                    std::min({kMostFittedTokens, spec.context, o.context > 0 ? o.context : spec.context}));
     settle();
     require_validation(o_, data_, tell);
@@ -82,8 +85,11 @@ class Run {
     if (model_.params) e.roles = tensor_roles(model_, o_.trainer.optimizer, o_.lr);
     e.preparing_seconds = tell_.seconds();
     if (resume_.complete()) return e;
-    e.data = data_.name(), e.rows = data_.rows().rows(), e.epochs = epochs();
-    data_.warn_of_epochs(o_.steps * rows_per_step());
+    e.data = data_.name(), e.rows = per_epoch(), e.epochs = epochs();
+    if (rollouts_)
+      for (const std::string& line : rollouts_->try_rewards()) tell_.note(line);
+    else
+      data_.warn_of_epochs(o_.steps * rows_per_step());
     e.steps = o_.steps - state_.step;
     tell_.preparing("some steps, to see how long they take");
     const auto windows = [&](int64_t first, int64_t count) { return data_.windows(state_.windows + first, count); };
@@ -107,6 +113,7 @@ class Run {
   TrainResult go() {
     if (resume_.complete()) return *resume_.complete();
     tell_of_start();
+    if (rollouts_) rollouts_->begin(device_, model_, o_.trainer.batch, o_.trainer.tokens);
     begin_ = tell_.seconds(), first_ = state_.step;
     TrainResult::Reason reason = !validator_->catch_up()          ? TrainResult::stopped
                                  : validator_->patience_is_over() ? TrainResult::patience
@@ -119,8 +126,8 @@ class Run {
                   .reason = reason};
     if (reason != TrainResult::stopped) {
       publish(r);
-      data_.tell_sources(state_.windows);
-      require_success(r, state_.updates);
+      if (!rollouts_) data_.tell_sources(state_.windows);
+      require_success(r, rollouts_ ? r.step : state_.updates);  // a step without a difference changes nothing
       if (reason != TrainResult::time) write_finished(o_.out, {config_, r, resume_.init()});
     }
     r.seconds = elapsed();
@@ -145,10 +152,10 @@ class Run {
   bool adapts() const { return !model_.spec.adapters.empty(); }
   bool resumed() const { return !resume_.from().empty(); }
   double elapsed() const { return tell_.seconds() - begin_; }
-  int64_t rows_per_step() const { return o_.trainer.batch * o_.trainer.accumulate; }
-  double epochs() const {
-    return double(o_.steps * rows_per_step()) / double(std::max<int64_t>(1, data_.rows().rows()));
-  }
+  int64_t rows_per_step() const { return o_.trainer.rows(); }
+  int64_t per_step() const { return rollouts_ ? o_.policy->questions : rows_per_step(); }
+  int64_t per_epoch() const { return rollouts_ ? rollouts_->questions() : data_.rows().rows(); }
+  double epochs() const { return double(o_.steps * per_step()) / double(std::max<int64_t>(1, per_epoch())); }
   int64_t tokens_per_step() const { return rows_per_step() * o_.trainer.tokens; }
 
   // What the rows decide.
@@ -188,13 +195,14 @@ class Run {
     e.steps = o_.steps;
     e.tokens_per_step = tokens_per_step();
     e.train_tokens = data_.training_tokens();
-    e.windows_per_epoch = data_.rows().rows();
+    e.windows_per_epoch = per_epoch();
     e.validation_tokens = data_.validation_tokens();
     e.planned_bytes = int64_t(trainer_->planned_bytes() + watcher_->planned_bytes());
     e.trained = trained_count(model_.spec);
     e.epochs = epochs();
     e.data = data_.name();
     if (!base_.empty()) e.base = base_;
+    if (const Communicator* ranks = o_.trainer.ranks; ranks && ranks->size() > 1) e.ranks = ranks->size();
     tell_(std::move(e));
     if (resumed()) {
       tell_.at(state_.step);
@@ -203,8 +211,19 @@ class Run {
     }
     if (const std::string less = fit_.text(); !less.empty()) tell_.note(less);
     for (const std::string& note : trainer_->plan().notes) tell_.note("plan: " + note);
+    if (rollouts_) return;
     data_.warn_of_epochs(o_.steps * rows_per_step());
     data_.tell_sources({});
+  }
+
+  // The answers of a step. Where they cannot be judged, the steps before are not lost.
+  Rollouts::Step draw() {
+    try {
+      return rollouts_->step(state_.windows);
+    } catch (const Error&) {
+      if (state_.step > first_) save_checkpoint();
+      throw;
+    }
   }
 
   void tell_of_end(const TrainResult& r) {
@@ -248,35 +267,49 @@ class Run {
   void step() {
     const auto tell = [this](const runs::Event& e) { tell_(e); };
     const double lr = o_.rates().at(state_.step);
-    const Windows windows = data_.windows(state_.windows, rows_per_step());
-    watcher_->before(state_.step + 1, windows, *trainer_, tell);
+    const double begin = tell_.seconds();
+    std::optional<Rollouts::Step> drawn;
+    if (rollouts_) drawn = draw();
+    const double drawing = drawn ? tell_.seconds() - begin : 0;
+    const Windows windows = drawn ? drawn->windows : data_.windows(state_.windows, rows_per_step());
+    const bool learns = !windows.inputs.empty();
+    if (learns) watcher_->before(state_.step + 1, windows, *trainer_, tell);
     const double before = tell_.seconds();
-    const StepResult r = trainer_->step(windows, lr);
-    const double seconds = tell_.seconds() - before;
-    training_ += seconds;
+    const StepResult r = !learns ? StepResult()
+                         : drawn ? trainer_->step(windows, lr, StepWeights{drawn->weights})
+                                 : trainer_->step(windows, lr);
+    const double seconds = tell_.seconds() - before + drawing;
+    const int64_t tokens = drawn ? drawn->tokens : tokens_per_step();
+    training_ += seconds, seen_ += tokens;
     tell_.at(++state_.step);
     state_.updates = trainer_->updates();
-    state_.windows += rows_per_step();
+    state_.windows += per_step();
     state_.loss = r.loss;
     state_.skipped = r.skipped ? state_.skipped + 1 : 0;
     tell_(runs::Step{.loss = r.loss,
                      .lr = lr,
                      .grad_norm = r.grad_norm,
-                     .tokens = tokens_per_step(),
-                     .wall_us = std::llround(seconds * 1e6),
-                     .tokens_per_second = double((state_.step - first_) * tokens_per_step()) / training_,
+                     .tokens = tokens,
+                     .wall_us = *runs::microseconds(seconds),
+                     .tokens_per_second = double(seen_) / training_,
                      .skipped = r.skipped ? std::optional(true) : std::nullopt,
                      .seconds_left = seconds_left(),
-                     .rewards = r.preference.rewards()});
-    watcher_->after(state_.step, *trainer_, tell);
+                     .exchange_us = runs::microseconds(r.exchange),
+                     .wait_us = runs::microseconds(r.wait),
+                     .rewards = r.preference.rewards(),
+                     .policy = drawn ? drawn->policy : runs::Policy()});
+    if (learns) watcher_->after(state_.step, *trainer_, tell);
     if (state_.skipped >= o_.max_skipped) give_up();
+    if (drawn && (state_.step == 1 || state_.step % 10 == 0)) tell_(drawn->sample);
+    const std::string why = drawn ? rollouts_->stuck(drawn->policy) : "";
+    if (!why.empty()) save_checkpoint(), fail("grpo: {}", why);
   }
 
   // What is left of this process: all that is no validation takes as long per step as so far.
   double seconds_left() const {
     const double step = (elapsed() - validator_->spent()) / double(state_.step - first_);
     // Until a validation was seen: computing a loss is a third of computing its gradients, too.
-    const double batch = step / double(3 * o_.trainer.accumulate);
+    const double batch = step / double(3 * o_.trainer.passes());
     const auto expected = [&](int64_t limit) { return validator_->expected_seconds(limit, batch); };
     return time_left(o_, step * double(o_.steps - state_.step),
                      validation_time(o_, state_.step, false, expected(o_.eval_tokens), expected(0)), elapsed());
@@ -415,6 +448,7 @@ class Run {
   bool writes_;
   std::string recipe_, base_;
   Dataset data_;
+  std::unique_ptr<Rollouts> rollouts_;  // of reinforcement learning
   Resume resume_;
   RunState state_;
   nlohmann::ordered_json config_, effective_;
@@ -429,19 +463,9 @@ class Run {
   double begin_ = 0;
   int64_t first_ = 0;
   double training_ = 0;
+  int64_t seen_ = 0;  // tokens
   std::optional<Evaluation> at_limit_;
 };
-
-// The type of products that is faster here, or that of the checkpoint to resume from: with another the run would not be
-// the same.
-void choose_compute(RecipeOptions& o, Device& device, Teller& tell) {
-  if (!o.auto_compute) return;
-  const std::optional<DType> before = o.resume ? checkpoint_compute(o.out) : std::nullopt;
-  if (before) return void(o.trainer.compute = *before);
-  const auto [type, why] = faster_compute(device);
-  tell.note(why);
-  o.trainer.compute = type;
-}
 
 }  // namespace
 

@@ -8,10 +8,16 @@
 #include <set>
 
 #include "toy/backend/devices.h"
+#include "toy/base/clock.h"
 #include "toy/train/memory.h"
 #include "train/agree.h"
+#include "train/archive.h"
+#include "train/crew.h"
 #include "train/feed.h"
+#include "train/gradient_sums.h"
 #include "train/objective.h"
+#include "train/shard_optimizer.h"
+#include "train/sum_ranks.h"
 
 namespace toy {
 namespace {
@@ -51,17 +57,11 @@ LossValues build_loss(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& d
   return {ce.loss, ce.nll, with_logits ? model.head.logits(x) : Value{}};
 }
 
-// One for each trained tensor, which takes in the gradients of a step's batches.
-std::vector<std::pair<std::string, TensorType>> accumulators_of(const ModelSpec& spec) {
-  std::vector<std::pair<std::string, TensorType>> list;
-  for (const TensorSpec& s : trained_tensors(spec))
-    list.emplace_back(s.name + ".grad", TensorType{DType::f32, s.shape, 0});
-  return list;
-}
-
 // Norm, clipping and the optimizer on gradients that are all there.
-void add_updates(TrainGraph& t, const ModelSpec& spec, std::span<const Value> weights, const OptimizerOptions& o) {
-  OptimizerStep step = clip_and_update(*t.graph, o, trained_tensors(spec), weights, std::move(t.gradients));
+void add_updates(TrainGraph& t, const ModelSpec& spec, std::span<const Value> weights, const TrainerOptions& o) {
+  const std::vector<bool> only = owners_of(spec, o).empty() ? std::vector<bool>() : owned(spec, o);
+  OptimizerStep step =
+      clip_and_update(*t.graph, o.optimizer, trained_tensors(spec), weights, std::move(t.gradients), only);
   t.norm = step.norm, t.gradients = std::move(step.gradients), t.updates = std::move(step.updates);
 }
 
@@ -94,6 +94,14 @@ void TrainerOptions::validate() const {
         "accumulate is {}: streaming updates forget each gradient as soon as it is used; use accumulate 1, or gathered "
         "updates",
         accumulate);
+  check(shards == 1 || updates == gathered,
+        "shards is {}: streaming updates forget each gradient as soon as it is used; use shards 1, or gathered updates",
+        shards);
+  check(batch % shards == 0, "shards: a batch of {} has no {} equal parts of complete sequences; use a batch of {}",
+        batch, shards, (batch / shards + 1) * shards);
+  check(!ranks || can_share(shards, ranks->size()),
+        "shards: {} ranks cannot share {} shards in equal subtrees; start {} ranks, or use --shards {}",
+        ranks ? ranks->size() : 1, shards, sharing_ranks(shards), ranks ? ranks->size() : 1);
   optimizer.validate();
   if (preference) check_limits(*preference);
   check(updates == gathered || optimizer.clip == 0,
@@ -109,7 +117,7 @@ TrainGraph build_step(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, c
   TrainGraph t{std::make_unique<Graph>(), {}, {}, {}, {}};
   Graph& g = *t.graph;
   const LossValues values =
-      build_loss(g, spec, dtype_of, options.batch, options.tokens, options.dropout, true, with_logits);
+      build_loss(g, spec, dtype_of, options.sequences(), options.tokens, options.dropout, true, with_logits);
   t.loss = values.loss, t.logits = values.logits;
   const std::vector<TensorSpec> tensors = trained_tensors(spec);
   check(!tensors.empty(), "train: nothing would be trained: every tensor is frozen");
@@ -124,12 +132,12 @@ TrainGraph build_step(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, c
     return t;
   }
   t.gradients = gradients(t.loss, weights, again);
-  if (options.accumulate == 1) {
-    add_updates(t, spec, weights, options.optimizer);
+  if (options.passes() == 1) {
+    add_updates(t, spec, weights, options);
     return t;
   }
   const auto scope = g.update_scope("accumulate");
-  for (const auto& [name, type] : accumulators_of(spec))
+  for (const auto& [name, type] : accumulators_of(spec, 0))
     t.updates.push_back(accumulate(g.param(name, type), t.gradients[t.updates.size()]));
   return t;
 }
@@ -147,13 +155,13 @@ TrainGraph build_train_graph(const ModelSpec& spec, const Weights::DTypeOf& dtyp
 TrainGraph build_update_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const TrainerOptions& options) {
   TrainGraph t{std::make_unique<Graph>(), {}, {}, {}, {}};
   std::vector<Value> weights;
-  const auto accumulators = accumulators_of(spec);
+  const auto accumulators = accumulators_of(spec, SumTree(local_shards(options)).levels());
   for (const TensorSpec& s : trained_tensors(spec)) {
     weights.push_back(t.graph->param(s.name, {dtype_of(s.name), s.shape, 0}));
     const auto& [name, type] = accumulators[t.gradients.size()];
     t.gradients.push_back(t.graph->param(name, type));
   }
-  add_updates(t, spec, weights, options.optimizer);
+  add_updates(t, spec, weights, options);
   return t;
 }
 
@@ -180,21 +188,31 @@ TrainPlans compile_training(Device& device, const ModelSpec& spec, const Weights
   };
   TrainPlans plans{.step = compiled(build_train_graph(spec, dtype_of, options), step_options)};
   plans.mapped = mapped_bytes(*plans.step, spec, device);
-  if (options.accumulate > 1) plans.update = compiled(build_update_graph(spec, dtype_of, options), plan_options);
+  if (options.passes() > 1) {
+    plans.update = compiled(build_update_graph(spec, dtype_of, options), plan_options);
+    plans.sums = compile_sums(device, spec, options);
+  }
   for (const ForwardPass& p : make_objective(options, spec)->passes()) {
     Graph graph;
     const double dropout = p.drops ? options.dropout : 0;
-    const Value nll = build_loss(graph, p.spec, dtype_of, options.batch, options.tokens, dropout, p.drops, false).nll;
+    const Value nll =
+        build_loss(graph, p.spec, dtype_of, options.sequences(), options.tokens, dropout, p.drops, false).nll;
     plans.forwards.push_back(
         std::make_shared<const Plan>(compile(graph, std::vector<Value>{nll}, {}, device, plan_options)));
   }
   return plans;
 }
 
-std::vector<const Plan*> TrainPlans::all() const {
+std::vector<const Plan*> TrainPlans::steps() const {
   std::vector<const Plan*> list;
   for (const auto& p : {step, update})
     if (p) list.push_back(p.get());
+  for (const auto& p : sums) list.push_back(p.get());
+  return list;
+}
+
+std::vector<const Plan*> TrainPlans::all() const {
+  std::vector<const Plan*> list = steps();
   for (const auto& p : forwards) list.push_back(p.get());
   return list;
 }
@@ -208,11 +226,9 @@ size_t TrainPlans::arena_bytes() const {
 size_t TrainPlans::bytes(const Device& device) const {
   // An update touches all that is trained, which a step that does not accumulate does, too.
   std::map<std::string, size_t, std::less<>> params;
-  for (const Plan* p : {step.get(), update.get()})
-    for (size_t i = 0; p && i < p->params.size(); ++i) {
-      const PlanLeaf& leaf = p->params[i];
+  for (const Plan* p : steps())
+    for (const PlanLeaf& leaf : p->params)
       params[leaf.name] = bytes_of(device.storage(leaf.type.dtype), leaf.type.shape);
-    }
   size_t bytes = arena_bytes();
   for (const auto& [name, size] : params) bytes += size;
   bytes -= std::min(bytes, mapped);
@@ -221,21 +237,27 @@ size_t TrainPlans::bytes(const Device& device) const {
 }
 
 Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
-    : device_(device), model_(model), options_(options), moments_(device), accumulators_(device) {
+    : device_(device), model_(model), options_(options), moments_(device) {
+  options.validate();
   const ParamStore* store = model.params.get();
   const auto dtype_of = [store](const std::string& name) { return store->type(name).dtype; };
   plans_ = compile_training(device, model.spec, dtype_of, options);
   require_room(device, model.spec, dtype_of, options, planned_bytes(), store->bytes());
-  for (const auto& [name, type] : moment_types(model.spec, options.optimizer)) moments_.add(name, type);
-  if (plans_.update) accumulators_.add(accumulators_of(model.spec));
-  const std::initializer_list<const ParamStore*> stores{store, &moments_, &accumulators_};
+  for (const OwnedMoment& m : owned_moments(model.spec, options))
+    if (m.rank == (options.ranks ? options.ranks->rank() : 0)) moments_.add(m.name, m.type);
   arena_ = std::make_shared<const DeviceBuffer>(device, plans_.arena_bytes());
-  session_ = std::make_unique<Session>(device, plans_.step, stores, arena_);
-  session_->check_finite(options.check_finite);
+  const auto session = [&](const std::shared_ptr<const Plan>& plan, const ParamStore& gradients) {
+    const std::initializer_list<const ParamStore*> stores{store, &moments_, &gradients};
+    auto made = std::make_unique<Session>(device, plan, stores, arena_);
+    made->check_finite(options.check_finite);
+    return made;
+  };
   if (plans_.update) {
-    update_session_ = std::make_unique<Session>(device, plans_.update, stores, arena_);
-    update_session_->check_finite(options.check_finite);
+    sums_ = std::make_unique<GradientSums>(device, plans_, model.spec, options, arena_);
+    update_session_ = session(plans_.update, sums_->sum());
   }
+  session_ = session(plans_.step, sums_ ? sums_->shard() : moments_);
+  if (options.ranks && options.ranks->size() > 1) crew_ = std::make_unique<Crew>(device, model, options);
   forwards_.resize(plans_.forwards.size());
   objective_ = make_objective(options_, model.spec);
 }
@@ -246,14 +268,15 @@ void Trainer::resume(int64_t steps, int64_t updates) {
   check(steps >= updates && updates >= 0, "trainer: {} steps with {} updates cannot be", steps, updates);
   steps_ = steps;
   updates_ = updates;
+  shared_ = false;
 }
 
-double Trainer::run_batch(const Windows& windows, int64_t number, std::span<const float> weights) {
-  const int64_t first = number * places();
-  feed_windows(*session_, windows.part(first, places()), options_.tokens,
-               weights.subspan(size_t(first), size_t(places())));
+double Trainer::run_pass(const StepPart& part, int64_t i, int64_t number) {
+  const int64_t first = i * places();
+  feed_windows(*session_, part.rows.part(first, places()), options_.tokens,
+               std::span(part.weights).subspan(size_t(first), size_t(places())));
   if (drops(model_.spec, options_.dropout))
-    feed_random(*session_, options_.seed, updates_ * options_.accumulate + number);
+    feed_random(*session_, options_.seed, updates_ * options_.passes() + number);
   run_session(*session_, "step", steps_);
   return session_->scalar(0);
 }
@@ -272,30 +295,142 @@ std::vector<float> Trainer::nlls(size_t pass, const Windows& batch, const char* 
 }
 
 StepWeights Trainer::weigh(const Windows& windows) {
-  return objective_->weigh(*this, windows, updates_ * options_.accumulate);
+  return objective_->weigh(*this, windows, updates_ * options_.passes());
 }
 
-StepResult Trainer::step(const Windows& windows, double lr) {
-  const int64_t n = options_.batch * options_.tokens * options_.accumulate;
+StepResult Trainer::step(const Windows& windows, double lr, std::optional<StepWeights> given) {
+  check(!given || (options_.shards == 1 && !crew_), "trainer: given weights are for one process and one shard");
+  const int64_t some = int64_t(windows.inputs.size()) / places();
+  const bool any = given && options_.accumulate > 1;
+  const int64_t n = any ? places() * std::max<int64_t>(1, some) : options_.rows() * options_.tokens;
   check(int64_t(windows.inputs.size()) == n && int64_t(windows.targets.size()) == n,
         "trainer: a batch of {} tokens, expected {}", windows.inputs.size(), n);
+  check(!given || int64_t(given->targets.size()) == n, "trainer: {} weights for {} targets",
+        given ? given->targets.size() : 0, n);
   check(windows.sequence.size() == windows.position.size() &&
             (windows.sequence.empty() || int64_t(windows.sequence.size()) == n),
         "trainer: {} sequences and {} positions for {} tokens; expected none, or one of each for every token",
         windows.sequence.size(), windows.position.size(), n);
   ++steps_;
-  const StepWeights weights = weigh(windows);
-  Session& last = update_session_ ? *update_session_ : *session_;
-  feed_optimizer(last, options_.optimizer, updates_, lr);
-  accumulators_.clear();
+  StepWeights weights = given ? *std::move(given) : weigh(windows);
   StepResult result;
-  for (int64_t i = 0; i < options_.accumulate; ++i) result.loss += run_batch(windows, i, weights.targets);
+  for (const double loss : run_all({windows, std::move(weights.targets), lr, steps_, updates_})) result.loss += loss;
   if (weights.preference) result.preference = *weights.preference, result.loss = result.preference.mean_loss();
-  if (update_session_) run_session(last, "step", steps_);
-  if (options_.updates == TrainerOptions::gathered) result.grad_norm = last.scalar(last.plan().outputs.size() - 1);
-  result.skipped = !agree(std::isfinite(result.grad_norm.value_or(result.loss)));
-  if (!result.skipped) ++updates_;  // else nothing has changed, the moments' age included
+  update(result);
   return result;
+}
+
+void Trainer::share() {
+  if (crew_->divides_updates())
+    crew_->share({model_.params.get()});
+  else
+    crew_->share({model_.params.get(), &moments_});
+}
+
+std::vector<double> Trainer::run_shards(const StepPart& part) {
+  steps_ = part.steps, updates_ = part.updates;
+  feed_optimizer(update_session_ ? *update_session_ : *session_, options_.optimizer, updates_, part.lr);
+  const int64_t first = crew_ ? crew_->first_pass() : 0;
+  const int64_t shards = local_shards(options_);
+  const int64_t passes = int64_t(part.rows.inputs.size()) / (places() * shards);  // of a shard
+  std::vector<double> losses;
+  for (int64_t shard = 0; shard < shards; ++shard) {
+    if (sums_) sums_->clear();
+    for (int64_t k = 0; k < passes; ++k) {
+      const int64_t i = shard * passes + k;
+      losses.push_back(run_pass(part, i, first + i));
+    }
+    if (sums_) sums_->add(shard);
+  }
+  return losses;
+}
+
+std::vector<double> Trainer::run_all(const StepPart& step) {
+  if (!crew_) return run_shards(step);
+  if (!shared_) share();
+  shared_ = true;
+  crew_->hand_out(step);
+  PartResult mine;
+  try {
+    mine = {run_shards(crew_->part_of(step)), norm_};
+  } catch (const Error& e) {
+    mine = PartResult::of(e);  // the others are waited for first: they answer
+  }
+  const double before = steady_seconds();
+  std::vector<double> losses = crew_->collect(mine);
+  waited_ = steady_seconds() - before;
+  return losses;
+}
+
+void Trainer::update(StepResult& result) {
+  if (crew_) {
+    const double before = steady_seconds();
+    crew_->sum(sums_->begin(), sums_->bytes());
+    result.exchange = steady_seconds() - before, result.wait = waited_;
+  }
+  Session& last = update_session_ ? *update_session_ : *session_;
+  try {
+    if (update_session_) run_session(last, "step", steps_);
+  } catch (const Error&) {
+    if (crew_) crew_->spread(*model_.params);  // the others wait for it
+    throw;
+  }
+  if (options_.updates == TrainerOptions::gathered) result.grad_norm = last.scalar(last.plan().outputs.size() - 1);
+  norm_ = result.grad_norm.value_or(0);
+  result.skipped = !agree(std::isfinite(result.grad_norm.value_or(result.loss)));
+  if (result.skipped) return;  // nothing has changed, the moments' age included
+  ++updates_;
+  if (crew_) crew_->spread(*model_.params);
+}
+
+std::vector<std::string> Trainer::moment_names() const {
+  std::vector<std::string> names;
+  for (const OwnedMoment& m : owned_moments(model_.spec, options_)) names.push_back(m.name);
+  return names;
+}
+
+void Trainer::each_moment(bool write, const std::function<void(ParamStore& store, const std::string& name)>& f) {
+  for (const OwnedMoment& m : owned_moments(model_.spec, options_)) {
+    if (moments_.has(m.name)) {
+      f(moments_, m.name);
+      continue;
+    }
+    ParamStore copy(device_);
+    copy.add(m.name, m.type);
+    if (!write) crew_->fetch(m.rank, copy, m.name);
+    f(copy, m.name);
+    if (write) crew_->give(m.rank, copy, m.name);
+  }
+}
+
+void Trainer::serve() {
+  PartResult failed;  // what went wrong after an answer goes into all that follow
+  for (;;) {
+    const std::vector<std::byte> message = crew_->ranks().receive(0);
+    Unpacker u(message);
+    Order order;
+    u(order);
+    try {
+      if (order == Order::state) {
+        share();
+      } else if (order == Order::fetch || order == Order::give) {
+        crew_->serve(order, message, moments_);
+      } else if (order == Order::step) {
+        const PartResult result = failed.error.empty() ? PartResult{run_shards(step_part(message)), norm_} : failed;
+        crew_->ranks().send(0, packed(result));
+      } else if (order == Order::sum) {
+        StepResult result;
+        update(result);
+      } else {
+        return;
+      }
+    } catch (const Error& e) {
+      if (order == Order::step)
+        crew_->ranks().send(0, packed(PartResult::of(e)));
+      else
+        failed = PartResult::of(e);
+    }
+  }
 }
 
 EvalResult Trainer::evaluate(const ValidationRows& rows, int64_t max_tokens, const std::function<bool()>& stop) {

@@ -247,11 +247,12 @@ Watcher::Probes Watcher::probes(const WatchOptions& watch, Device& device, const
   require_matches("drift", watch.drifts, drifting);
   if (watch.taps.empty() && watch.grads.empty()) return {};
   TrainerOptions one_batch = options;  // what sums over batches and what updates is not looked at
-  one_batch.accumulate = 1, one_batch.updates = TrainerOptions::gathered;
+  one_batch.batch = options.sequences(), one_batch.accumulate = one_batch.shards = 1;
+  one_batch.updates = TrainerOptions::gathered;
   const TrainGraph t = build_train_graph(spec, dtype_of, one_batch, any_matches(watch.taps, kLogits));
   if (t.logits) t.graph->set_name(t.logits, kLogits);
   std::vector<std::pair<std::string, Value>> values = named_values(*t.graph), gradients;
-  for (auto& value : recurrence_values(*t.graph, options.batch, options.tokens)) values.push_back(std::move(value));
+  for (auto& value : recurrence_values(*t.graph, one_batch.batch, options.tokens)) values.push_back(std::move(value));
   std::vector<std::string> names = names_of(values);
   if (!t.logits) names.push_back(kLogits);
   require_matches("tap", watch.taps, names);
@@ -306,14 +307,14 @@ void Watcher::look(Probe& probe, int64_t step, const Windows& windows, Trainer& 
   for (size_t i = 0; i < probe.names.size(); ++i)
     if (any_due(probe.watches, probe.names[i], step)) due.push_back(i);
   if (due.empty()) return;
-  const Windows batch = windows.part(0, options_.batch * options_.tokens);
+  const Windows batch = windows.part(0, options_.sequences() * options_.tokens);
   Session& s = *probe.session;
   // Where a step sums over several batches, its first: the mean over its own targets, or its part of another loss.
   const double weight = 1.0 / double(std::max<int64_t>(1, counted_targets(batch)));
   StepWeights weights = trainer.weigh(windows);
   weights.targets.resize(batch.targets.size());
   feed_windows(s, batch, options_.tokens, weights.preference ? weights.targets : equal_weights(batch, weight));
-  if (drops(model_.spec, options_.dropout)) feed_random(s, options_.seed, trainer.updates() * options_.accumulate);
+  if (drops(model_.spec, options_.dropout)) feed_random(s, options_.seed, trainer.updates() * options_.passes());
   s.run();
   for (const size_t i : due) {
     const runs::TensorStats stats = stats_of(s.values(i));

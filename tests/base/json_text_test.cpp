@@ -42,9 +42,24 @@ TEST(Json, BracketsInStringsAreText) {
 TEST(Json, SaysWhatIsNotJson) {
   EXPECT_EQ(read_json<json>("f", "[1]").size(), 1u);
   const std::string what = message_of([] { read_json<json>("f.json", "{\n1"); });
-  EXPECT_EQ(what.rfind("f.json: not JSON: parse error at line 2, column 1", 0), 0u) << what;
+  EXPECT_EQ(
+      what.rfind("f.json: not JSON: line 2, column 1: unexpected number literal; expected a name in double quotes", 0),
+      0u)
+      << what;
   EXPECT_NE(message_of([] { read_json<json>("f", "1e999"); }).find("1e999"), std::string::npos);
   EXPECT_TRUE(parse_json<json>("{1").is_discarded());
+}
+
+TEST(Json, MistakesInWords) {
+  EXPECT_EQ(json_mistake("[{}]"), "");
+  EXPECT_EQ(json_mistake("[{} {}]"), "column 5: unexpected '{'; expected ',' or ']'");
+  EXPECT_EQ(json_mistake(R"({"a": 1 "b": 2})"), "column 11: unexpected string literal; expected ',' or '}'");
+  EXPECT_EQ(json_mistake(R"({"a": True})"),
+            "column 7: no value is written so (text has double quotes); last read: '\"a\": T'");
+  EXPECT_EQ(json_mistake("[1,\n]"), "line 2, column 1: unexpected ']'; expected a value");
+  EXPECT_EQ(json_mistake("[1,"), "column 4: the text ends too early; expected a value");
+  EXPECT_EQ(json_mistake("{} {}"), "column 4: unexpected '{'; expected nothing more");
+  EXPECT_EQ(json_mistake(std::string(100, '[')), "it nests more than 64 levels");
 }
 
 TEST(Json, ShowsTheOutermostKeys) {

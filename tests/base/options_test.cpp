@@ -4,6 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
+
+#include <cmath>
+#include <map>
 
 namespace toy {
 
@@ -63,6 +67,9 @@ TEST(Options, NumbersInTexts) {
             "is 99999999999999999999; use 1 to 9223372036854775807");
   for (const char* text : {"", "-", "1.5", "0x10", "true", " 1", "1 "})
     EXPECT_EQ(read_number(text, {}, n), "is '" + std::string(text) + "'; use a whole number");
+  for (const auto& [text, meant] : std::map<std::string, std::string>{
+           {"2M", "2000000"}, {"1k", "1000"}, {"1e3", "1000"}, {"1_000", "1000"}, {"1,000", "1000"}, {"16.0", "16"}})
+    EXPECT_EQ(read_number(text, {}, n), "is '" + text + "'; use a whole number, such as " + meant);
   uint64_t u = 0;
   EXPECT_EQ(read_number("-1", {}, u), "is -1; use 0 to 18446744073709551615");
   EXPECT_EQ(read_number("18446744073709551615", {}, u), "");

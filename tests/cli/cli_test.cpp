@@ -235,9 +235,10 @@ TEST_F(Cli, ManifestAndHelp) {
   const auto j = nlohmann::json::parse(toy("--manifest").out);
   std::vector<std::string> names;
   for (const auto& c : j.at("commands")) names.push_back(c.at("name"));
-  EXPECT_EQ(names, (std::vector<std::string>{"new", "train", "infer", "chat", "serve", "eval", "list", "fetch",
-                                             "quantize", "merge", "convert", "describe", "tokenizer", "corpus", "data",
-                                             "runs", "bench", "devices", "completion"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"new",      "train",   "infer",     "chat",     "embed", "serve",
+                                             "eval",     "list",    "fetch",     "quantize", "merge", "convert",
+                                             "describe", "look",    "tokenizer", "corpus",   "data",  "runs",
+                                             "bench",    "devices", "completion"}));
   const auto& leaf = j.at("commands")[1].at("commands")[0];  // train from-scratch
   std::map<std::string, nlohmann::json> options;
   for (const auto& o : leaf.at("options")) {
@@ -341,10 +342,13 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
       {"train lora", " --rank 2" + few + out},
       {"train dpo", " --rank 2 --steps 1 --batch 2 --tokens 16 --model " + with_tokenizer + out + " --data " +
                         write("pairs.jsonl", R"({"prompt": "a", "chosen": "b", "rejected": "c"})")},
+      {"train grpo", " --rank 2 --steps 1 --group 2 --questions 1 --max-tokens 2 --reward exact --model " +
+                         with_tokenizer + out + " --data " + write("tasks.jsonl", R"({"prompt": "a", "answer": "b"})")},
       {"merge", " " + with_tokenizer + " --lora " + path("adapter") + " --type f32 --out " + path("merged.gguf")},
       {"infer", " " + golden + " --prompt-ids 1,2 --n 2"},
       {"chat", " " + with_tokenizer + " --chat-template " + write("chat.jinja", "{{ messages[0].content }}")},
       {"serve", " " + with_tokenizer + " --port 0"},
+      {"embed", " " + with_tokenizer + " --pooling last 'the cat'"},
       {"eval", " " + with_tokenizer + " --ctx 16 --file " + write("little.txt", "the cat sat on the mat again.")},
       {"eval kl",
        " --base " + with_tokenizer + " --lora " + path("adapter") + " --ctx 16 --file " + path("little.txt")},
@@ -356,8 +360,10 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
       {"convert", " " + golden + " " + path("c.gguf") + " --type f16"},
       {"quantize imatrix", " " + with_tokenizer + " --file " + corpus + " --ctx 16 --out " + path("q.imatrix")},
       {"describe", " " + golden},
+      {"look", " " + golden + " --prompt-ids 1,2"},
       {"corpus stories", " --bytes 100"},
       {"corpus chats", " --rows 3"},
+      {"corpus qa", " --rows 3"},
       {"bench machine", ""},
       {"bench ops", " --shape tiny --batch 1 --tokens 16 --context 16 --steps 1"},
       {"bench train", " --shape tiny --batch 1 --tokens 16 --steps 1"},

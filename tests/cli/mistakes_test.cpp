@@ -37,7 +37,7 @@ TEST_F(Mistakes, BeforeThereIsAModel) {
       {"train from-scratch", "--corpus is missing: give a file or a folder of text, or examples with --data"},
       {"train from-scratch book.txt", "'book.txt' is no option; did you mean --corpus book.txt?"},
       {"train from-scratch bok.txt", "'bok.txt' is one argument too many; see `toy train from-scratch --help`"},
-      {"train from-scratch --corpus bok.txt", "bok.txt: no such file"},
+      {"train from-scratch --corpus bok.txt", "bok.txt: no such file; did you mean 'book.txt'?"},
       {"train from-scratch --corpus book.txt --epochs 3 --steps 5",
        "--steps and --epochs exclude each other; give one of them"},
       {"train from-scratch --corpus book.txt --tokenizer spm",
@@ -46,6 +46,14 @@ TEST_F(Mistakes, BeforeThereIsAModel) {
        "spm:512, or an existing file"},
       {"train from-scratch --corpus book.txt --schedule cosin",
        "--schedule 'cosin': expected one of constant, linear, cosine, wsd at character 1; did you mean 'cosine'?"},
+      {"train from-scratch --corpus book.txt --layers 3",
+       "layers '3': expected one of attn, gdn, mamba2, conv, longconv, kda, mla, ffn at character 1; did you mean "
+       "'attn*3'?"},
+      {"train from-scratch --corpus book.txt --load-in-4bit",
+       "unknown option '--load-in-4bit'; quantize the file first: toy quantize MODEL OUT --type Q4_K_M"},
+      {"serve book.gguf -ngl 99", "unknown option '-ngl'; all layers run on --device"},
+      {"train from-scratch --corpus book.txt --steps 2k", "--steps is '2k'; use a whole number, such as 2000"},
+      {"train from-scratch --corpus book.txt --size tinny", "there is no size 'tinny'; did you mean 'tiny'?"},
       {"train from-scratch --corpus book.txt --learning-rate x",
        "--lr is 'x'; use a finite number such as 0.1 or 1e-3"},
       {"train from-scratch --corpus book.txt --chat-template chatml",
@@ -57,7 +65,7 @@ TEST_F(Mistakes, BeforeThereIsAModel) {
       {"train from-scratch --data chats.jsonl",
        "chats.jsonl:1: messages need a chat template, and the model has none; give --chat-template, such as chatml, or "
        "a "
-       "file; --bad-rows skip passes over such rows"},
+       "file"},
       {"train from-scratch --data chats.jsonl --chat-template chatlm",
        "chat-template: 'chatlm' is no file and none of chatml, llama3, plain, zephyr; did you mean 'chatml'?"},
       {"train lora --corpus book.txt",
@@ -105,7 +113,7 @@ TEST_F(Mistakes, WithAModel) {
   EXPECT_NE(toy("infer " + path("out/tiny") + " --prompt hi -n 1 --json=0").out.substr(0, 1), "{");
   EXPECT_EQ(toy("convert " + path("out/tiny") + " " + path("o.gguf") + " --type f16").code, 0);
   EXPECT_NE(toy("quantize " + path("out/tiny") + " " + path("q.gguf") + " --type Q4")
-                .err.find("there is no mix 'Q4'; did you mean Q4_0, Q4_1, Q4_K_S or Q4_K_M?"),
+                .err.find("there is no type 'Q4'; did you mean Q4_0, Q4_1, Q4_K_S or Q4_K_M?"),
             std::string::npos);
 }
 

@@ -29,7 +29,7 @@ TEST(ReadTextFile, ReadsEveryByte) {
 TEST(ReadTextFile, SaysWhyNot) {
   const Folder folder;
   const std::string file = folder.path("text.txt");
-  EXPECT_EQ(message_of([&] { read_text_file(file); }), file + ": no such file");
+  EXPECT_EQ(message_of([&] { read_text_file(file); }), file + ": no such file; check the path");
   EXPECT_EQ(message_of([&] { read_text_file(folder.path()); }), folder.path() + ": is a folder; a text file is needed");
   folder.write("text.txt", "");
   EXPECT_EQ(message_of([&] { read_text_file(file); }), file + ": the file is empty; a text is needed");
@@ -88,7 +88,7 @@ TEST(TextFiles, Refusals) {
   const auto message = [](const std::string& path) {
     return message_of([&] { list_text_files(std::vector<std::string>{path}); });
   };
-  EXPECT_EQ(message(folder.path("none")), folder.path("none") + ": no such file");
+  EXPECT_EQ(message(folder.path("none")), folder.path("none") + ": no such file; check the path");
   EXPECT_EQ(message(folder.write("empty.txt", "")), folder.path("empty.txt") + ": the file is empty; a text is needed");
   EXPECT_EQ(message(folder.path()), folder.path() + ": there is no text in this folder; 1 files were left out, as " +
                                         folder.path("empty.txt") + " (empty)");

@@ -32,6 +32,9 @@ TEST(OpenQuestions, Rows) {
       parse_open_question(R"({"messages": [{"role": "user", "content": "2+2?"}], "answers": ["4", "four"]})");
   EXPECT_EQ(chat.messages[0]["content"], "2+2?");
   EXPECT_EQ(chat.answers.size(), 2u);
+  const OpenQuestion sum = parse_open_question(R"({"prompt": "2+2=", "answer": "4", "kind": "add:1"})");
+  EXPECT_EQ(sum.kind, "add:1");
+  EXPECT_TRUE(sum.notes.empty());
   const auto reason = [](const char* row) { return testing::message_of([&] { parse_open_question(row); }); };
   EXPECT_EQ(reason("{"), "not JSON");
   EXPECT_EQ(reason("3"), "not a JSON object");

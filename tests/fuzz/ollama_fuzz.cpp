@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "fetch/catalog.h"
+#include "find/catalog.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string blob = toy::catalog::ollama_blob({reinterpret_cast<const char*>(data), size});

@@ -25,7 +25,7 @@ class EmbeddingGolden : public ::testing::TestWithParam<const char*> {
     GenerationService service(decoder, nullptr);
     std::vector<float> result;
     TextRequest r{.prompt = {ids.begin(), ids.end()}, .options = {.max_tokens = 0}};
-    r.embed = pooling;
+    r.embed = EmbedOptions{.pooling = pooling};
     r.on_end = [&](const TextEnd& end) {
       EXPECT_FALSE(end.error);
       result = end.embedding;
@@ -103,7 +103,7 @@ TEST(Embedding, WhatCannotBe) {
   const auto device = make_test_device(1);
   const Model model = load_model(g.write(), *device);
   TextRequest r{.prompt = {1, 2, 3}, .options = {.max_tokens = 0}};
-  r.embed = Pooling::mean;
+  r.embed = EmbedOptions{};
   Decoder without(*device, model, {.context = 64});
   GenerationService cannot(without, nullptr);
   EXPECT_NE(testing::error_of([&] { cannot.submit(r); }).find("hidden"), std::string::npos);

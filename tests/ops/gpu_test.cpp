@@ -122,6 +122,7 @@ TEST(Gpu, PagesOfEachType) {
       const KvPages pages = kv_append({o[5], o[6]}, o[1], o[2], o[3], o[4], o[7]);
       b.outputs = {attention_paged(o[0], pages, o[3], o[4], o[7], attrs)};
       auto rounded = std::vector<OperandData>(operands.begin(), operands.begin() + 5);
+      rounded.push_back(parse_operands("until:none").front());
       for (const size_t i : {1, 2})
         for (size_t at = 0; at < rounded[i].values.size(); at += 32) {
           float block[32];

@@ -363,8 +363,8 @@ const std::vector<const OpSuite*>& all_suites() { return suites(); }
 bool register_suite(const OpSuite& suite) {
   suites().push_back(&suite);
   const auto add = [&](const char* name, std::function<void()> body) {
-    ::testing::RegisterTest(("Ops_" + suite.op).c_str(), name, nullptr, nullptr, __FILE__, __LINE__,
-                            [=]() -> ::testing::Test* { return new SuiteTest(body); });
+    ::testing::RegisterTest(("Ops_" + (suite.title.empty() ? suite.op : suite.title)).c_str(), name, nullptr, nullptr,
+                            __FILE__, __LINE__, [=]() -> ::testing::Test* { return new SuiteTest(body); });
   };
   const auto add_for_cases = [&](const char* name, void (*check)(const OpSuite&, const Case&)) {
     add(name, [&suite, check] {

@@ -97,6 +97,7 @@ struct OpSuite {
   bool fixed_rows = false;                    ///< its decomposition, which the reference runs, has no run-time rows
   bool row_wise = true;                       ///< a row's result does not depend on the rows behind it
   void (*prepare)(std::vector<OperandData>&, const Attrs&) = nullptr;  ///< computes operands from others
+  std::string title = {};  ///< what its tests are called, where it is not the only one of its op
 };
 
 /// The op on the operands of a case, and its gradients where it has some.

@@ -147,7 +147,8 @@ std::vector<double> piece_of(const std::vector<OperandData>& whole, int64_t begi
 void expect_paged_equals_attention(Device& device, int64_t cut, const AttentionAttrs& attrs, bool bits,
                                    DType type = DType::f32, int64_t last = kRows) {
   const auto whole = parse_operands(
-      "q:[850,6,32] k:[850,2,32] v:[850,2,32] seq:i32[850]=runs(290@0,560@0) pos:i32[850]=runs(290@0,560@0)");
+      "q:[850,6,32] k:[850,2,32] v:[850,2,32] seq:i32[850]=runs(290@0,560@0) pos:i32[850]=runs(290@0,560@0) "
+      "until:none");
   auto rounded = whole;
   round_as_cache(type, rounded[1].values), round_as_cache(type, rounded[2].values);
   const Results expected = Program(build_op(*find_op("attention"), rounded, attrs), device).run();

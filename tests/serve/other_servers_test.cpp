@@ -30,6 +30,8 @@ TEST(LlamaServer, NothingRanks) {
     EXPECT_NE(reply.body.find("models that rank texts do not run here"), std::string::npos) << reply.body;
   }
   EXPECT_NE(server.post("/v1/other", "{}").body.find("the endpoints are /, /health"), std::string::npos);
+  EXPECT_NE(server.post("/v1/chat/completionss", "{}").body.find("did you mean /v1/chat/completions?"),
+            std::string::npos);
 }
 
 TEST(LlamaServer, Completion) {

@@ -126,6 +126,47 @@ TEST(FitNet, LearnsClassesAndKeepsThemInAFile) {
   expect_contains(error_of([&] { load_params(more, folder.path("none.gguf")); }), "no such file");
 }
 
+TEST(FitNet, InitialValuesDifferAndFollowTheSeed) {
+  const auto device = make_test_device(1);
+  Graph g;
+  const std::vector params{g.param("w", {DType::f32, {64, 100}}), g.param("b", {DType::f32, {64}})};
+  ParamStore store(*device), again(*device), other(*device);
+  add_params(store, params, 1), add_params(again, params, 1), add_params(other, params, 2);
+  const std::vector<float> w = store.read("w");
+  EXPECT_EQ(w, again.read("w"));
+  EXPECT_NE(w, other.read("w"));
+  EXPECT_EQ(store.read("b"), std::vector<float>(64));
+  double squares = 0;
+  for (const float v : w) squares += double(v) * v;
+  // The mean of n squares of deviation s has the deviation s^2 sqrt(2 / n): six of them.
+  EXPECT_NEAR(squares / 6400, 0.01, 6 * 0.01 * std::sqrt(2.0 / 6400));
+  expect_contains(error_of([&] { add_params(store, params); }), "the store has 'w' already");
+  expect_contains(error_of([&] { add_params(other, std::vector{sum(params[1], 0)}); }), "is no parameter");
+}
+
+TEST(FitNet, RefusesWhatCannotTrain) {
+  const auto device = make_test_device(1);
+  const Points points;
+  const auto feed = [&](Session& s, int64_t) { s.set("x", points.x), s.set("y", points.y); };
+  const auto refusal = [&](const FitOptions& options, const std::function<void(Session&, int64_t)>& f) {
+    Net net;
+    ParamStore store(*device);
+    add_params(store, std::vector{net.w});
+    return error_of([&] { fit(*device, store, net.loss, std::vector{net.w}, options, f); });
+  };
+  EXPECT_EQ(refusal({.steps = -1}, feed), "fit: steps is -1; use 0 or more");
+  EXPECT_EQ(refusal({.lr = -1}, feed), "fit: lr is -1; use a number from 0 on");
+  expect_contains(refusal({}, nullptr), "there is no feed");
+  expect_contains(
+      refusal({.steps = 1},
+              [&](Session& s, int64_t) { s.set("x", std::vector<float>(points.x.size(), NAN)), s.set("y", points.y); }),
+      "fit: the loss of step 0 is nan");
+  const ::toy::testing::Folder folder;
+  ParamStore empty(*device);
+  expect_contains(error_of([&] { save_params(empty, folder.path("a.gguf")); }), "no tensors to save");
+  expect_contains(error_of([&] { load_params(empty, folder.path("a.gguf")); }), "add() those of the net first");
+}
+
 TEST(FitNet, WhatIsMissingIsSaid) {
   const auto device = make_test_device(1);
   Net net;

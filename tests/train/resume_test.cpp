@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "testing/errors.h"
 #include "testing/files.h"
 #include "testing/test_device.h"
 #include "toy/backend/devices.h"
@@ -19,6 +20,8 @@
 
 namespace toy {
 namespace {
+
+using testing::expect_contains;
 
 using testing::Listener;
 using testing::slurp;

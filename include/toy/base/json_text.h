@@ -28,6 +28,10 @@ inline constexpr int kMaxJsonDepth = 64;
 template <class Json>
 Json parse_json(std::string_view text);
 
+/// What is wrong with a text that is not JSON: "column 3: unexpected '{'; expected ',' or ']'", with the line where it
+/// has several; "" for JSON.
+std::string json_mistake(std::string_view text);
+
 /// The same where the text has to be JSON: throws Error{bad_input} "WHERE: ...", which says what is wrong and in which
 /// line and column, or that the nesting is too deep. `on_key`, if given, sees each key of the outermost object: parsing
 /// keeps only one of equal keys.

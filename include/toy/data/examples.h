@@ -64,9 +64,19 @@ std::map<std::string, std::string> parse_field_map(const std::string& text);
 struct RowOptions {
   std::map<std::string, std::string> renamed;  ///< as parse_field_map() gives it
   std::optional<std::time_t> now = {};         ///< the time that a chat template may tell; none: the clock's
+  bool questions = false;  ///< rows have a prompt or messages, and an answer apart (toy/eval/open_questions.h)
 };
 
 struct RowForm;
+
+/// Messages in a row for a model without a chat template: no other row of that kind can be read, either.
+class NeedsTemplate : public Error {
+ public:
+  NeedsTemplate()
+      : Error(ErrorCode::bad_input,
+              "messages need a chat template, and the model has none; give --chat-template, such as chatml, or a "
+              "file") {}
+};
 
 /// Turns rows into tokens. docs/data.md says which fields there are, and how the assistant's tokens are found.
 class ExampleMaker {

@@ -11,17 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "toy/decode/pooling.h"
 #include "toy/decode/scheduler.h"
 #include "toy/decode/text_stream.h"
 
 namespace toy {
-
-/// Which hidden states of a prompt make its embedding.
-enum class Pooling {
-  mean,   ///< their mean
-  last,   ///< that after the last token
-  first,  ///< that after the first token ("cls")
-};
 
 /// How a text ended.
 struct TextEnd {
@@ -29,7 +23,7 @@ struct TextEnd {
   Generated generated;                ///< all tokens; FinishReason::stopped: a stop string, or on_text said so
   std::exception_ptr error;           ///< why there is no text: of this request (its logits are NaN), or of the decoder
   std::string stop = {};              ///< the stop string that has ended it
-  std::vector<float> embedding = {};  ///< TextRequest::embed: of length 1
+  std::vector<float> embedding = {};  ///< TextRequest::embed
   std::shared_ptr<StateSnapshot> state = {};  ///< TextRequest::keep_state
 };
 
@@ -43,7 +37,7 @@ struct TextRequest {
   std::vector<int32_t> named = {};      ///< control tokens whose names are in the text
   bool score_prompt = false;            ///< as GenerateRequest's
   /// Instead of a text (max_tokens is 0), the embedding [D] of the prompt. Needs DecoderOptions::hidden.
-  std::optional<Pooling> embed = {};
+  std::optional<EmbedOptions> embed = {};
   int priority = 0;                                                    ///< as GenerateRequest's
   std::optional<std::chrono::steady_clock::time_point> deadline = {};  ///< as GenerateRequest's
   bool keep_state = false;                                             ///< as GenerateRequest::on_state
@@ -114,6 +108,7 @@ class GenerationService {
     int64_t scheduled = 0;  // the scheduler's number
     std::unique_ptr<TextStream> stream;
     std::vector<double> hidden = {};  // the sum of hidden states
+    int64_t hidden_rows = 0;          // how many
     std::shared_ptr<StateSnapshot> state = {};
   };
   GenerateRequest generate_request(const TextRequest& request) const;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -20,6 +21,7 @@ struct OpenQuestion {
   std::string prompt;                                 ///< is continued as it is
   nlohmann::ordered_json messages;                    ///< a conversation instead of a prompt; null: none
   std::vector<std::string> answers;                   ///< any of them is right
+  std::string kind = {};                              ///< what scores are grouped by; "": nothing
   nlohmann::ordered_json tools = {}, documents = {};  ///< of the conversation; null: none
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();  ///< of the template
   std::vector<std::string> notes = {};                                  ///< what may be wrong with it
@@ -27,11 +29,18 @@ struct OpenQuestion {
 
 /// A row of JSON: {"prompt": TEXT} or {"messages": [{"role", "content"}, ...]} with what rows of messages may have
 /// (docs/data.md), and "answer": TEXT
-/// or "answers": [TEXT, ...]. Other fields have no effect, and a note says so. Throws Error{bad_input} with the reason.
+/// or "answers": [TEXT, ...], and perhaps "kind": TEXT. Other fields have no effect, and a note says so. Throws
+/// Error{bad_input} with the reason.
 OpenQuestion parse_open_question(std::string_view line);
 /// The questions of a file of JSON Lines, a JSON list or a table (.csv, .tsv). Throws Error{bad_input} with file, line
 /// and reason.
 std::vector<OpenQuestion> read_open_questions(const TextFile& file);
+
+/// The ids of all prompts, as score_open_questions() reads them. `chat`: nullptr where the model has no template.
+std::vector<std::vector<int32_t>> prompt_ids(const std::vector<OpenQuestion>& questions, const Tokenizer& tokenizer,
+                                             const ChatTemplate* chat,
+                                             const std::function<void(const std::string&)>& warn,
+                                             bool parse_special = true);
 
 /// When two answers are the same. White space at both ends never counts.
 struct MatchOptions {
@@ -54,6 +63,12 @@ struct OpenScore {
   MeanError accuracy;               ///< with sqrt(p (1 - p) / (n - 1))
   std::vector<OpenAnswer> answers;  ///< of each question
   int64_t cut = 0, unfinished = 0;  ///< questions
+  /// The same of each kind, and how many questions it has.
+  struct OfKind {
+    MeanError accuracy;
+    int64_t questions = 0;
+  };
+  std::map<std::string, OfKind> kinds = {};
 };
 
 /// How they are answered.

@@ -36,6 +36,7 @@ enum class FfnKind {
   geglu,       ///< down(gelu_tanh(gate(x)) * up(x)): Gemma
   geglu_erf,   ///< the same with the exact gelu
   gelu,        ///< down(gelu_tanh(up(x))): GPT-2
+  gelu_erf,    ///< the same with the exact gelu: BERT
   swiglu_oai,  ///< down(swiglu_oai(gate(x), up(x))): gpt-oss
   relu2,       ///< down(relu(up(x))^2): Nemotron-H
 };
@@ -78,6 +79,7 @@ enum class NormPlace {
   before,  ///< "attn_norm", "ffn_norm"
   after,   ///< "post_attention_norm", "post_ffw_norm": OLMo 2
   both,    ///< Gemma 2
+  sum,     ///< of the rows after it was added: "attn_output_norm", "layer_output_norm": BERT
 };
 /// How the rows of a layer see earlier ones. src/models/mixers has a file for each kind.
 enum class MixerKind {
@@ -224,6 +226,10 @@ struct ModelSpec {
   float norm_eps = 1e-5f;                      ///< of every norm
   bool ffn_norm_is_post_attention = false;     ///< a file calls "ffn_norm" so: "post_attention_norm" (gpt-oss)
   bool output_norm_is_embedding_norm = false;  ///< a file calls "output_norm" so: "token_embd_norm" (LFM2)
+  bool causal = true;           ///< tokens see those before them; false: all tokens of their text (an encoder)
+  int64_t token_types = 0;      ///< T: rows of a table "token_types" that is added to the embedding (BERT); 0: none
+  bool embedding_norm = false;  ///< "token_embd_norm", of the embedding (BERT)
+  bool final_norm = true;       ///< "output_norm", of what the last block returns
   PositionKind positions = PositionKind::rope;
   RopeSpec rope;                  ///< where positions are rope: of layers with LayerRope::global
   float local_rope_base = 10000;  ///< of layers with LayerRope::local, which nothing stretches

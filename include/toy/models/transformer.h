@@ -33,7 +33,9 @@ class Embedder {
   Value matrix_, lens_;
   std::vector<nn::Adapter> adapters_;
   nn::Scale scale_;
-  Value positions_;         // [C,D], where they are learned
+  Value positions_;  // [C,D], where they are learned
+  Value types_;      // [T,D] or absent
+  nn::Maybe<nn::Norm> norm_;
   Value layer_embedding_;   // [V,L E] or absent
   nn::Linear layer_map_;    // [L E,D]
   nn::RmsNorm layer_norm_;  // [E]
@@ -74,7 +76,7 @@ class Head {
   /// Rows as the output multiplies them; [M,E] where a tied output lies behind a lens.
   Value before_output(Value x) const;
 
-  nn::Norm norm_;
+  nn::Maybe<nn::Norm> norm_;
   nn::Scale scale_;  // of logits
   Value output_;     // [V,D]; the embedding itself where it is tied
   Value lens_;       // [E,D] of a tied output, or absent

@@ -35,7 +35,9 @@ struct LayerState {
 /// What all layers of one graph share.
 struct Context {
   Batch batch;
-  Dropout dropout = {};  ///< of the embedding's output, the mixers' and the ffns'; only in training
+  Dropout dropout = {};   ///< of the embedding's output, the mixers' and the ffns'; only in training
+  Value until = {};       ///< i32[N] the position before which a row sees others; absent: up to its own
+  Value token_type = {};  ///< i32[N] rows of the table of token types; absent: the first one
 };
 
 /// The part of a block in which rows see earlier rows of their sequence: attention, a recurrence, a convolution.
@@ -56,8 +58,8 @@ struct LayerInput {
   }
 };
 
-/// Transformer block: x + mixer, then x + ffn, with norms before these (GPT-2, Llama), after (OLMo 2), or both (Gemma
-/// 2). One of the two may be absent, and its norms are.
+/// Transformer block: x + mixer, then x + ffn, with norms before these (GPT-2, Llama), after (OLMo 2), both (Gemma 2),
+/// or of the sums (BERT). One of the two may be absent, and its norms are.
 struct Block {
   Maybe<Norm> mixer_norm;
   std::optional<Mixer> mixer;
@@ -67,6 +69,7 @@ struct Block {
   Maybe<Norm> ffn_out_norm;
   Scale scale;            ///< of what is added to the rows (Granite)
   Scale norm_scale = {};  ///< of what goes into mixer and ffn (Sun et al. 2025)
+  Maybe<Norm> mixer_sum_norm = {}, ffn_sum_norm = {};
   std::optional<LayerInput> input = {};
   Value output_scale = {};  ///< [1] or absent: of the rows (Gemma 4)
   /// `embedding`: [N,E], where there is an input.

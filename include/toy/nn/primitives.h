@@ -178,11 +178,12 @@ struct GatedMlp {
   Value operator()(Value x) const { return down(gated(f, gate(x), up(x))); }
 };
 
-/// down(gelu(up(x))), gelu by its tanh approximation (Hendrycks and Gimpel 2016). x:[N,D] -> [N,D].
+/// down(gelu(up(x))) (Hendrycks and Gimpel 2016). x:[N,D] -> [N,D].
 struct GeluMlp {
   Linear up;    ///< [F,D]
   Linear down;  ///< [D,F]
-  Value operator()(Value x) const { return down(gelu_tanh(up(x))); }
+  GeluKind kind = GeluKind::tanh;
+  Value operator()(Value x) const { return down(kind == GeluKind::tanh ? gelu_tanh(up(x)) : gelu_erf(up(x))); }
 };
 
 /// down(relu(up(x))^2) (So et al. 2021). x:[N,D] -> [N,D].

@@ -168,13 +168,14 @@ Value swiglu_oai(Value gate, Value up);
 /// Sets random elements to 0 while training. `random`: i32[3], the low and the high half of a seed, and the step: which
 /// elements it drops depends only on these, the stream and the element's index. With p = 0, x itself.
 Value dropout(Value x, Value random, DropoutAttrs attrs);
-/// Causal attention over the rows of a batch. q:[N,H,P] k,v:[N,K,P] seq,pos:i32[N] -> [N,H,P]; query head h uses kv
-/// head h K/H. Rows of one sequence are consecutive, their positions increase by one.
-Value attention(Value q, Value k, Value v, Value seq, Value pos, AttentionAttrs attrs);
+/// Attention over the rows of a batch. q:[N,H,P] k,v:[N,K,P] seq,pos:i32[N] -> [N,H,P]; query head h uses kv head h
+/// K/H. Rows of one sequence are consecutive, their positions increase by one. A row sees keys of its sequence up to
+/// its own position, or before position `until`:i32[N] where that is later: tokens of an encoder see all of their text.
+Value attention(Value q, Value k, Value v, Value seq, Value pos, AttentionAttrs attrs, Value until = {});
 /// log(sum_j exp(s_j)) of the scores that made o, which attention() or attention_paged() returned: [N,H].
 Value attention_lse(Value o);
 /// 0 where row i may see row j, -inf elsewhere: [N,N]. The meaning of attention's mask.
-Value attention_mask(Value seq, Value pos, int64_t window);
+Value attention_mask(Value seq, Value pos, int64_t window, Value until = {});
 
 /// Pages of keys and values. kc:[pages,K,P,64] (transposed) vc:[pages,K,64,P].
 struct KvPages {

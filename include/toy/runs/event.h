@@ -50,6 +50,7 @@ struct RunStart {
   std::optional<int64_t> trained = {};
   std::optional<double> epochs = {};
   std::optional<std::string> data = {}, base = {};
+  std::optional<int64_t> ranks = {};
   static void fields(auto& e, auto&& f) {
     f("schema", e.schema, "toy/v1");
     f("run_id", e.run_id, "the name of the run's folder");
@@ -73,6 +74,7 @@ struct RunStart {
     f("epochs", e.epochs, "epochs that the steps are");
     f("data", e.data, "what is trained on: the paths of --corpus or --data");
     f("base", e.base, "the model file that the run begins with");
+    f("ranks", e.ranks, "processes that train together; absent: one");
   }
 };
 
@@ -103,6 +105,30 @@ struct Rewards {
   }
 };
 
+/// Of reinforcement learning: what the answers of a step were like.
+struct Policy {
+  std::optional<double> reward = {}, mixed = {}, finished = {}, length = {}, entropy = {}, kl = {},
+                        ratio_deviation = {}, seconds_sampling = {}, seconds_reward = {};
+  static void fields(auto& e, auto&& f) {
+    f("reward", e.reward, "reinforcement learning: mean reward of the step's answers");
+    f("groups_mixed", e.mixed,
+      "reinforcement learning: part of the questions whose answers differ in the first reward");
+    f("finished", e.finished, "reinforcement learning: part of the answers that ended by themselves");
+    f("length", e.length, "reinforcement learning: mean tokens of an answer");
+    f("entropy", e.entropy, "reinforcement learning: mean entropy of the tokens' distributions, nats");
+    f("kl", e.kl, "reinforcement learning: estimated divergence from the model without the adapter, nats a token");
+    f("ratio_deviation", e.ratio_deviation,
+      "reinforcement learning: largest |p / p' - 1| of the training's and the sampler's probability of a token");
+    f("seconds_sampling", e.seconds_sampling, "reinforcement learning: time to write the answers");
+    f("seconds_reward", e.seconds_reward, "reinforcement learning: time to judge them");
+  }
+};
+
+/// A time as events have it.
+inline std::optional<int64_t> microseconds(std::optional<double> seconds) {
+  return seconds ? std::optional<int64_t>(std::llround(*seconds * 1e6)) : std::nullopt;
+}
+
 /// One step of the optimizer.
 struct Step {
   static constexpr std::string_view kKind = "step";
@@ -113,7 +139,9 @@ struct Step {
   double tokens_per_second = kUnknown;
   std::optional<bool> skipped;
   std::optional<double> seconds_left;
+  std::optional<int64_t> exchange_us = {}, wait_us = {};
   Rewards rewards = {};
+  Policy policy = {};
   static void fields(auto& e, auto&& f) {
     f("loss", e.loss, "mean over the step's tokens before the update, nats a token; of preferences over the answers");
     f("lr", e.lr, "learning rate");
@@ -123,7 +151,10 @@ struct Step {
     f("tokens_per_second", e.tokens_per_second, "training alone, mean since the start");
     f("skipped", e.skipped, "true: not finite, nothing has changed; else absent");
     f("seconds_left", e.seconds_left, "estimated time to the end of the run, with its validations");
+    f("exchange_us", e.exchange_us, "with several ranks: microseconds in which gradients were sent and added");
+    f("wait_us", e.wait_us, "with several ranks: microseconds that rank 0 waited for gradients of the others");
     Rewards::fields(e.rewards, f);
+    Policy::fields(e.policy, f);
   }
 };
 

@@ -20,6 +20,7 @@ struct DataOptions {
   /// Instead of `corpus`: JSON Lines files of examples, see toy/data/examples.h. Rows are packed.
   std::vector<std::string> examples;
   Preferences preferences = Preferences::none;  ///< which rows `examples` have
+  bool questions = false;                       ///< rows of `examples` have their answers apart: reinforcement learning
   std::string map;                              ///< fields of rows with other names: "prompt=question"
   std::string chat_template;                    ///< file; "": the one of the model that the run begins with
   TrainOn train_on = TrainOn::assistant;

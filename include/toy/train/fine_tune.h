@@ -12,6 +12,7 @@ namespace toy {
 struct FineTuneOptions : WarmStartOptions {
   Roles roles;                           ///< which tensors of the model are trained; not with an adapter
   std::optional<LoraOptions> lora = {};  ///< train an adapter of this kind; the model stays as it is
+  bool full = false;                     ///< of reinforcement learning: train all weights instead
 
   /// Those that other recipes lack; see toy/base/options.h.
   static void fields(auto& o, auto&& f) {
@@ -22,6 +23,7 @@ struct FineTuneOptions : WarmStartOptions {
        .text = "FILE",
        .required = true},
       o.init);
+    if (o.policy) f({"full", "Train all weights instead of an adapter", {}, k}, o.full);
     if (o.lora) {
       LoraOptions::fields(*o.lora, f);
     } else {
@@ -30,6 +32,7 @@ struct FineTuneOptions : WarmStartOptions {
       f(text_option("freeze", "Leave matching tensors as they are, such as 'token_embd.*'", k, kPattern),
         o.roles.freeze);
     }
+    if (o.policy) PolicyOptions::fields(*o.policy, f);
     if (o.trainer.preference) PreferenceOptions::fields(*o.trainer.preference, f);
   }
 };

@@ -160,13 +160,15 @@ struct OptimizerStep {
 ///       session.run();
 ///     }
 OptimizerStep minimize(Value loss, std::span<const Value> params, const OptimizerOptions& options = {});
-/// The part of minimize() that follows the gradients: norm, clipping, updates. Makes the input `clip`.
+/// The part of minimize() that follows the gradients: norm, clipping, updates. Makes the input `clip`. `only`: the
+/// tensors that are updated; empty: all are.
 OptimizerStep clip_and_update(Graph& graph, const OptimizerOptions& options, std::span<const TensorSpec> tensors,
-                              std::span<const Value> weights, std::vector<Value> gradients);
-/// Update on each of the tensors.
+                              std::span<const Value> weights, std::vector<Value> gradients,
+                              const std::vector<bool>& only = {});
+/// Update on each of the tensors, or on some.
 std::vector<Value> update_all(Graph& graph, const OptimizerOptions& options, Value gscale,
                               std::span<const TensorSpec> tensors, std::span<const Value> weights,
-                              std::span<const Value> gradients);
+                              std::span<const Value> gradients, const std::vector<bool>& only = {});
 
 /// Feeds the inputs of an optimizer (`clip`, and those of Update) for the step after `updates` updates at learning rate
 /// `lr`.

@@ -8,6 +8,7 @@
 
 #include "toy/runs/event.h"
 #include "toy/train/data.h"
+#include "toy/train/policy.h"
 #include "toy/train/schedule.h"
 #include "toy/train/trainer.h"
 #include "toy/train/watch.h"
@@ -65,6 +66,8 @@ struct RecipeOptions {
   bool allow_changes = false;  ///< resume although options, texts or version are not the checkpoint's
   WatchOptions watch;          ///< what is looked at while it runs
   RunRecord record;            ///< what its log says of it
+  /// Learn from rewards of answers that the model draws, instead of from the rows of the data, which are questions.
+  std::optional<PolicyOptions> policy = {};
   /// Instead of trainer.compute, the faster type by measuring. A resumed run takes that of its checkpoint.
   bool auto_compute = false;
   /// See toy/base/options.h.

@@ -26,7 +26,7 @@ std::vector<GivenOption> given_options(std::string_view json, const std::string&
 
 /// A recipe and all that it may be told.
 struct Recipe {
-  enum Kind { from_scratch, warm_start, full_finetune, lora, dpo } kind;
+  enum Kind { from_scratch, warm_start, full_finetune, lora, dpo, grpo } kind;
   std::variant<FromScratchOptions, GrowOptions, FineTuneOptions> options;
   bool grows = false;  ///< of warm_start: GrowOptions::init is a donor
 
@@ -40,15 +40,27 @@ struct Recipe {
   double usual_lr(const OptimizerOptions& optimizer) const;
   /// And the weight decay.
   double usual_weight_decay(const OptimizerOptions& optimizer) const { return adapts() ? 0 : optimizer.weight_decay; }
-  bool adapts() const { return kind == lora || kind == dpo; }
+  bool adapts() const {
+    const auto* o = std::get_if<FineTuneOptions>(&options);
+    return kind == lora || kind == dpo || (kind == grpo && o && !o->full);
+  }
   /// Calls f(Option, member) for each option of the recipe; see toy/base/options.h.
   static void fields(auto& recipe, auto&& f) {
     const auto each = [&](const Option& option, auto& value) {
       constexpr std::string_view kOfTexts[] = {"corpus", "train_on", "documents", "pack", "binary", "data_cache"};
+      // Answers are drawn: nothing is cut into rows, validated, or computed in another way than they were drawn.
+      constexpr std::string_view kNotOfAnswers[] = {"corpus_weight", "bad_rows",    "map",           "val",
+                                                    "val_fraction",  "epochs",      "accumulate",    "updates",
+                                                    "dropout",       "compute",     "patience",      "min_delta",
+                                                    "eval_every",    "eval_tokens", "sample_tokens", "lora_dropout"};
       const bool of_texts = std::ranges::find(kOfTexts, option.name) != std::end(kOfTexts);
-      if (option.group.empty() || (recipe.adapts() && option.name == "context") || (recipe.kind == dpo && of_texts))
+      const bool of_rows = std::ranges::find(kNotOfAnswers, option.name) != std::end(kNotOfAnswers);
+      if (option.group.empty() || ((recipe.adapts() || recipe.kind == grpo) && option.name == "context") ||
+          ((recipe.kind == dpo || recipe.kind == grpo) && of_texts) || (recipe.kind == grpo && of_rows))
         return;
       Option here = option;
+      if (recipe.kind == grpo && option.name == "data")
+        here.required = true, here.help = "JSON Lines file of questions with their answers";
       if (recipe.kind == dpo && option.name == "data")
         here.required = true, here.help = "JSON Lines file of chosen and rejected answers to train on";
       if (recipe.kind != dpo && option.name == "tokens")
@@ -79,7 +91,9 @@ struct NamesOf<Recipe::Kind> {
   static constexpr std::array list = {std::pair("from-scratch", Recipe::from_scratch),
                                       std::pair("warm-start", Recipe::warm_start),
                                       std::pair("full-finetune", Recipe::full_finetune),
-                                      std::pair("lora", Recipe::lora), std::pair("dpo", Recipe::dpo)};
+                                      std::pair("lora", Recipe::lora),
+                                      std::pair("dpo", Recipe::dpo),
+                                      std::pair("grpo", Recipe::grpo)};
 };
 
 /// The recipe with these options. What is not given follows from what is: steps from rows of --data, rates from the

@@ -19,12 +19,20 @@
 
 namespace toy {
 
+class Communicator;
+
 /// One step of training.
 struct TrainerOptions {
   int64_t batch = 8, tokens = 128;  ///< B sequences of T tokens
   /// Batches of B a step: the gradients of the mean loss over all their tokens are summed in their order, then there is
   /// one update. As one batch of B * accumulate sequences, in the memory of B and one gradient. Gathered updates only.
   int64_t accumulate = 1;
+  /// Equal parts of a step's rows, whose gradients are added as a tree, so that processes can share them: the sum does
+  /// not depend on how many do. Each is batch / shards sequences, accumulate times. Gathered updates only.
+  int64_t shards = 1;
+  /// Who shares the shards: this trainer is rank 0's, run_worker() (toy/train/worker.h) has those of the others.
+  /// nullptr: nobody. Must outlive the trainer. See can_share() in src/train/sum_ranks.h.
+  Communicator* ranks = nullptr;
   OptimizerOptions optimizer;
   /// gathered: all gradients, then their norm, then the updates; a step whose gradient is not finite is skipped.
   /// streaming: each gradient is consumed by its update as soon as it is complete, which saves its memory; there is no
@@ -44,6 +52,7 @@ struct TrainerOptions {
     f({"batch", "Sequences per step", at_least(1), "Batch"}, o.batch);
     f({"tokens", "Tokens per sequence", at_least(1), "Batch"}, o.tokens);
     f({"accumulate", "Batches per step whose gradients are summed", at_least(1), "Batch"}, o.accumulate);
+    f({"shards", "Parts of a step that processes can share", from_to(1, 4096), "Batch"}, o.shards);
     f({"optimizer", "{}, with settings as in 'sgd(momentum=0.8)' (toy help training.md)", {}, "Optimizer"},
       o.optimizer);
     f({"updates", "When to update; streaming takes less memory, no clipping", {}, "Optimizer", "", "", "--update"},
@@ -57,6 +66,9 @@ struct TrainerOptions {
 
   /// Throws Error{bad_input} naming the option, its value and what would do.
   void validate() const;
+  int64_t sequences() const { return batch / shards; }    ///< of one forward and backward
+  int64_t passes() const { return accumulate * shards; }  ///< that a step takes
+  int64_t rows() const { return batch * accumulate; }     ///< of a step
 };
 /// Their names.
 template <>
@@ -81,6 +93,7 @@ struct TrainGraph {
 };
 /// The graph of one step on weights that `dtype_of` describes. With accumulate > 1: forward and backward of one batch
 /// of the step; its updates are accumulators, `<tensor>.grad`, which have taken the gradients in, and there is no norm.
+/// So with shards > 1.
 /// `with_logits`: the step does without them.
 TrainGraph build_train_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const TrainerOptions& options,
                              bool with_logits = false);
@@ -97,8 +110,11 @@ LossGraph build_loss_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_
 /// The plans of a training, of which one runs at a time, in an arena that they share.
 struct TrainPlans {
   std::shared_ptr<const Plan> step, update = {};           ///< update: only where a step accumulates
+  std::vector<std::shared_ptr<const Plan>> sums = {};      ///< of shards; see src/train/gradient_sums.h
   std::vector<std::shared_ptr<const Plan>> forwards = {};  ///< of the objective; the first one is a validation's
   size_t mapped = 0;                                       ///< bytes of frozen weights that stay in the file
+  /// Those of a step.
+  std::vector<const Plan*> steps() const;
   /// Those that there are.
   std::vector<const Plan*> all() const;
   /// Of the largest arena.
@@ -131,8 +147,13 @@ struct StepResult {
   std::optional<double> grad_norm = {};  ///< global norm of the gradients before clipping; streaming updates have none
   bool skipped = false;                  ///< something was not finite: nothing has changed
   PreferenceSums preference = {};
+  /// With other ranks, seconds of rank 0: for sums of gradients, and waiting for gradients of the others.
+  std::optional<double> exchange = {}, wait = {};
 };
 
+class Crew;
+class GradientSums;
+struct StepPart;
 class Objective;
 
 /// A model in training. Losses are bit-identical for any number of threads and from run to run.
@@ -146,7 +167,10 @@ class Trainer {
   /// One step of the optimizer on B * accumulate windows of T tokens. With check_finite an error begins with the step,
   /// counted from 1. Padding of packed rows counts in nothing. Of preferences, the answers' log probabilities, with the
   /// step's dropout, come before the gradient, which is that of cross-entropy with a weight for each answer.
-  StepResult step(const Windows& windows, double lr);
+  StepResult step(const Windows& windows, double lr) { return step(windows, lr, {}); }
+  /// The same with these weights of the targets instead of weigh()'s. With accumulate > 1 there may be any number of
+  /// batches.
+  StepResult step(const Windows& windows, double lr, std::optional<StepWeights> given);
   /// What the next step multiplies the targets of these windows with. Throws Error{bad_input} where there is none.
   StepWeights weigh(const Windows& windows);
   /// Loss of rows, whatever the objective makes of them. Reads the first rows in the order of the validation, until
@@ -159,11 +183,12 @@ class Trainer {
     return evaluate(TextRows(ids, options_.tokens), max_tokens, stop);
   }
 
-  /// For objectives: what TrainPlans::forwards[pass] gives for a batch of B * T places. `random`: where that drops, the
+  /// For objectives: what TrainPlans::forwards[pass] gives for a batch of places(). `random`: where that drops, the
   /// number of the batch. An error begins with `what` and the step.
   std::vector<float> nlls(size_t pass, const Windows& batch, const char* what, std::optional<int64_t> random = {});
   const TrainerOptions& options() const { return options_; }
-  int64_t places() const { return options_.batch * options_.tokens; }
+  /// Of one forward and backward.
+  int64_t places() const { return options_.sequences() * options_.tokens; }
 
   /// Updates made: steps whose gradient was finite.
   int64_t updates() const { return updates_; }
@@ -172,6 +197,8 @@ class Trainer {
   /// Goes on as if it had made `steps` steps, `updates` of them updates. Weights and moments are the caller's to
   /// restore.
   void resume(int64_t steps, int64_t updates);
+  /// Of a rank above 0: does its part of the steps of rank 0's trainer, as long as that one is there.
+  void serve();
   const Plan& plan() const { return *plans_.step; }
   const TrainPlans& plans() const { return plans_; }
   Session& session() { return *session_; }
@@ -179,24 +206,43 @@ class Trainer {
   std::vector<Session*> sessions() {
     return update_session_ ? std::vector{session_.get(), update_session_.get()} : std::vector{session_.get()};
   }
+  /// What the optimizer keeps, of the tensors that this rank updates: with several ranks, each updates some of them.
   const ParamStore& moments() const { return moments_; }
   ParamStore& moments() { return moments_; }
+  /// Of all ranks, by name, sorted.
+  std::vector<std::string> moment_names() const;
+  /// Calls f(store, name) for all of them, one after another. Of another rank, `store` has a copy. `write`: which goes
+  /// back there.
+  void each_moment(bool write, const std::function<void(ParamStore& store, const std::string& name)>& f);
   /// Bytes that training and its evaluations hold: weights, moments, accumulators, arena, inputs.
   size_t planned_bytes() const { return plans_.bytes(device_); }
 
  private:
-  /// Forward and backward of batch `number` of a step; returns its share of the loss.
-  double run_batch(const Windows& windows, int64_t number, std::span<const float> weights);
+  /// Forward and backward of this process's shards; returns the losses of their passes.
+  std::vector<double> run_shards(const StepPart& part);
+  /// The same of all ranks.
+  std::vector<double> run_all(const StepPart& step);
+  /// Forward and backward of pass `i` of a part, which is pass `number` of the step; returns its share of the loss.
+  double run_pass(const StepPart& part, int64_t i, int64_t number);
+  /// Rank 0's weights and moments to the other ranks.
+  void share();
+  /// What follows the gradients of a step whose loss is there.
+  void update(StepResult& result);
   Device& device_;
   Model& model_;
   TrainerOptions options_;
-  ParamStore moments_, accumulators_;
+  ParamStore moments_;
   TrainPlans plans_;
   std::shared_ptr<const DeviceBuffer> arena_;
+  std::unique_ptr<GradientSums> sums_;  // where a step accumulates
+  std::unique_ptr<Crew> crew_;          // where there are other ranks
+  bool shared_ = false;                 // the others have rank 0's weights and moments
   std::unique_ptr<Session> session_, update_session_;
   std::vector<std::unique_ptr<Session>> forwards_;  // of plans_.forwards, once they run
   std::unique_ptr<Objective> objective_;
   int64_t steps_ = 0, updates_ = 0;
+  double norm_ = 0;    // of the last step
+  double waited_ = 0;  // seconds in it
 };
 
 }  // namespace toy

@@ -61,7 +61,14 @@ bool appends(const KernelQuery& q) noexcept { return q.in[2].dtype == DType::f32
 
 void attention_mask(Launches& to, const KernelCall& c) noexcept {
   const int N = int(c.in[0].shape[0]);
-  to.add(Kernel::attention_mask, {N}, {in(c, 0), in(c, 1), out(c, 0), N, int(c.attrs->as<AttentionAttrs>().window)});
+  to.add(Kernel::attention_mask, {N},
+         {in(c, 0), in(c, 1), in(c, 2), out(c, 0), N, int(c.attrs->as<AttentionAttrs>().window)});
+}
+
+// Rows that see keys after them take the decomposition.
+template <size_t until>
+bool is_causal(const KernelQuery& q) noexcept {
+  return q.in[0].dtype == DType::f32 && (q.in.size() <= until || !q.in[until].present);
 }
 
 // q, k, v, o, lse, do, seq, pos, dlse?
@@ -85,9 +92,11 @@ size_t deltas(const KernelQuery& q) noexcept { return size_t(q.in[0].shape[0] * 
 
 }  // namespace
 
-KernelRecord attention_kernel() { return {.op = "attention", .code = attention}; }
+KernelRecord attention_kernel() { return {.op = "attention", .accepts = is_causal<5>, .code = attention}; }
 KernelRecord attention_mask_kernel() { return {.op = "attention_mask", .code = attention_mask}; }
-KernelRecord attention_grad_kernel() { return {.op = "attention_grad", .workspace = deltas, .code = attention_grad}; }
+KernelRecord attention_grad_kernel() {
+  return {.op = "attention_grad", .accepts = is_causal<9>, .workspace = deltas, .code = attention_grad};
+}
 KernelRecord attention_paged_kernel() {
   return {.op = "attention_paged", .accepts = takes_pages, .code = attention_paged};
 }

@@ -1,4 +1,4 @@
-// Causal attention among the rows of a batch (training).
+// Attention among the rows of a batch.
 // N rows, H query heads, K kv heads, P head width; query head h uses kv head h / (H/K).
 #include <algorithm>
 #include <cmath>
@@ -11,13 +11,18 @@ namespace {
 
 struct Problem {
   const double *q, *k, *v;
-  const int32_t *seq, *pos;
+  const int32_t *seq, *pos, *until;
   int64_t N, H, K, P;
   double scale, softcap;
   int64_t window;
 
-  Problem(const KernelArgs& args, const int32_t* seq_in, const int32_t* pos_in)
-      : q(input(args, 0)), k(input(args, 1)), v(input(args, 2)), seq(seq_in), pos(pos_in) {
+  explicit Problem(const KernelArgs& args)
+      : q(input(args, 0)),
+        k(input(args, 1)),
+        v(input(args, 2)),
+        seq(indices(args, 3)),
+        pos(indices(args, 4)),
+        until(args.in.size() > 5 ? indices(args, 5) : nullptr) {
     const Shape &q_shape = args.in[0].shape, &k_shape = args.in[1].shape;
     N = q_shape[0], H = q_shape[1], P = q_shape[2], K = k_shape[1];
     scale = args.attrs.as<AttentionAttrs>().scale;
@@ -27,12 +32,17 @@ struct Problem {
   int64_t q_at(int64_t row, int64_t head) const { return (row * H + head) * P; }
   int64_t kv_at(int64_t row, int64_t head) const { return (row * K + head / (H / K)) * P; }
 
-  // Row i sees rows [first_key(i), i]: those of its run (one sequence, positions that grow by one) in the
-  // window.
+  // Row i sees rows [first_key(i), end_key(i)): those of its run (one sequence, positions that grow by one) in the
+  // window, up to itself or to where `until` ends.
   int64_t first_key(int64_t i) const {
     int64_t j = i;
     while (j > 0 && seq[j - 1] == seq[i] && pos[j - 1] + 1 == pos[j] && (window == 0 || pos[i] - pos[j - 1] < window))
       --j;
+    return j;
+  }
+  int64_t end_key(int64_t i) const {
+    int64_t j = i + 1;
+    while (until && j < N && seq[j] == seq[i] && pos[j - 1] + 1 == pos[j] && pos[j] < until[i]) ++j;
     return j;
   }
   double score(int64_t i, int64_t j, int64_t head) const {
@@ -45,18 +55,18 @@ struct Problem {
 // s_j = scale q.k_j, softcap tanh(s_j / softcap) where there is one; P_j = exp(s_j) / sum exp(s); o = sum_j P_j v_j;
 // lse = log(sum exp(s))
 void attention(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  const Problem a(args, indices(args, 3), indices(args, 4));
+  const Problem a(args);
   double *o = output(args, 0), *lse = output(args, 1), *s = reinterpret_cast<double*>(args.workspace);
   for (int64_t i = 0; i < a.N; ++i)
     for (int64_t h = 0; h < a.H; ++h) {
-      const int64_t first = a.first_key(i);
-      for (int64_t j = first; j <= i; ++j) s[j] = a.score(i, j, h);
-      const double top = *std::max_element(s + first, s + i + 1);
+      const int64_t first = a.first_key(i), end = a.end_key(i);
+      for (int64_t j = first; j < end; ++j) s[j] = a.score(i, j, h);
+      const double top = *std::max_element(s + first, s + end);
       double sum = 0;
-      for (int64_t j = first; j <= i; ++j) sum += s[j] = std::exp(s[j] - top);
+      for (int64_t j = first; j < end; ++j) sum += s[j] = std::exp(s[j] - top);
       double* out = o + a.q_at(i, h);
       std::fill_n(out, a.P, 0.0);
-      for (int64_t j = first; j <= i; ++j)
+      for (int64_t j = first; j < end; ++j)
         for (int64_t p = 0; p < a.P; ++p) out[p] += s[j] / sum * a.v[a.kv_at(j, h) + p];
       if (lse) lse[i * a.H + h] = top + std::log(sum);
     }

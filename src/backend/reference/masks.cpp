@@ -1,4 +1,4 @@
-// Tensors made from indices: one_hot and the mask of causal attention. The decompositions of fused ops use
+// Tensors made from indices: one_hot and the mask of attention. The decompositions of fused ops use
 // them.
 #include <algorithm>
 #include <limits>
@@ -22,9 +22,11 @@ void one_hot(const ExecContext& ctx, const KernelArgs& args) noexcept {
 }
 
 // mask_ij = 0 where row i may see row j, -inf elsewhere. Row i sees the rows behind it in its own run (one
-// sequence, positions that grow by one) and itself, as far back as the window reaches (0: all of them).
+// sequence, positions that grow by one) and itself, as far back as the window reaches (0: all of them), and those after
+// it before position until_i.
 void attention_mask(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  const int32_t *seq = indices(args, 0), *pos = indices(args, 1);
+  const int32_t *seq = indices(args, 0), *pos = indices(args, 1),
+                *until = args.in.size() > 2 ? indices(args, 2) : nullptr;
   const int64_t N = args.in[0].shape[0], window = args.attrs.as<AttentionAttrs>().window;
   double* mask = output(args, 0);
   std::fill_n(mask, N * N, -std::numeric_limits<double>::infinity());
@@ -34,6 +36,8 @@ void attention_mask(const ExecContext& ctx, const KernelArgs& args) noexcept {
       if (window > 0 && pos[i] - pos[j] >= window) break;
       mask[i * N + j] = 0;
     }
+    for (int64_t j = i + 1; until && j < N && seq[j] == seq[i] && pos[j - 1] + 1 == pos[j] && pos[j] < until[i]; ++j)
+      mask[i * N + j] = 0;
   }
 }
 

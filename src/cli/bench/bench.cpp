@@ -237,11 +237,11 @@ void print_profile(const Session& session, double fma, const Plan& costs) {
   }
 }
 
-void add_bench(CLI::App& root) {
+void add_bench(CLI::App& root, Communicator* ranks) {
   CLI::App& app = add_command_group(root, "bench", "Measure speed and compare it with the machine's limits");
   add_bench_machine(app);
   add_bench_ops(app);
-  add_bench_train(app);
+  add_bench_train(app, ranks);
   add_bench_infer(app);
 }
 

@@ -80,7 +80,7 @@ void print_profile(const Session& session, double fma, const Plan& costs);
 
 void add_bench_machine(CLI::App& app);
 void add_bench_ops(CLI::App& app);
-void add_bench_train(CLI::App& app);
+void add_bench_train(CLI::App& app, Communicator* ranks);
 void add_bench_infer(CLI::App& app);
 
 }  // namespace toy::cli

@@ -7,6 +7,7 @@
 #include "cli/bench/bench.h"
 #include "cli/console.h"
 #include "cli/options.h"
+#include "toy/base/communicator.h"
 #include "toy/base/memory.h"
 #include "toy/models/adapter.h"
 #include "toy/tensor/quantize.h"
@@ -35,6 +36,9 @@ void bind_quantized(Model& model, const TensorSpec& t, DType type, ThreadPool& p
 }
 
 struct BenchTrain : Command {
+  explicit BenchTrain(Communicator* r) : ranks(r) {}
+
+  Communicator* ranks;  // a step's batch is shared among them
   std::string shape = "smollm2-135m", mode = "full", base = "f32";
   int64_t rank = 16;
   // Streaming, as the peers, which neither clip nor look at the norm.
@@ -50,7 +54,7 @@ struct BenchTrain : Command {
     add_option(app, "--shape", shape,
                fmt::format("Sizes to measure, separated by commas, or JSON files: {}", fmt::join(size_names(), ", ")),
                suggested(size_names(), true));
-    add_listed(app, trainer, {"batch", "tokens", "optimizer", "updates"});
+    add_listed(app, trainer, {"batch", "tokens", "accumulate", "shards", "optimizer", "updates"});
     begin_group(app, "Batch");
     add_option(app, "--steps", steps, "Steps to measure", from_to(1, 1e6));
     add_option(app, "--warmup", warmup, "Steps before them", from_to(0, 1e6));
@@ -77,6 +81,8 @@ struct BenchTrain : Command {
             mode);
     limit();
     const std::vector<std::string> shapes = shapes_of(shape);
+    check(!ranks || shapes.size() == 1, "--shape names {} shapes; give one where several tasks measure together",
+          shapes.size());
     for (const std::string& name : shapes) {
       const ModelSpec spec = model_spec(name);
       spec.require_positions(trainer.tokens, "tokens");
@@ -90,12 +96,15 @@ struct BenchTrain : Command {
     TrainerOptions options = trainer;
     options.optimizer = parse_optimizer(optimizer(), "--optimizer");
     options.optimizer.clip = trainer.optimizer.clip;
+    options.ranks = ranks;
+    if (ranks && !given("--shards")) options.shards = ranks->size();
+    if (options.passes() > 1 && !given("--update")) options.updates = TrainerOptions::gathered;
     return options;
   }
 
   // A first bound, before tables of so many positions are made: weights, gradients, and what goes into each layer.
   void require_room(const Device& dev, const ModelSpec& spec) const {
-    const size_t rows = size_t(trainer.batch) * size_t(trainer.tokens);
+    const size_t rows = size_t(options_of_run().sequences()) * size_t(trainer.tokens);
     const size_t layers = rows * size_t(spec.d_model) * spec.layers.size();
     require_memory(dev, (2 * size_t(parameter_count(spec)) + layers) * sizeof(float),
                    "training this model with this batch");
@@ -134,16 +143,19 @@ struct BenchTrain : Command {
     options.recompute = fit.recompute;
     if (const std::string text = fit.text(); !text.empty()) to_stderr(fmt::format("{}: {}\n", name, text));
     Trainer engine(*dev, model, options);
-    const int64_t n = trainer.batch * trainer.tokens, params = parameter_count(model.spec);
+    const int64_t n = options.rows() * options.tokens, params = parameter_count(model.spec);
     const Windows w = random_windows(n, model.spec.vocab);
-    std::vector<double> times, ceilings;
+    std::vector<double> times, ceilings, exchanges, waits;
     double loss = 0;
     for (int64_t i = 0; i < warmup + steps; ++i) {
       if (i == warmup) engine.session().enable_profile(profile);
       ceilings.push_back(fma_ceiling(*dev));
       const double begin = steady_seconds();
-      loss = engine.step(w, 1e-4).loss;
-      if (i >= warmup) times.push_back(steady_seconds() - begin);
+      const StepResult result = engine.step(w, 1e-4);
+      loss = result.loss;
+      if (i < warmup) continue;
+      times.push_back(steady_seconds() - begin);
+      exchanges.push_back(1e6 * result.exchange.value_or(0)), waits.push_back(1e6 * result.wait.value_or(0));
     }
     double mixers = 0;  // forward; half of the positions are visible on average
     for (const LayerSpec& l : model.spec.layers)
@@ -159,14 +171,19 @@ struct BenchTrain : Command {
                    {"threads", dev->threads()},
                    {"compute", name_of(options.compute)},
                    {"optimizer", optimizer()},
-                   {"update", name_in_list(trainer.updates)},
+                   {"update", name_in_list(options.updates)},
                    {"batch", trainer.batch},
                    {"tokens", trainer.tokens},
+                   {"accumulate", options.accumulate},
+                   {"ranks", ranks ? ranks->size() : 1},
+                   {"shards", options.shards},
                    {"params", params},
                    {"trained", trained_count(model.spec)},
                    {"ms", 1e3 * seconds},
                    {"ms_min", 1e3 * *std::min_element(times.begin(), times.end())},
                    {"tokens_per_s", double(n) / seconds},
+                   {"exchange_us", median(exchanges)},
+                   {"wait_us", median(waits)},
                    {"gflops", gflop / seconds},
                    {"fma_gflops", fma},
                    {"fraction_of_fma", gflop / seconds / fma},
@@ -187,8 +204,8 @@ struct BenchTrain : Command {
 
 }  // namespace
 
-void add_bench_train(CLI::App& app) {
-  add_subcommand<BenchTrain>(app, "train", "Measure a training step with random weights and tokens");
+void add_bench_train(CLI::App& app, Communicator* ranks) {
+  add_subcommand<BenchTrain>(app, "train", "Measure a training step with random weights and tokens", ranks);
 }
 
 }  // namespace toy::cli

@@ -107,7 +107,9 @@ std::string mixers_of(const ModelSpec& spec) {
     const Layers layers = layers_with(spec, m.kind);
     if (layers.empty()) continue;
     const bool gated = layers.front().attention_gate;
-    kinds.push_back(m.kind != MixerKind::attention ? m.title : gated ? "gated causal attention" : "causal attention");
+    kinds.push_back(m.kind != MixerKind::attention
+                        ? m.title
+                        : std::string(gated ? "gated " : "") + (spec.causal ? "causal attention" : "attention"));
     counted.push_back(fmt::format("{} {}", layers.size(), kinds.back()));
   }
   std::reverse(counted.begin(), counted.end());  // recurrent ones first: there are more of them
@@ -137,8 +139,10 @@ std::string sizes_of(const MixerDef& mixer, const Layers& layers) {
 
 void print_dimensions(const ModelSpec& spec, const std::string& pooling) {
   const Layers attention = layers_with(spec, MixerKind::attention);
-  fmt::print("{}: {}, {} {}, {} output\n", spec.name, spec.architecture, mixers_of(spec), ffn_of(spec),
-             spec.tied ? "tied" : "untied");
+  fmt::print("{}: {}, {} {}{}\n", spec.name, spec.architecture, mixers_of(spec), ffn_of(spec),
+             !spec.causal ? ""
+             : spec.tied  ? ", tied output"
+                          : ", untied output");
   fmt::print("  D={} (width)  F={} (ffn)  ", spec.d_model, all_of(spec.layers, &LayerSpec::d_ff));
   if (!attention.empty()) fmt::print("{}  ", sizes_of(mixer_of(MixerKind::attention), attention));
   fmt::print("V={}  context {}\n", spec.vocab, spec.context);
@@ -172,7 +176,7 @@ void print_parts(const ModelSpec& spec, size_t weight_bytes) {
   }
   fmt::print("  {:<10} {:>14}  {} as loaded{}\n", "all", params, format_bytes(weight_bytes),
              alike ? fmt::format("; a layer has {}", each) : "");
-  if (spec.tied) fmt::print("  {:<10} the embedding, once more\n", "output");
+  if (spec.tied && spec.causal) fmt::print("  {:<10} the embedding, once more\n", "output");
   fmt::print("\n");
 }
 
@@ -206,10 +210,33 @@ ordered_json costs_json(const Compiled& c, const std::vector<LayerCost>& layers,
   return j;
 }
 
+// It neither trains nor decodes.
+void print_encoder_card(const Described& m, const GraphOptions& o, Device& dev, bool json) {
+  const Compiled forward = graph_of("forward", m, o, dev);
+  size_t weight_bytes = 0;
+  for (const TensorSpec& t : tensors_of(m.spec)) weight_bytes += bytes_of(m.dtype_of(t.name), t.shape);
+  if (json)
+    return print_json(ordered_json{{"model", to_json(m.spec)},
+                                   {"parameters", parameter_count(m.spec)},
+                                   {"weight_bytes", weight_bytes},
+                                   {"pooling", m.pooling},
+                                   {"warnings", m.warnings},
+                                   {"encode",
+                                    {{"tokens", o.trainer.tokens},
+                                     {"flops", forward.plan.cost().flops},
+                                     {"arena_bytes", forward.plan.arena_bytes}}}},
+                      2);
+  print_dimensions(m.spec, m.pooling);
+  print_parts(m.spec, weight_bytes);
+  fmt::print("an encoder: every token sees all tokens of its text (toy embed)\n  {} tokens take {} and {} of arena\n",
+             o.trainer.tokens, flops(forward.plan.cost().flops), format_bytes(forward.plan.arena_bytes));
+}
+
 }  // namespace
 
 void print_card(const Described& m, const GraphOptions& o, Device& dev, const std::optional<Ceilings>& ceilings,
                 bool json) {
+  if (!m.spec.causal) return print_encoder_card(m, o, dev, json);
   const Compiled trained = graph_of("train", m, o, dev), decoded = graph_of("decode", m, o, dev);
   const Plan &train = trained.plan, &decode = decoded.plan;
   size_t weight_bytes = 0;

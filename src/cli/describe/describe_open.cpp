@@ -16,6 +16,7 @@
 #include "toy/base/nearest.h"
 #include "toy/base/utf8.h"
 #include "toy/decode/decoder.h"
+#include "toy/decode/encoder.h"
 #include "toy/formats/gguf.h"
 #include "toy/runs/run.h"
 
@@ -83,14 +84,14 @@ std::optional<Planned> planned(const fs::path& path) {
 // The file that a word stands for.
 std::string file_of(const std::string& what) {
   std::error_code error;
-  if (const std::string folder = run_folder(what); !folder.empty()) {
+  if (const std::string folder = finder().run(what); !folder.empty()) {
     if (const std::string model = runs::newest_model(folder).file; !model.empty()) return model;
     for (const char* options : {"config.json", "train.json"})  // of a run to come
       if (const fs::path file = fs::path(folder) / options; planned(file)) return file.string();
-    if (const auto converted = converted_folder(folder)) return *converted;
+    if (const auto converted = finder().converted(folder)) return *converted;
     fail("{}: the folder has no model.gguf, no checkpoint and no options of a run; give a GGUF file", folder);
   }
-  if (const std::string listed = listed_model(what); !listed.empty()) return listed;
+  if (const std::string listed = finder().listed(what); !listed.empty()) return listed;
   const std::string near = nearest(what, size_names());
   check(fs::exists(what, error), "'{}' is not a file, a run, or one of the sizes {}{}", what,
         fmt::join(size_names(), ", "), near.empty() ? "" : "; did you mean '" + near + "'?");
@@ -130,6 +131,12 @@ Compiled train_graph(const Described& m, const GraphOptions& options, Device& de
 }
 
 Compiled forward_graph(const Described& m, const TrainerOptions& o, Device& dev) {
+  if (!m.spec.causal) {
+    EncoderGraph e = build_encoder_graph(
+        m.spec, [&](const std::string& name) { return m.dtype_of(name); }, o.tokens, true);
+    Plan p = compile(*e.graph, std::vector{e.hidden}, {}, dev, {.products = DType::q8_0});
+    return {fmt::format("encoding {} tokens", o.tokens), std::move(e.graph), {e.hidden}, std::move(p)};
+  }
   LossGraph l = build_loss_graph(m.spec, f32, o.batch, o.tokens);
   const std::vector<Value> outputs{l.loss};
   Plan p = compile(*l.graph, outputs, {}, dev);
@@ -150,7 +157,7 @@ Compiled decode_graph(const Described& m, const GraphOptions& o, Device& dev) {
 
 Described open_description(const std::string& what) {
   if (is_size(what)) {
-    if (const std::string run = run_folder(what); !run.empty())
+    if (const std::string run = finder().run(what); !run.empty())
       to_stderr(fmt::format("toy: {} is the size; to describe the run: toy describe {}\n", what, one_line(run)));
     return open_model(what);
   }

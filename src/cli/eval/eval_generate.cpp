@@ -60,7 +60,8 @@ struct EvalGenerate : Command {
     app.footer(
         "A row is {\"prompt\": ..., \"answer\": ...}, or has \"messages\" for a prompt and \"answers\" for several "
         "right "
-        "ones. An answer is right if it equals one of them, apart from white space at both ends.\n\n"
+        "ones, and a \"kind\" to group by. An answer is right if it equals one of them, apart from white space at both "
+        "ends.\n\n"
         "Example:\n  toy eval generate model.gguf questions.jsonl --n 32 --stop \".\" --ignore-case");
   }
 
@@ -99,6 +100,10 @@ struct EvalGenerate : Command {
     if (std::isfinite(s.accuracy.error)) j["accuracy_error"] = s.accuracy.error;
     j["cut"] = s.cut;
     j["unfinished"] = s.unfinished;
+    for (const auto& [kind, k] : s.kinds) {
+      j["kinds"][kind] = {{"questions", k.questions}, {"accuracy", k.accuracy.mean}};
+      if (std::isfinite(k.accuracy.error)) j["kinds"][kind]["accuracy_error"] = k.accuracy.error;
+    }
     j["match"] = {{"ignore_case", o.match.ignore_case}, {"ignore_punctuation", o.match.ignore_punctuation}};
     for (size_t i = 0; rows && i < questions.size(); ++i) {
       const OpenAnswer& a = s.answers[i];
@@ -120,6 +125,8 @@ struct EvalGenerate : Command {
                  o.generate.max_tokens);
     if (s.cut > 0) fmt::print("; {} cut at their beginning to fit the context", s.cut);
     fmt::print("\n");
+    for (const auto& [kind, k] : s.kinds)
+      fmt::print("{:<16} {:>14}  {} question{}\n", kind, percent(k.accuracy), k.questions, k.questions == 1 ? "" : "s");
   }
 };
 

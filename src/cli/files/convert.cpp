@@ -54,8 +54,8 @@ struct Convert : Command {
   }
 
   void run() {
-    if (const std::string listed = listed_model(rewrite.in, true); !listed.empty()) rewrite.in = listed;
-    const std::string run = run_folder(rewrite.in);
+    if (const std::string listed = finder().listed(rewrite.in, true); !listed.empty()) rewrite.in = listed;
+    const std::string run = finder().run(rewrite.in);
     if (const std::string model = run.empty() ? "" : runs::newest_model(run).file; !model.empty()) rewrite.in = model;
     if (hf::is_model_folder(rewrite.in)) {
       check(rewrite.out.ends_with(".gguf"), "OUT is '{}'; a folder becomes a GGUF, so use a name that ends with .gguf",

@@ -9,7 +9,7 @@
 #include "cli/console.h"
 #include "cli/help.h"
 #include "cli/tables.h"
-#include "fetch/catalog.h"
+#include "find/catalog.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
 #include "toy/base/utf8.h"

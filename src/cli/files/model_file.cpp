@@ -10,38 +10,18 @@
 #include "toy/base/clock.h"
 
 namespace toy::cli {
-namespace {
-
-// Says on stderr what it finds.
-class Finder final : public ModelFinder {
-  void tell(const std::string& line) const override { to_stderr(fmt::format("toy: {}\n", line)); }
-  void warn(const std::string& path, const std::vector<std::string>& warnings) const override {
-    print_warnings(path, warnings);
-  }
-  std::optional<hf::Converted> convert(
-      const std::function<hf::Converted(const hf::ConvertOptions&)>& work) const override {
-    return convert_with_progress({}, work);
-  }
-};
-
-}  // namespace
 
 CLI::Option* add_model_option(CLI::App& app, std::string& model) {
   return add_option(app, "model", model, "GGUF file, run or its id, name in `toy list`, or Hugging Face folder",
                     file_name());
 }
 
-std::string run_folder(const std::string& what) { return Finder().run_folder(what); }
-
-std::string listed_model(const std::string& what, bool takes_folders) {
-  return Finder().listed_model(what, takes_folders);
+ModelFinder finder() {
+  return {.say = [](const std::string& line) { to_stderr(fmt::format("toy: {}\n", line)); },
+          .convert = [](const auto& work) { convert_with_progress({}, work); }};
 }
 
-std::optional<std::string> converted_folder(const std::string& folder) { return Finder().converted_folder(folder); }
-
-std::string model_file(const std::string& what) { return Finder().model_file(what); }
-
-std::string tokenizer_file(const std::string& what) { return Finder().tokenizer_file(what); }
+std::string model_file(const std::string& what) { return finder().model(what); }
 
 std::optional<hf::Converted> convert_with_progress(
     hf::ConvertOptions options, const std::function<hf::Converted(const hf::ConvertOptions&)>& work) {
@@ -80,7 +60,7 @@ void AdapterOptions::add(CLI::App& app, bool named) {
 
 std::vector<GivenAdapter> AdapterOptions::given() const {
   std::vector<GivenAdapter> list;
-  for (const std::string& text : lora) list.push_back(parse_adapter(text, named_, Finder()));
+  for (const std::string& text : lora) list.push_back(parse_adapter(text, named_, finder()));
   return list;
 }
 

@@ -8,13 +8,16 @@
 #include <string>
 #include <vector>
 
-#include "bind/find_model.h"
+#include "bind/adapters.h"
 #include "toy/base/error.h"
+#include "toy/find/find_model.h"
 #include "toy/hf/convert.h"
 #include "toy/models/model.h"
 
 namespace toy::cli {
 
+/// Where runs are looked for by their ids and listed, by default.
+inline const std::vector<std::string> kRunRoots{"."};
 /// The positional `model` of a command.
 CLI::Option* add_model_option(CLI::App& app, std::string& model);
 
@@ -22,14 +25,10 @@ CLI::Option* add_model_option(CLI::App& app, std::string& model);
 std::optional<hf::Converted> convert_with_progress(hf::ConvertOptions options,
                                                    const std::function<hf::Converted(const hf::ConvertOptions&)>& work);
 
-/// @{
-/// As ModelFinder's. They say on stderr what they find.
-std::string run_folder(const std::string& what);
-std::string listed_model(const std::string& what, bool takes_folders = false);
-std::optional<std::string> converted_folder(const std::string& folder);
+/// Finds models by any name; says on stderr what it uses, and shows a bar while it converts.
+ModelFinder finder();
+/// finder().model(what).
 std::string model_file(const std::string& what);
-std::string tokenizer_file(const std::string& what);
-/// @}
 
 /// What a computation with the models of these files returns. Where it fails, broken weights are the reason to tell.
 template <class Compute>

@@ -27,6 +27,7 @@
 #include "toy/base/utf8.h"
 #include "toy/decode/text_stream.h"
 #include "toy/grammar/grammar.h"
+#include "toy/models/embedding_rule.h"
 
 namespace toy::cli {
 namespace {
@@ -222,6 +223,8 @@ struct Chat : Command {
     given.parsed();
     answers.sampling.read(*parser);
     read_rules();
+    if (!url.empty() && message.empty() && model_path.find(' ') != model_path.npos)  // no model has such a name
+      std::swap(model_path, message);
     if (!url.empty()) return talk_to_server(given);
     check(!model_path.empty(), "model is missing; name a file, or a server with --url");
     answers.sampling.check_together(*parser);
@@ -280,6 +283,7 @@ struct Chat : Command {
     const auto dev = device.make();
     require_room_to_decode(*dev, model_path, {.context = kPagePositions});  // the least; the rest is cache
     Model model = load_model(model_path, *dev);
+    require_causal(model.spec);
     adapters.apply(model);
     require_tokenizer(model, model_path);
     const ChatTemplate chat = the_template(model);

@@ -20,6 +20,7 @@
 #include "toy/base/json_text.h"
 #include "toy/decode/service.h"
 #include "toy/grammar/grammar.h"
+#include "toy/models/embedding_rule.h"
 
 namespace toy::cli {
 namespace {
@@ -186,6 +187,7 @@ struct Infer : Command {
                             .kv = decoding.decoder.kv,
                             .exact = decoding.decoder.exact});
     Model model = load_model(model_path, *dev);
+    require_causal(model.spec);
     adapters.apply(model);
     if (!stops.empty()) require_tokenizer(model, model_path, "remove --stop");
     const std::vector<std::vector<int32_t>> ids = prompts.tokens(model, model_path);

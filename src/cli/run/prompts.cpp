@@ -81,15 +81,19 @@ std::string read_text(const std::string& path, bool may_be_empty) {
   return path == "-" ? read_standard_input(may_be_empty) : read_text_file(path, may_be_empty);
 }
 
-void PromptOptions::add(CLI::App& app) {
+void PromptOptions::add(CLI::App& app, bool several) {
   begin_group(app, "Prompt");
+  const std::string use = several ? "continue" : "read";
   std::vector<CLI::Option*> all{
-      app.add_option("text", text_, "Text to continue, as --prompt"),
-      add_text_option(app, "-p,--prompt", text_, "Text to continue"),
-      add_option(app, "--prompt-file", file_, "File with the text to continue; - reads standard input", file_name()),
-      add_option(app, "--prompts", lines_, "File with one prompt per line, as text or JSON; - reads standard input",
-                 file_name()),
-      add_option(app, "--prompt-ids", ids_, "Token ids to continue, such as 1,2,3", not_empty())->option_text("IDS")};
+      app.add_option("text", text_, "Text to " + use + ", as --prompt"),
+      add_text_option(app, "-p,--prompt", text_, ("Text to " + use).c_str()),
+      add_option(app, "--prompt-file", file_, "File with the text to " + use + "; - reads standard input", file_name()),
+      add_option(app, "--prompt-ids", ids_, "Token ids to " + use + ", such as 1,2,3", not_empty())
+          ->option_text("IDS")};
+  if (several)
+    all.insert(all.begin() + 3,
+               add_option(app, "--prompts", lines_,
+                          "File with one prompt per line, as text or JSON; - reads standard input", file_name()));
   for (CLI::Option* a : all)
     for (CLI::Option* b : all)
       if (a != b) a->excludes(b);

@@ -1,4 +1,4 @@
-// Where `toy infer` takes its prompts from.
+// Where `toy infer` and `toy look` take their prompts from.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -28,7 +28,8 @@ struct Prompt {
 struct PromptOptions {
   bool no_bos = false, parse_special = true;
 
-  void add(CLI::App& app);
+  /// `several`: with --prompts.
+  void add(CLI::App& app, bool several = true);
   /// Reads files and checks what needs no model.
   void read();
   /// Was --prompts given?

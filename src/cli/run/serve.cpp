@@ -17,6 +17,7 @@
 #include "cli/run/chat_template_option.h"
 #include "cli/run/draft.h"
 #include "cli/run/prompts.h"
+#include "serve/encoder_server.h"
 #include "serve/http/origin.h"
 #include "serve/server.h"
 #include "serve/states.h"
@@ -156,6 +157,46 @@ struct Serve : Command {
     return names;
   }
 
+  serve::ServerOptions server_options(const std::string& name, const std::vector<std::string>& api_keys) const {
+    return {.name = name,
+            .aliases = {aliases.begin() + !aliases.empty(), aliases.end()},
+            .api_keys = api_keys,
+            .most_waiting = size_t(queue),
+            .http = http,
+            .state_folder = state_folder,
+            .strict = strict,
+            .host = host,
+            .tls = !tls.certificate.empty(),
+            .cors = cors,
+            .log = log == "json"   ? serve::LogForm::json
+                   : log == "text" ? serve::LogForm::text
+                                   : serve::LogForm::off,
+            .share_prefixes = share_prefixes,
+            .stuck = [] {
+              to_stderr("toy: stopped; a request was given up\n");
+              std::_Exit(0);  // its thread uses what would be gone
+            }};
+  }
+
+  void say_where(const std::string& name, uint16_t at) const {
+    const bool v6 = host.find(':') != std::string::npos;
+    to_stderr(fmt::format("toy: serving {} at {}://{}{}{}:{}; Ctrl-C stops\n", name,
+                          tls.certificate.empty() ? "http" : "https", v6 ? "[" : "", host, v6 ? "]" : "", at));
+  }
+
+  // Options of texts that are generated have no meaning.
+  void serve_an_encoder(serve::HttpServer& server, Device& dev, const Model& model,
+                        const std::vector<std::string>& api_keys, const std::string& name) const {
+    for (const char* option : {"--lora", "--state", "--cache", "--ctx", "--draft", "--chat-template"})
+      check(!given(option), "{} is for models that generate text; {} is an encoder, so remove it", option, model_path);
+    print_warnings(model_path, model.warnings);
+    Encoder encoder(dev, model, {.exact = decoding.decoder.exact});
+    const serve::ServerOptions o = server_options(name, api_keys);
+    say_where(name, server.port());
+    serve::serve_encoder(server, encoder, model, o);
+    to_stderr("toy: stopped\n");
+  }
+
   void run() {
     const std::vector<std::string> api_keys = keys();
     warn_of_readers(tls.key);
@@ -172,6 +213,7 @@ struct Serve : Command {
     Model model = load_model(model_path, *dev);
     apply_adapters(model, given);
     require_tokenizer(model, model_path);
+    if (!model.spec.causal) return serve_an_encoder(server, *dev, model, api_keys, name);
     const std::optional<ChatTemplate> chat = chat_template.load(model, model_path);
     print_warnings(model_path, model.warnings);
     constexpr int64_t kRowsOfCall = 256;  // bounds how long running texts wait for the prompts of others
@@ -187,32 +229,11 @@ struct Serve : Command {
     Decoder decoder(*dev, model, options);
     const Draft proposes = draft.make(*dev, model, decoder, decoding, INT32_MAX);
     warn_of_long_context(model_path, model.spec, decoder.context());
-    const serve::ServerOptions o{.name = name,
-                                 .aliases = {aliases.begin() + !aliases.empty(), aliases.end()},
-                                 .adapters = names,
-                                 .api_keys = api_keys,
-                                 .most_waiting = size_t(queue),
-                                 .http = http,
-                                 .speculation = proposes.options,
-                                 .state_folder = state_folder,
-                                 .strict = strict,
-                                 .host = host,
-                                 .tls = !tls.certificate.empty(),
-                                 .cors = cors,
-                                 .log = log == "json"   ? serve::LogForm::json
-                                        : log == "text" ? serve::LogForm::text
-                                                        : serve::LogForm::off,
-                                 .share_prefixes = share_prefixes,
-                                 .stuck = [] {
-                                   to_stderr("toy: stopped; a request was given up\n");
-                                   std::_Exit(0);  // its thread uses what would be gone
-                                 }};
+    serve::ServerOptions o = server_options(name, api_keys);
+    o.adapters = names, o.speculation = proposes.options;
     to_stderr(cache_text(model.spec, decoder.state()));
     to_stderr(fmt::format("toy: requests that do not say it use {}\n", usual_sampling(model.metadata).text()));
-    const bool v6 = host.find(':') != std::string::npos;
-    to_stderr(fmt::format("toy: serving {} at {}://{}{}{}:{}; Ctrl-C stops\n", o.name,
-                          tls.certificate.empty() ? "http" : "https", v6 ? "[" : "", host, v6 ? "]" : "",
-                          server.port()));
+    say_where(o.name, server.port());
     serve::serve(server, decoder, model, chat, o);
     to_stderr("toy: stopped\n");
   }

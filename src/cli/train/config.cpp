@@ -86,7 +86,7 @@ void require_files(const std::vector<GivenOption>& options, const Words& words, 
       const bool is_model = key == "init" || key == "donor" || key == "model";
       const bool is_word = (key == "size" || key == "tokenizer") && !fs::path(name).has_extension();
       check(name == "-" || is_word || fs::exists(name, error) ||
-                (is_model && (!run_folder(name).empty() || !listed_model(name).empty())),
+                (is_model && (!finder().run(name).empty() || !finder().listed(name).empty())),
             "{}: '{}' of --{} does not exist. Paths are relative to the folder where the run was started: resume it "
             "there, or give --{} too",
             file, name, key, key);

@@ -10,6 +10,7 @@
 #include "toy/data/text_files.h"
 #include "toy/synth/chats.h"
 #include "toy/synth/ngram.h"
+#include "toy/synth/questions.h"
 #include "toy/synth/stories.h"
 
 namespace toy::cli {
@@ -73,6 +74,42 @@ struct Chats : Command {
   }
 };
 
+struct Qa : Command {
+  QuestionOptions o;
+  int64_t rows = 2000;
+  std::string form{name_in_list(o.form)}, out;
+  void add(CLI::App& app) {
+    std::vector<std::string> kinds, forms;
+    for (const auto& kind : question_kinds()) kinds.emplace_back(kind.first);
+    for (const auto& [name, value] : NamesOf<QuestionForm>::list) forms.emplace_back(name);
+    add_option(app, "--rows", rows, "Questions to write", from_to(1, 1e7));
+    add_option(app, "--kind", o.kinds, "Kind of question, such as add, or add:3 with its level (default: all)",
+               suggested(kinds), not_empty());
+    add_option(app, "--level", o.level, "How hard they are, of kinds without a level", from_to(1, 3));
+    add_option(app, "--form", form, "Rows to train on, or questions with their answers", one_of(forms));
+    app.add_flag("--held-out", o.held_out, "Write only questions that no rows without --held-out have");
+    add_option(app, "--seed", o.seed, "Seed of the questions");
+    add_option(app, "--out", out, "File to write (default: stdout)", file_name());
+    std::string about;
+    for (const auto& [name, what] : question_kinds()) about += fmt::format("\n  {:<10}{}", name, what);
+    app.footer("Each question has one right answer. Kinds, which take turns:" + about +
+               "\n\nSee toy help evaluation.md.\n\nExamples:\n"
+               "  toy corpus qa --rows 100000 --kind add:1 --kind copy --out train.jsonl\n"
+               "  toy corpus qa --rows 200 --held-out --form questions --out held.jsonl");
+  }
+  void run() {
+    read_value(form, {}, o.form);
+    if (!out.empty())
+      refuse_replacing("out", out, [](std::string_view beginning) {
+        return beginning.starts_with("{\"prompt\":\"Q: ") || beginning.starts_with("{\"messages\":[{");
+      });
+    const std::string text = write_questions(o, rows);
+    if (out.empty()) return (void)std::fwrite(text.data(), 1, text.size(), stdout);
+    write_file(out, text);
+    fmt::print("{}\n", out);
+  }
+};
+
 struct Floor : Command {
   std::string file;
   bool json = false;
@@ -103,9 +140,10 @@ struct Ngram : Command {
 }  // namespace
 
 void add_corpus(CLI::App& root) {
-  CLI::App& app = add_command_group(root, "corpus", "Write stories and conversations, and score text");
+  CLI::App& app = add_command_group(root, "corpus", "Write stories, conversations and questions, and score text");
   add_subcommand<Stories>(app, "stories", "Write English stories from a random grammar");
   add_subcommand<Chats>(app, "chats", "Write short conversations to train a first chat model on");
+  add_subcommand<Qa>(app, "qa", "Write questions that have one right answer");
   add_subcommand<Floor>(app, "floor", "Print the lowest possible loss on stories, in nats per byte");
   add_subcommand<Ngram>(app, "ngram", "Print the loss of a 5-gram model, which a good model beats");
 }

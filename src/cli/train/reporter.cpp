@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "cli/main.h"
 #include "cli/train/run_files.h"
 #include "toy/base/clock.h"
 #include "toy/base/error.h"
@@ -28,26 +29,36 @@ std::string to_text(const runs::Rewards& r) {
   return text;
 }
 
+// " reward=0.4400 mixed=0.29 length=8.1 entropy=0.310", or "".
+std::string to_text(const runs::Policy& p) {
+  if (!p.reward) return "";
+  std::string text = fmt::format(" reward={:.4f} mixed={:.2f} length={:.1f} entropy={:.3f}", *p.reward,
+                                 p.mixed.value_or(0), p.length.value_or(0), p.entropy.value_or(0));
+  return p.kl ? text + fmt::format(" kl={:.4f}", *p.kl) : text;
+}
+
 // "training toy (0.22 M parameters) from scratch on book.txt: 1000 steps, 1.19 epochs of 6750 rows"
 std::string to_text(const runs::RunStart& s) {
   const auto model = parse_json<nlohmann::json>(s.model.text).at("name").get<std::string>();
   const double all = double(s.parameters) * 1e-6, trained = double(s.trained.value_or(s.parameters)) * 1e-6;
   std::string what = fmt::format("{} ({:.2f} M parameters)", model, all);
-  if (s.recipe == "lora" || s.recipe == "dpo")
+  if ((s.recipe == "lora" || s.recipe == "dpo" || s.recipe == "grpo") && trained < all)
     what = fmt::format("an adapter ({:.2f} M parameters) of {} ({:.2f} M)", trained, s.base.value_or(model), all);
   else if (s.recipe == "from-scratch")
     what += " from scratch";
   else if (trained < all)
     what = fmt::format("{:.2f} M of the {:.2f} M parameters of {}", trained, all, s.base.value_or(model));
-  return fmt::format("training {} on {}: {} steps, {:.3g} epochs of {} rows", what, s.data.value_or("a text"), s.steps,
-                     s.epochs.value_or(0), s.windows_per_epoch);
+  return fmt::format("training {} on {}: {} steps, {:.3g} epochs of {} rows{}", what, s.data.value_or("a text"),
+                     s.steps, s.epochs.value_or(0), s.windows_per_epoch,
+                     s.ranks ? fmt::format(", {} ranks", *s.ranks) : "");
 }
 
 }  // namespace
 
-Reporter::Reporter(Results& results, bool json, std::optional<int64_t> log_every)
+Reporter::Reporter(Results& results, bool json, std::optional<int64_t> log_every, bool launched)
     : results_(results),
       json_(json),
+      launched_(launched),
       log_every_(json ? 0 : log_every.value_or(progress_.on_terminal() && is_terminal(STDOUT_FILENO) ? 0 : 1)) {}
 
 void Reporter::preparing(const std::string& what) { progress_.waiting(one_line(what)); }
@@ -103,7 +114,8 @@ void Reporter::show(const runs::Step& s, bool at_once) {
 }
 
 void Reporter::print_loss() {
-  results_.put(fmt::format("step {}: loss={:.6f}{}\n", step_, last_->loss, to_text(last_->rewards)));
+  results_.put(
+      fmt::format("step {}: loss={:.6f}{}\n", step_, last_->loss, to_text(last_->rewards) + to_text(last_->policy)));
   last_is_printed_ = true;
 }
 
@@ -150,6 +162,8 @@ void Reporter::done(const TrainResult& r, const std::string& how_to_resume) {
   say(fmt::format("stopped after step {}{}; everything is in {}. To resume, in the folder {}:\n  {}", r.step,
                   results_.lost() ? ": stdout cannot be written" : "", one_line(r.checkpoint),
                   one_line(std::filesystem::current_path(unknown).string()), how_to_resume));
+  if (constexpr int kSignalled = 128; launched_ && interrupt_->signal() != 0)
+    throw Exit{kSignalled + interrupt_->signal()};
   interrupt_->end_by_signal();
 }
 

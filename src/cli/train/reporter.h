@@ -19,7 +19,8 @@ class Reporter final : public TrainObserver {
  public:
   /// `json`: stdout is for events. `log_every`: steps between two lines on stdout, 0: none; nullopt: every step has
   /// one, unless somebody looks at the bar on the same terminal.
-  Reporter(Results& results, bool json, std::optional<int64_t> log_every);
+  /// `launched`: by mpirun or the like, whose other tasks have to be told before the program ends.
+  Reporter(Results& results, bool json, std::optional<int64_t> log_every, bool launched = false);
 
   void preparing(const std::string& what) override;
   void event(const runs::Event& event) override;
@@ -40,7 +41,7 @@ class Reporter final : public TrainObserver {
   void print_loss();
 
   Results& results_;
-  bool json_;
+  bool json_, launched_;
   // JSON Lines on stdout.
   struct Lines final : runs::EventSink {
     explicit Lines(Results& r) : results(r) {}

@@ -13,6 +13,7 @@
 #include "cli/train/config.h"
 #include "cli/train/reporter.h"
 #include "cli/train/run_files.h"
+#include "toy/base/communicator.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/run_files.h"
@@ -69,7 +70,17 @@ const About kRecipes[] = {
      "adapter. See toy help preferences.md.\n\n"
      "Example:\n"
      "  toy train dpo --model chat.gguf --data preferences.jsonl --out out/polite\n"
-     "  toy infer chat.gguf --lora out/polite --prompt \"Dear\""}};
+     "  toy infer chat.gguf --lora out/polite --prompt \"Dear\""},
+    {Recipe::grpo,
+     "Train an adapter from rewards of the model's own answers",
+     {"--model", "--reward", "--group", "--questions", "--max-tokens", "--full", "--loss", "--rank", "--explain"},
+     "Draws several answers to each question, judges them, and makes the better ones likelier (GRPO). Questions are "
+     "rows "
+     "of `toy eval generate`. A program that judges answers is no sandbox. --dry-run shows what the rewards give right "
+     "and wrong answers. See toy help grpo.md.\n\n"
+     "Example:\n"
+     "  toy train grpo --model chat.gguf --data questions.jsonl --reward exact --max-tokens 32 --out out/better\n"
+     "  toy eval generate chat.gguf held-out.jsonl --lora out/better"}};
 
 // "adamw 0.001, lion 0.0001": what an option is by default with each optimizer.
 std::string usual(const Recipe& recipe, std::string_view option) {
@@ -109,10 +120,11 @@ void tell_of_no_effect(const std::string& out, const nlohmann::ordered_json& opt
 }
 
 struct Train : Command {
-  explicit Train(const About& a) : recipe(a.kind), about(a) {}
+  Train(const About& a, Communicator* r) : recipe(a.kind), about(a), ranks(r) {}
 
   Recipe recipe;  // until run(): the defaults
   const About& about;
+  Communicator* ranks;
   DeviceOptions device;
   std::optional<int64_t> log_every;
   bool json = false, dry_run = false, explain = false;
@@ -150,13 +162,16 @@ struct Train : Command {
     });
     recipe = parse_recipe(about.kind, given);
     if (std::string* init = recipe.init()) *init = model_file(*init);
-    if (auto* o = std::get_if<FromScratchOptions>(&recipe.options)) o->tokenizer = tokenizer_file(o->tokenizer);
+    if (auto* o = std::get_if<FromScratchOptions>(&recipe.options)) o->tokenizer = finder().tokenizer(o->tokenizer);
+    RecipeOptions& o = recipe.common();
+    o.trainer.ranks = ranks;
+    if (ranks && !this->given("--shards")) o.trainer.shards = ranks->size();
     const auto dev = device.make();
     Results results;
-    Reporter reporter(results, json, log_every);
+    Reporter reporter(results, json, log_every, ranks != nullptr);
     if (dry_run || explain) return reporter.estimated(recipe.estimate(*dev, reporter), explain);
-    RecipeOptions& o = recipe.common();
     nlohmann::ordered_json config = options_json(*parser);
+    config["shards"] = o.trainer.shards;
     if (o.epochs) config["steps"] = nullptr;  // the rows decide
     if (o.fit_tokens) config["tokens"] = nullptr;
     for (const char* of_the_process : {"resume", "allow-changes", "overwrite"}) config.erase(of_the_process);
@@ -170,9 +185,9 @@ struct Train : Command {
 
 }  // namespace
 
-void add_train(CLI::App& root) {
+void add_train(CLI::App& root, Communicator* ranks) {
   CLI::App& app = add_command_group(root, "train", "Train a model on text and write it as GGUF");
-  for (const About& about : kRecipes) add_subcommand<Train>(app, name_in_list(about.kind), about.summary, about);
+  for (const About& about : kRecipes) add_subcommand<Train>(app, name_in_list(about.kind), about.summary, about, ranks);
 }
 
 }  // namespace toy::cli

@@ -45,8 +45,9 @@ ModelSpec spec_of(const std::shared_ptr<const Family>& family) {
 std::string advice_on(std::string_view architecture) {
   for (const char* encoder : {"bert", "gemma-embedding", "mpnet", "t5encoder"})
     if (architecture.find(encoder) != architecture.npos)
-      return "; it is an encoder, whose tokens see those after them: for embeddings use a causal model, such as "
-             "Qwen3-Embedding";
+      return "; it is an encoder of a kind that toy does not compute yet: for embeddings use a bert, such as MiniLM, "
+             "BGE "
+             "or E5, or a causal model, such as Qwen3-Embedding";
   return "";
 }
 

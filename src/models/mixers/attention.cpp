@@ -1,9 +1,10 @@
-// Causal self-attention with grouped queries, and its variants.
+// Self-attention with grouped queries, and its variants.
 #include <algorithm>
 #include <cmath>
 
 #include "models/mixers/mixer.h"
 #include "toy/base/error.h"
+#include "toy/models/embedding_rule.h"
 
 namespace toy::nn {
 namespace {
@@ -61,7 +62,7 @@ DifferentialAttention make_differential(const ModelSpec& m, const LayerSpec& l, 
           make_rms_norm(w, "attn_pair_norm", 2 * l.d_head, m.norm_eps)};
 }
 
-// Causal self-attention with grouped queries (Ainslie et al. 2023): H query heads, K of keys and values. With slots the
+// Self-attention with grouped queries (Ainslie et al. 2023): H query heads, K of keys and values. With slots the
 // rows are appended to their pages and attend to them. x:[N,D] -> [N,D].
 Mixer make_attention(const ModelSpec& m, size_t layer, const Weights& w, RopeTables& ropes) {
   const LayerSpec& l = m.layers[layer];
@@ -95,11 +96,14 @@ Mixer make_attention(const ModelSpec& m, size_t layer, const Weights& w, RopeTab
   std::optional<DifferentialAttention> differential;
   if (l.differential) differential = make_differential(m, l, w, layer);
   std::vector<StateSpec> states;
+  const bool causal = m.causal;
+  const std::string name = m.name;
   const Shape kept{(differential ? 2 : 1) * l.kv_heads, l.d_head};
   if (own_kv) states = {{StateSpec::Kind::keys, "k", kept, l.window}, {StateSpec::Kind::values, "v", kept, l.window}};
   const auto call = [=](Value x, LayerState& state, const Context& ctx) {
     const auto& [sequence, position, turn] = ctx.batch;
     const bool paged = !state.slots.empty();
+    if (!causal && (!ctx.until || paged)) refuse_encoder(name);
     Value rows = q.map(x), both, gate;
     if (gated)
       both = reshape(rows, {-1, q.heads, 2 * q.width}), rows = reshape(slice(both, 2, 0, q.width), {-1, inner});
@@ -121,7 +125,7 @@ Mixer make_attention(const ModelSpec& m, size_t layer, const Weights& w, RopeTab
     }
     Value o =
         paged ? attention_paged(queries, {state.slots[0], state.slots[1]}, sequence, position, state.page_table, attrs)
-              : attention(queries, state.keys, state.values, sequence, position, attrs);
+              : attention(queries, state.keys, state.values, sequence, position, attrs, ctx.until);
     // One more term exp(sink) in the sum below.
     if (sinks) o = o * reshape(sigmoid(attention_lse(o) - sinks), {-1, q.heads, 1});
     if (differential) o = (*differential)(o, k.heads);

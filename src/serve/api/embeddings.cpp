@@ -91,7 +91,7 @@ TextRequest EmbeddingsJob::add(std::vector<int32_t> ids) {
   embeddings_.emplace_back();
   prompt_tokens_ += int64_t(ids.size());
   TextRequest t{.prompt = std::move(ids), .options = {.max_tokens = 0}};
-  t.embed = pooling_;
+  t.embed = EmbedOptions{.pooling = pooling_};
   t.on_end = [job = shared_from_this(), i](const TextEnd& end) {
     try {
       job->finish(i, end);

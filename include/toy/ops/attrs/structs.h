@@ -125,7 +125,7 @@ struct GegluAttrs {
 inline constexpr int64_t kPagePositions = 64;
 
 /// attention: scores s = scale * q.k, with a softcap (Gemma 2; 0: none) softcap * tanh(s / softcap); a row sees keys of
-/// its own sequence at positions p-window < j <= p (window 0: all).
+/// its own sequence at positions p-window < j <= p (window 0: all), or up to the end that the operand `until` gives it.
 struct AttentionAttrs {
   double scale = 1;
   int64_t window = 0;

@@ -1,5 +1,6 @@
-// attention: causal, optionally windowed, over the rows of a batch; grouped queries (Ainslie et al. 2023).
-//   in  q:[N,H,P] k:[N,K,P] v:[N,K,P] seq:[N] pos:[N]   out o:[N,H,P] lse?:[N,H]
+// attention: to the row itself or to `until`, optionally windowed, over the rows of a batch; grouped queries (Ainslie
+// et al. 2023).
+//   in  q:[N,H,P] k:[N,K,P] v:[N,K,P] seq:[N] pos:[N] until?:[N]   out o:[N,H,P] lse?:[N,H]
 // A task is a chunk of a run's positions with all query heads of one kv head. It packs each key tile that it
 // needs once (transposed, as the cache holds it) and runs all its rows against it.
 #define TOY_TARGET_FILE "backend/cpu/attention/attention.cpp"
@@ -14,11 +15,13 @@ namespace HWY_NAMESPACE {
 
 void attention_run(const ExecContext& ctx, const KernelArgs& args) {
   const HeadSizes h(args.in[0].shape, args.in[1].shape);
+  const int32_t* until = optional_ids(args, 5);
   attend_all(ctx, args, 0, [&](const Task& task, QueryRows q, AttendScratch& ws) HWY_ATTR {
-    q.first = task.first;
+    q.first = task.first, q.run_end = task.first + task.run;
+    if (until) q.until = until + task.row;
     const int64_t head = task.head * h.group, to = (task.row * h.heads + head) * h.p, stride = h.heads * h.p;
     attend_begin(q, args.in[0].as<const float>() + to, stride, ws);
-    const int64_t first = q.first_visible(task.position), last = task.position + task.count - 1;
+    const int64_t first = q.first_visible(task.position), last = q.last_visible();
     const auto packed_tile = [&](int64_t at) HWY_ATTR {
       const int64_t begin = std::max(at, first), end = std::min(at + kKeyTile, last + 1), slot = begin - at;
       const int64_t from = ((task.first_row + begin - task.first) * h.kv_heads + task.head) * h.p;

@@ -1,5 +1,6 @@
 // attention_grad: gradients of attention, recomputed from lse (FlashAttention-2, Dao 2023, algorithm 2).
-//   in  q:[N,H,P] k,v:[N,K,P] o:[N,H,P] lse:[N,H] do:[N,H,P] seq,pos:[N] dlse?:[N,H]   out dq:[N,H,P] dk,dv:[N,K,P]
+//   in  q:[N,H,P] k,v:[N,K,P] o:[N,H,P] lse:[N,H] do:[N,H,P] seq,pos:[N] dlse?:[N,H] until?:[N]
+//   out dq:[N,H,P] dk,dv:[N,K,P]
 // With e_ij = exp(scale q_i.k_j - lse_i), delta_i = sum_p do_i o_i - dlse_i, s_ij = e_ij (do_i.v_j - delta_i) scale:
 // times the slope 1 - tanh^2 of a softcap,
 //   dv_j = sum_i e_ij do_i,   dk_j = sum_i s_ij q_i,   dq_i = sum_j s_ij k_j.
@@ -40,12 +41,22 @@ void row_products(const GradOperands& x, Range rows, float* delta) {
 // [lo, hi).
 struct Pair {
   int64_t rows, row_at, key_at, lo, hi, window;
+  const int32_t* until;  // of row 0, or nullptr
 
   /// First and last + 1 key that row r sees.
   int64_t begin(int64_t r) const { return window > 0 ? std::clamp(row_at + r - window + 1 - key_at, lo, hi) : lo; }
-  int64_t end(int64_t r) const { return std::clamp(row_at + r + 1 - key_at, lo, hi); }
+  int64_t end(int64_t r) const {
+    const int64_t own = row_at + r + 1;
+    return std::clamp((until ? std::max<int64_t>(own, until[r]) : own) - key_at, lo, hi);
+  }
+  /// The last + 1 key that any of n rows from row r on sees.
+  int64_t end(int64_t r, int64_t n) const {
+    int64_t last = end(r + n - 1);
+    for (int64_t i = r; until && i < r + n - 1; ++i) last = std::max(last, end(i));
+    return last;
+  }
   /// First row that may see key j.
-  int64_t first_row(int64_t j) const { return std::clamp<int64_t>(key_at + j - row_at, 0, rows); }
+  int64_t first_row(int64_t j) const { return until ? 0 : std::clamp<int64_t>(key_at + j - row_at, 0, rows); }
 };
 
 // e and s of one row from its scores (in e) and do.v (in s), both in place.
@@ -81,7 +92,7 @@ void grad_pair(const Pair& x, const GradOperands& op, const float* lse, const fl
                float* dq, int64_t ld, bool fresh) {
   const int64_t w = ws.width;
   for (int64_t r = 0; r < x.rows; r += kStrip) {
-    const int64_t n = std::min(kStrip, x.rows - r), cols = round_up16(x.end(r + n - 1));
+    const int64_t n = std::min(kStrip, x.rows - r), cols = round_up16(x.end(r, n));
     multiply<Init::zero>(n, cols, {ws.q + r * w, w, ws.kt, kKeyTile, op.p, ws.e + r * kKeyTile, kKeyTile});
     multiply<Init::zero>(n, cols, {ws.d_o + r * w, w, ws.vt, kKeyTile, op.p, ws.s + r * kKeyTile, kKeyTile});
     for (int64_t i = r; i < r + n; ++i) {
@@ -98,7 +109,7 @@ void grad_pair(const Pair& x, const GradOperands& op, const float* lse, const fl
     multiply<Init::add, true>(n, w, {ws.s + at, kKeyTile, ws.q + r * w, w, x.rows - r, ws.dk + j * w, w});
   }
   for (int64_t r = 0; r < x.rows; r += kStrip) {
-    const int64_t n = std::min(kStrip, x.rows - r), keys = x.end(r + n - 1) - x.lo;
+    const int64_t n = std::min(kStrip, x.rows - r), keys = x.end(r, n) - x.lo;
     const Product product{ws.s + r * kKeyTile + x.lo, kKeyTile, ws.k + x.lo * w, w, keys, dq + r * ld, ld};
     if (fresh)
       multiply<Init::zero>(n, w, product);
@@ -116,15 +127,17 @@ HWY_INLINE void copy_rows(const float* from, int64_t from_ld, float* to, int64_t
 void grad_tile(const Task& task, int64_t at, const GradOperands& x, const float* delta, const GradScratch& ws) {
   const int64_t p = x.p, w = ws.width, ld = x.heads * p, last = task.position + task.count;  // last + 1
   const int64_t lo = std::max<int64_t>(0, task.position - at), hi = std::min(kKeyTile, last - at);
-  for (int64_t block = at; block < last; block += kKeyTile) {
+  const int64_t first_block = x.until ? task.position / kKeyTile * kKeyTile : at;
+  for (int64_t block = first_block; block < last; block += kKeyTile) {
     const int64_t begin = std::max(block, task.position), rows = std::min(block + kKeyTile, last) - begin;
     int64_t first_key = task.position;  // that the block sees
     if (x.window > 0) first_key = std::max(first_key, begin - x.window + 1);
     if (first_key >= at + hi) break;
     const int64_t row = task.row + begin - task.position, i = row * x.heads + task.head;
+    const Pair pair{rows, begin, at, lo, hi, x.window, x.until ? x.until + row : nullptr};
+    if (pair.end(0, rows) <= lo) continue;  // no row of the block sees the tile
     pack_rows(x.q + i * p, ld, rows, p, ws.q, w);
     pack_rows(x.d_o + i * p, ld, rows, p, ws.d_o, w);
-    const Pair pair{rows, begin, at, lo, hi, x.window};
     const bool fresh = first_key / kKeyTile == at / kKeyTile, direct = w == p;
     float* dq = direct ? x.dq + i * p : ws.dq;
     if (!direct && !fresh) pack_rows(x.dq + i * p, ld, rows, p, ws.dq, w);

@@ -10,6 +10,7 @@ struct GradOperands {
   int64_t rows, heads, kv_heads, p, window;
   float scale, softcap;
   const float *q, *k, *v, *o, *lse, *d_o, *dlse;  // dlse: nullptr where there is none
+  const int32_t* until;                           // or nullptr
   float *dq, *dk, *dv;
   float *dk_part = nullptr, *dv_part = nullptr;  ///< [N,H,P]: each query head's share
 
@@ -21,6 +22,7 @@ struct GradOperands {
     q = args.in[0].as<const float>(), k = args.in[1].as<const float>(), v = args.in[2].as<const float>();
     o = args.in[3].as<const float>(), lse = args.in[4].as<const float>(), d_o = args.in[5].as<const float>();
     dlse = args.in.size() > 8 ? args.in[8].as<const float>() : nullptr;
+    until = optional_ids(args, 9);
     dq = args.out[0].as<float>(), dk = args.out[1].as<float>(), dv = args.out[2].as<float>();
   }
   int64_t group() const { return heads / kv_heads; }

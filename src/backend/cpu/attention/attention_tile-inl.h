@@ -69,7 +69,21 @@ struct QueryRows {
   int64_t first = 0;     ///< no key before this position is visible
   int64_t window = 0;
   float scale = 1, softcap = 0;
+  const int32_t* until = nullptr;  ///< of each position: the end of what it sees, if that is behind itself
+  int64_t run_end = 0;             ///< with `until`: no key from this position on is visible
 
+  /// The end of the keys that the position `i` behind that of row 0 sees.
+  int64_t end_visible(int64_t i) const {
+    const int64_t own = position + i + 1;
+    return until ? std::clamp<int64_t>(until[i], own, run_end) : own;
+  }
+  /// The last key that any row sees.
+  int64_t last_visible() const {
+    const int64_t positions = rows / group;
+    int64_t end = position + positions;
+    for (int64_t i = 0; until && i < positions; ++i) end = std::max(end, end_visible(i));
+    return end - 1;
+  }
   int64_t first_visible(int64_t pos) const { return window > 0 ? std::max(first, pos - window + 1) : first; }
 };
 
@@ -95,7 +109,7 @@ HWY_INLINE Visible visible_keys(const QueryRows& q, int64_t tile, int64_t row, i
   int64_t pos = q.position + row / q.group, within = row % q.group;
   for (int r = 0; r < rows; ++r) {
     v.lo[r] = int(std::clamp<int64_t>(q.first_visible(pos) - tile, 0, kKeyTile));
-    v.hi[r] = int(std::clamp<int64_t>(pos + 1 - tile, 0, kKeyTile));
+    v.hi[r] = int(std::clamp<int64_t>(q.end_visible(pos - q.position) - tile, 0, kKeyTile));
     if (v.lo[r] >= v.hi[r]) v.lo[r] = v.hi[r] = 0;
     v.min_lo = std::min(v.min_lo, v.lo[r]);
     v.max_lo = std::max(v.max_lo, v.lo[r]);

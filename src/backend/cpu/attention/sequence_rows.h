@@ -7,6 +7,11 @@
 
 namespace toy::cpu {
 
+/// Operand i of a kernel, i32[N], or nullptr where it is absent.
+inline const int32_t* optional_ids(const KernelArgs& args, size_t i) {
+  return args.in.size() > i ? args.in[i].as<const int32_t>() : nullptr;
+}
+
 /// Row n follows row n - 1, in one run, when both are of one sequence and their positions are neighbours.
 struct SequenceRows {
   const int32_t *seq, *pos;

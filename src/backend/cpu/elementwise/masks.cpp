@@ -1,4 +1,4 @@
-// Tensors made from indices, exactly: one_hot and the mask of causal attention. Only decompositions use them.
+// Tensors made from indices, exactly: one_hot and the mask of attention. Only decompositions use them.
 #include <algorithm>
 #include <limits>
 
@@ -24,10 +24,11 @@ void one_hot(const ExecContext& ctx, const KernelArgs& args) noexcept {
 }
 
 // 0 where row i may see row j, -inf elsewhere: the rows behind it in its run (one sequence, positions that
-// grow by one) and itself, as far back as the window reaches (0: all of them).
+// grow by one) and itself, as far back as the window reaches (0: all of them), and those after it before until_i.
 void attention_mask(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const SequenceRows rows(args.in[0], args.in[1]);
   const int64_t N = rows.count, window = args.attrs.as<AttentionAttrs>().window;
+  const int32_t* until = optional_ids(args, 2);
   const Range mine = share_rows(ctx, N, N);
   for (int64_t i = mine.begin; i < mine.end; ++i) {
     float* mask = args.out[0].as<float>() + i * N;
@@ -37,6 +38,7 @@ void attention_mask(const ExecContext& ctx, const KernelArgs& args) noexcept {
       if (window > 0 && rows.pos[i] - rows.pos[j] >= window) break;
       mask[j] = 0;
     }
+    for (int64_t j = i + 1; until && j < N && rows.follows(j) && rows.pos[j] < until[i]; ++j) mask[j] = 0;
   }
 }
 

@@ -1,4 +1,4 @@
-#include "fetch/catalog.h"
+#include "find/catalog.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // Caches of other programs, built in a temporary folder.
-#include "fetch/catalog.h"
+#include "find/catalog.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,57 @@
+// The processes that train together, and how bytes go from one to another.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace toy {
+
+/// One of the processes, or ranks, that train together. Not for use by several threads at once. What two ranks send
+/// each other arrives in its order; broadcast(), exchange() and all_gather() are called by all ranks in the same order.
+/// All but rank() to local_size() throw Error{failure} after another rank has called abort(), or end the process.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;  ///< 0 to size() - 1
+  virtual int size() const = 0;
+  virtual std::string host(int rank) const = 0;  ///< name of its machine
+  virtual int local_rank() const = 0;            ///< among the ranks of this machine
+  virtual int local_size() const = 0;            ///< how many these are
+  /// A message, which may be empty. Returns when the bytes may be changed.
+  virtual void send(int to, std::span<const std::byte> bytes) = 0;
+  /// Waits for what rank `from` sends. Does not keep a core busy.
+  virtual std::vector<std::byte> receive(int from) = 0;
+  /// Rank `root`'s bytes to all, which have as many.
+  virtual void broadcast(int root, std::span<std::byte> bytes) = 0;
+  /// Chunk c of `mine`, from bounds[c] to bounds[c + 1], goes to rank c. parts[r] takes what rank r has of this rank's
+  /// chunk; parts[rank()] is not touched. Adds nothing.
+  virtual void exchange(std::span<const std::byte> mine, std::span<const size_t> bounds,
+                        std::span<std::byte* const> parts) = 0;
+  /// Chunk c of `all`, as rank c has it, to all ranks.
+  virtual void all_gather(std::span<std::byte> all, std::span<const size_t> bounds) = 0;
+  /// Ends all ranks with this exit code.
+  virtual void abort(int code) = 0;
+};
+
+/// How a launcher such as mpirun or srun started this process.
+struct Launch {
+  int rank = 0, size = 1;
+  std::string by;  ///< the environment variable that says so; "" where nothing does
+};
+/// From the environment.
+Launch launch_of_this_process();
+/// Of a process that a launcher started: the plugin libtoy_mpi.so, next to the program, in ../lib, or where
+/// TOY_MPI_PLUGIN says. Throws Error{bad_input} where there is none, or one of another version.
+std::unique_ptr<Communicator> launched_communicator(const Launch& launch);
+
+/// Ranks that may use the same cores of a machine divide them among themselves. All ranks call it before they make
+/// threads. Returns, on rank 0, a warning where a launcher left cores of a machine unused; else "".
+std::string share_cores(Communicator& ranks);
+
+/// Threads of one process as ranks: each thread takes one of these.
+std::vector<std::unique_ptr<Communicator>> local_communicators(int size);
+
+}  // namespace toy

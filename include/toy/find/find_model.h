@@ -1,0 +1,46 @@
+// Models by any name: a file, the folder of a run, the id of a run, a model that `toy list` shows, or a folder from
+// Hugging Face. The program's commands and load_model() of other languages find them here.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "toy/hf/convert.h"
+
+namespace toy {
+
+/// Finds models, adapters and runs.
+///
+///     const Model model = load_model(ModelFinder().model("smollm2"), *device);
+struct ModelFinder {
+  std::vector<std::string> roots = {"."};  ///< below them runs are looked for by their ids
+  /// Is told in a line without its end which file is used where the name does not say so, and what is converted.
+  std::function<void(const std::string& line)> say = [](const std::string&) {};
+  /// Does a conversion, which takes seconds a gigabyte: `work` with options of its own.
+  std::function<void(const std::function<hf::Converted(const hf::ConvertOptions&)>& work)> convert =
+      [](const auto& work) { work({}); };
+
+  /// The GGUF file that `what` names. Throws Error{bad_input} saying what was searched, and for a folder without a
+  /// model.
+  std::string model(const std::string& what) const;
+  /// The adapter that `what` names: a file, or in the folder of a run or checkpoint the newest. Throws Error{bad_input}
+  /// for a folder without one.
+  std::string adapter(const std::string& what) const;
+  /// The file whose tokenizer `what` means, as model() finds it; "bytes", "spm:512" and what is unknown stay.
+  std::string tokenizer(const std::string& what) const;
+
+  /// The folder of a run that is named by its path or its id (or the beginning of it); "" if none is. Throws
+  /// Error{bad_input} where several ids begin so.
+  std::string run(const std::string& what) const;
+  /// The path of a model that `toy list` shows under this name, "" if there is none or if `what` is a file. Of a
+  /// repository in safetensors it is that of its converted(), unless `takes_folders`.
+  std::string listed(const std::string& what, bool takes_folders = false) const;
+  /// The GGUF of a folder from Hugging Face, made in the user's cache when it is first asked for and again when the
+  /// folder changes; nullopt for any other folder. Throws Error{bad_input} for an adapter of PEFT and an incomplete
+  /// repository.
+  std::optional<std::string> converted(const std::string& folder) const;
+};
+
+}  // namespace toy

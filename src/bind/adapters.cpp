@@ -1,0 +1,77 @@
+#include "bind/adapters.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+
+#include "toy/base/error.h"
+#include "toy/formats/gguf.h"
+#include "toy/hf/peft.h"
+#include "toy/models/adapter.h"
+#include "toy/runs/run.h"
+#include "toy/tensor/convert.h"
+
+namespace toy {
+
+namespace fs = std::filesystem;
+
+void refuse_broken_weights(const std::string& path) {
+  const gguf::File file = gguf::File::open(path);
+  for (const gguf::TensorInfo& t : file.tensors()) {
+    if (!t.dtype || is_quantized(*t.dtype)) continue;
+    const View values(const_cast<std::byte*>(t.data), *t.dtype, t.shape);
+    for (int64_t i = 0; i < values.count(); ++i)
+      if (const double v = element(values, i); !std::isfinite(v))
+        fail("{}: tensor '{}' holds {}, so the file is broken; download or convert it again", path, t.name,
+             std::isnan(v) ? "NaN" : "infinity");
+  }
+}
+
+namespace {
+
+// "out/letters", "out/letters/adapter.gguf", "out/letters/peft" and "letters.gguf" are "letters".
+std::string name_of_adapter(const std::string& given) {
+  fs::path path = fs::absolute(given).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  if (path.filename() == runs::kAdapterFile || path.filename() == runs::kPeftFolder) path = path.parent_path();
+  return (path.extension() == ".gguf" ? path.stem() : path.filename()).string();
+}
+
+}  // namespace
+
+GivenAdapter parse_adapter(const std::string& text, bool named, const ModelFinder& finder) {
+  std::error_code error;
+  GivenAdapter g{text};
+  const size_t sign = text.find('=');
+  const bool says_name = named && sign != text.npos && sign > 0 && !fs::exists(text, error);
+  if (says_name) g.name = text.substr(0, sign), g.path = text.substr(sign + 1);
+  const std::string given = g.path;
+  if (const size_t colon = given.rfind(':'); colon != given.npos && colon > 0 && !fs::exists(given, error)) {
+    const char* begin = given.c_str() + colon + 1;
+    char* end = nullptr;
+    g.scale = std::strtod(begin, &end);
+    check(end != begin && *end == 0 && std::isfinite(g.scale),
+          "lora: '{}' is no file, and its scale '{}' is no number; use FILE or FILE:SCALE", given, begin);
+    g.path = given.substr(0, colon);
+  }
+  if (!says_name) g.name = name_of_adapter(g.path);
+  if (!hf::is_peft_folder(g.path)) g.path = finder.adapter(g.path);
+  return g;
+}
+
+void apply_adapters(Model& model, const std::vector<GivenAdapter>& given) {
+  for (const GivenAdapter& g : given)
+    if (hf::is_peft_folder(g.path))
+      hf::load_peft(model, g.path, g.scale);
+    else
+      load_adapter(model, g.path, g.scale);
+}
+
+void require_tokenizer(const Model& model, const std::string& path, const char* way_out) {
+  if (model.tokenizer) return;
+  const std::string unsupported = unsupported_tokenizer(gguf::File::open(path));
+  check(!unsupported.empty(), "{}: the file has no tokenizer; {}", path, way_out);
+  fail("{}: {}, only {}; {}", path, unsupported, kSupportedTokenizers, way_out);
+}
+
+}  // namespace toy

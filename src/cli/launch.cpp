@@ -1,0 +1,57 @@
+#include "cli/launch.h"
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <string_view>
+
+#include "cli/console.h"
+#include "cli/main.h"
+#include "toy/base/error.h"
+#include "toy/train/worker.h"
+
+namespace toy::cli {
+namespace {
+
+bool trains(std::span<char*> arguments) {
+  const auto is = [&](size_t i, std::string_view word) { return i < arguments.size() && arguments[i] == word; };
+  return is(1, "train") || (is(1, "bench") && is(2, "train"));
+}
+
+// Rank 0 says when to stop; launchers send signals to all.
+int work_for(Communicator& ranks) {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_IGN);
+  try {
+    return run_worker(ranks);
+  } catch (const std::exception& e) {
+    to_stderr(fmt::format("toy: rank {} (host {}): {}\n", ranks.rank(), ranks.host(ranks.rank()), e.what()));
+    ranks.abort(1);
+    return 1;
+  }
+}
+
+}  // namespace
+
+int run_in_ranks(std::span<char*> arguments, const std::function<int(Communicator*)>& work) {
+  const Launch launch = launch_of_this_process();
+  if (launch.size == 1) return work(nullptr);
+  if (!trains(arguments)) return launch.rank > 0 ? 0 : work(nullptr);
+  std::unique_ptr<Communicator> ranks;
+  const auto load = [&] { ranks = launched_communicator(launch); };
+  if (launch.rank == 0) {
+    if (const int code = exit_code_of(load); code != 0) return code;
+  } else {
+    try {
+      load();
+    } catch (const Error&) {  // rank 0 says so
+      return 2;
+    }
+  }
+  if (const std::string few = share_cores(*ranks); !few.empty()) to_stderr(fmt::format("toy: {}\n", few));
+  if (ranks->rank() > 0) return work_for(*ranks);
+  const int code = work(ranks.get());
+  dismiss_workers(*ranks, code);
+  return code;
+}
+
+}  // namespace toy::cli

@@ -1,0 +1,182 @@
+// toy embed: texts to vectors.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <sstream>
+
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/files/model_file.h"
+#include "cli/options.h"
+#include "cli/run/prompts.h"
+#include "toy/base/atomic_file.h"
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
+#include "toy/decode/encoder.h"
+
+namespace toy::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct Source {
+  std::string where, text;
+  std::vector<int32_t> ids = {};  // instead of a text
+};
+
+// {"text": "..."}, {"ids": [1, 2]}, or any other text.
+Source parse_line(const std::string& where, const std::string& line) {
+  if (!line.starts_with('{')) return {where, line};
+  constexpr const char* kForms = R"(use {"text": "words"} or {"ids": [1, 2]})";
+  const auto j = read_json<ordered_json>(where, line);
+  if (const auto text = j.find("text"); text != j.end()) {
+    check(text->is_string(), "{}: 'text' is not a string; {}", where, kForms);
+    return {where, text->get<std::string>()};
+  }
+  const auto ids = j.find("ids");
+  check(ids != j.end() && ids->is_array(), "{}: the object has no 'text' and no 'ids'; {}", where, kForms);
+  Source source{where, ""};
+  for (const ordered_json& id : *ids) source.ids.push_back(json_number<int64_t>(id, where + ": an id", 0, INT32_MAX));
+  check(!source.ids.empty(), "{}: 'ids' is empty", where);
+  return source;
+}
+
+std::vector<Source> read_lines(const std::string& path) {
+  const std::string name = path == "-" ? "standard input" : path;
+  std::vector<Source> sources;
+  std::istringstream lines(read_text(path));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    sources.push_back(parse_line(fmt::format("{}:{}", name, sources.size() + 1), line));
+  }
+  check(!sources.empty(), "{}: there are no lines; write a text per line", name);
+  return sources;
+}
+
+constexpr std::string_view kNpy("\x93NUMPY\x01\x00", 8);
+
+// NumPy's format 1.0: f32 [rows,width].
+void write_npy(const std::string& path, const std::vector<std::vector<float>>& rows) {
+  static_assert(std::endian::native == std::endian::little, "'<f4' is little-endian");
+  std::string header =
+      fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows.size(), rows.front().size());
+  header.resize((kNpy.size() + 2 + header.size() + 1 + 63) / 64 * 64 - kNpy.size() - 2, ' ');
+  header.back() = '\n';
+  AtomicFile file(path);
+  file.write(kNpy);
+  file.write(std::string{char(header.size() % 256), char(header.size() / 256)});
+  file.write(header);
+  for (const std::vector<float>& row : rows)
+    file.write(std::string_view(reinterpret_cast<const char*>(row.data()), row.size() * sizeof(float)));
+  file.commit();
+}
+
+struct Embed : Command {
+  std::string model_path, text, file, pooling, prefix, out;
+  EmbedOptions o;
+  DeviceOptions device;
+  AdapterOptions adapters;
+  bool raw = false, json = false;
+
+  void add(CLI::App& app) {
+    add_model_option(app, model_path)->required();
+    adapters.add(app);
+    begin_group(app, "Texts");
+    CLI::Option* one = app.add_option("text", text, "Text to embed");
+    add_option(app, "--file", file, "File with one text per line, as text or JSON; - reads standard input", file_name())
+        ->excludes(one);
+    add_text_option(app, "--prefix", prefix, "Put this before each text, such as \"query: \"");
+    begin_group(app, "Embeddings");
+    add_option(app, "--pooling", pooling, "Vectors of tokens to one of the text (default: as the model's file says)",
+               CLI::IsMember({"mean", "cls", "last", "none"}));
+    add_option(app, "--dimensions", o.dimensions, "Keep the first N numbers, of models trained for it; 0 keeps all",
+               at_least(0));
+    app.add_flag("--raw", raw, "Do not scale vectors to length 1");
+    begin_group(app, "Output");
+    app.add_flag("--json", json, "Print a JSON object per text: tokens, embedding");
+    add_option(app, "--out", out, "Write all vectors to a file of NumPy (.npy) instead", file_name());
+    begin_group(app, "Machine");
+    device.add(app);
+    show_in_help(app, {"--file", "--prefix", "--pooling", "--dimensions", "--raw", "--json", "--out", "--threads"});
+    app.footer(
+        "Longer texts than the model takes are cut. A text has the same vector by itself and among others (toy help "
+        "embeddings.md).\n\n"
+        "Examples:\n"
+        "  toy embed all-minilm-l6-v2.gguf \"a badger in its den\" --json\n"
+        "  toy embed all-minilm-l6-v2.gguf --file passages.txt --out passages.npy");
+  }
+
+  std::vector<std::vector<int32_t>> tokens(const Model& model, std::vector<bool>& cut) const {
+    check(given("text") || given("--file"), "there is no text; give one, or --file with a text per line");
+    const std::vector<Source> sources = file.empty() ? std::vector<Source>{{"text", text}} : read_lines(file);
+    const int64_t most = most_tokens_to_embed(model);
+    std::vector<std::vector<int32_t>> ids;
+    for (const Source& s : sources) {
+      ids.push_back(s.ids);
+      cut.push_back(false);
+      if (s.ids.empty()) {
+        require_tokenizer(model, model_path, R"(give token ids: {"ids": [1, 2]} in --file)");
+        ids.back() = encode_for_embedding(*model.tokenizer, prefix + s.text, 0);
+        cut.back() = int64_t(ids.back().size()) > most;
+        if (cut.back()) ids.back() = encode_for_embedding(*model.tokenizer, prefix + s.text, most);
+      }
+      check(!ids.back().empty(), "{}: it is empty; give a text", s.where);
+      check(int64_t(ids.back().size()) <= model.spec.context, "{}: it has {} ids; the model takes at most {}", s.where,
+            ids.back().size(), model.spec.context);
+      for (const int32_t id : ids.back())
+        check(id < model.spec.vocab, "{}: token id {} is outside the vocabulary; use 0 to {}", s.where, id,
+              model.spec.vocab - 1);
+    }
+    if (const auto n = std::ranges::count(cut, true); n > 0)
+      to_stderr(fmt::format("toy: {} of {} texts {} longer than {} tokens and {} cut\n", n, sources.size(),
+                            n == 1 ? "is" : "are", most, n == 1 ? "was" : "were"));
+    return ids;
+  }
+
+  void print(size_t tokens, bool is_cut, const std::vector<float>& vector, size_t width) const {
+    if (!json) {
+      fmt::print("{}\n", fmt::join(vector, " "));
+      return;
+    }
+    std::string list;  // with the shortest digits that are the same f32
+    for (size_t at = 0; o.pooling == Pooling::none && at < vector.size(); at += width)
+      list += fmt::format("{}[{}]", at > 0 ? "," : "", fmt::join(std::span(vector).subspan(at, width), ","));
+    fmt::print("{{\"tokens\":{},{}{}}}\n", tokens, is_cut ? "\"cut\":true," : "",
+               o.pooling == Pooling::none ? fmt::format("\"embeddings\":[{}]", list)
+                                          : fmt::format("\"embedding\":[{}]", fmt::join(vector, ",")));
+  }
+
+  void run() {
+    check(out.empty() || !json, "--json prints and --out writes a file; use one of them");
+    if (!out.empty())
+      refuse_replacing("--out", out, [](std::string_view beginning) { return beginning.starts_with(kNpy); });
+    model_path = model_file(model_path);
+    const auto dev = device.make();
+    Model model = load_model(model_path, *dev);
+    adapters.apply(model);
+    print_warnings(model_path, model.warnings);
+    const int64_t dimensions = o.dimensions;
+    o = embed_options(model, pooling);
+    o.dimensions = dimensions;
+    if (raw) o.normalize = false;
+    check(dimensions <= model.spec.d_model, "--dimensions is {}; the embeddings of this model have {}", dimensions,
+          model.spec.d_model);
+    check(o.pooling != Pooling::none || json, "--pooling none gives a vector for each token; add --json");
+    std::vector<bool> cut;
+    const std::vector<std::vector<int32_t>> ids = tokens(model, cut);
+    const auto vectors = with_sound_weights({model_path}, [&] { return embed_tokens(*dev, model, ids, o); });
+    if (!out.empty()) return write_npy(out, vectors);
+    for (size_t i = 0; i < ids.size(); ++i) print(ids[i].size(), cut[i], vectors[i], vectors[i].size() / ids[i].size());
+  }
+};
+
+}  // namespace
+
+void add_embed(CLI::App& app) { add_subcommand<Embed>(app, "embed", "Turn texts into vectors"); }
+
+}  // namespace toy::cli

@@ -1,0 +1,26 @@
+// BertModel of transformers, and what the files of sentence-transformers say of embeddings.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "hf/models.h"
+#include "toy/formats/gguf.h"
+
+namespace toy::hf {
+
+void read_bert(const Config& c, Reading& r);
+void write_bert(nlohmann::ordered_json& c, const ModelSpec& m);
+
+/// Tensors of BertModel and of the classes around it that an embedding does not need.
+bool is_unused_in_bert(std::string_view name);
+
+/// Sets the keys of an EmbeddingRule from modules.json and the files that it names. Without it, an encoder's pooling is
+/// the mean, as in sentence-transformers, with a warning. Throws Error{bad_input} naming file and key for what is not
+/// computed: a dense layer, another pooling than one of mean, cls, last.
+void write_embedding_rule(const std::string& folder, const ModelSpec& spec, gguf::Writer& writer,
+                          std::vector<std::string>& warnings);
+/// The other way: writes modules.json and the files that it names.
+void write_sentence_files(const gguf::File& file, const ModelSpec& spec, const std::string& folder);
+
+}  // namespace toy::hf

@@ -1,0 +1,104 @@
+// A look as JSON.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "toy/look/look.h"
+
+namespace toy {
+namespace {
+
+using nlohmann::ordered_json;
+
+// Seven digits: those of an f32.
+ordered_json number(double v) {
+  if (!std::isfinite(v)) return nullptr;
+  return std::strtod(fmt::format("{:.7g}", v).c_str(), nullptr);
+}
+
+template <class T>
+ordered_json numbers(const std::vector<T>& list) {
+  ordered_json j = ordered_json::array();
+  for (const T v : list) j.push_back(number(double(v)));
+  return j;
+}
+
+ordered_json lens_json(const std::vector<LensPoint>& points, const Tokenizer* tokenizer) {
+  const ordered_json none = ordered_json::array();
+  ordered_json j{{"top", none}, {"entropy", none}, {"kl", none}, {"next", none}, {"rank", none}};
+  for (const LensPoint& p : points) {
+    ordered_json& best = j["top"].emplace_back(none);
+    for (const TokenChance& c : p.top) {
+      best.push_back({{"id", c.id}, {"probability", number(c.probability)}});
+      if (tokenizer) best.back()["text"] = tokenizer->written(c.id);
+    }
+    j["entropy"].push_back(number(p.entropy)), j["kl"].push_back(number(p.kl)), j["next"].push_back(number(p.next));
+    j["rank"].push_back(p.rank ? ordered_json(*p.rank) : ordered_json(nullptr));
+  }
+  return j;
+}
+
+ordered_json head_json(const HeadLook& head) {
+  const HeadScores& s = head.scores;
+  return {{"previous_token", number(s.previous)},
+          {"first_token", number(s.first)},
+          {"induction", number(s.induction)},
+          {"duplicate_token", number(s.duplicate)},
+          {"entropy", number(s.entropy)},
+          {"distance", number(s.distance)},
+          {"roles", s.roles()}};
+}
+
+ordered_json attention_json(const HeadLook& head, size_t tokens) {
+  ordered_json rows = ordered_json::array();
+  for (size_t at = 0; at < head.weights.size(); at += tokens) {
+    ordered_json& row = rows.emplace_back(ordered_json::array());
+    for (size_t j = at; j < at + tokens; ++j)
+      row.push_back(head.weights[j] == 0 ? ordered_json(0) : number(double(head.weights[j])));
+  }
+  return rows;
+}
+
+ordered_json layer_json(const LayerLook& layer, size_t tokens, const Tokenizer* tokenizer) {
+  ordered_json j{{"mixer", layer.mixer}};
+  if (!layer.heads.empty()) {
+    j["window"] = layer.window;
+    for (const HeadLook& h : layer.heads) j["heads"].push_back(head_json(h));
+    for (const HeadLook& h : layer.heads) j["attention"].push_back(attention_json(h, tokens));
+  }
+  for (const StateHead& s : layer.states)
+    j["states"].push_back({{"decay", numbers(s.decay)},
+                           {"strength", numbers(s.strength)},
+                           {"written", numbers(s.written)},
+                           {"norm", numbers(s.norm)}});
+  if (!layer.experts.empty()) j["experts"] = layer.experts;
+  j["added"] = ordered_json::object();
+  for (const Addition& a : layer.added) j["added"][a.part] = {{"norm", numbers(a.norm)}, {"cosine", numbers(a.cosine)}};
+  j["norm"] = numbers(layer.norm);
+  j.update(lens_json(layer.lens, tokenizer));
+  return j;
+}
+
+}  // namespace
+
+ordered_json to_json(const Look& look, const Tokenizer* tokenizer) {
+  ordered_json j{{"ids", look.ids}, {"tokens", ordered_json::array()}, {"first_row", look.first_row}};
+  for (size_t t = 0; t < look.ids.size(); ++t) {
+    ordered_json& token = j["tokens"].emplace_back(ordered_json{{"id", look.ids[t]}});
+    if (tokenizer) token["text"] = tokenizer->written(look.ids[t]);
+    if (t == 0) continue;  // nothing predicts it
+    const LensPoint& before = look.output(t - 1);
+    token["probability"] = number(before.next), token["rank"] = before.rank.value_or(0);
+    token["surprise"] = number(-std::log(before.next));
+  }
+  j["random_tokens"] = look.random_tokens;
+  j["embedding"] = {{"norm", numbers(look.norm)}};
+  j["embedding"].update(lens_json(look.lens, tokenizer));
+  j["layers"] = ordered_json::array();
+  for (const LayerLook& layer : look.layers) j["layers"].push_back(layer_json(layer, look.ids.size(), tokenizer));
+  return j;
+}
+
+}  // namespace toy

@@ -1,0 +1,90 @@
+// The logit lens: the model's own final norm and output projection on the rows between its blocks.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "look/parts.h"
+#include "toy/base/error.h"
+
+namespace toy::looking {
+namespace {
+
+constexpr int64_t kTogether = 32;  // rows whose logits are held at once
+
+// log(sum exp) of logits.
+double log_sum(std::span<const float> z) {
+  const double top = *std::max_element(z.begin(), z.end());
+  double sum = 0;
+  for (const float v : z) sum += std::exp(double(v) - top);
+  return top + std::log(sum);
+}
+
+// `output`: the model's own logits of this token.
+LensPoint point_of(std::span<const float> z, std::span<const float> output, std::optional<int32_t> next, int64_t top) {
+  const double norm = log_sum(z), output_norm = log_sum(output);
+  LensPoint p;
+  std::vector<int32_t> order(z.size());
+  std::iota(order.begin(), order.end(), 0);
+  const size_t k = std::min(z.size(), size_t(top));
+  std::partial_sort(order.begin(), order.begin() + int64_t(k), order.end(), [&](int32_t a, int32_t b) {
+    return z[size_t(a)] != z[size_t(b)] ? z[size_t(a)] > z[size_t(b)] : a < b;
+  });
+  for (size_t i = 0; i < k; ++i) p.top.push_back({order[i], std::exp(double(z[size_t(order[i])]) - norm)});
+  for (size_t i = 0; i < z.size(); ++i) {
+    const double log_p = double(z[i]) - norm, log_output = double(output[i]) - output_norm;
+    p.entropy -= std::exp(log_p) * log_p;
+    if (const double q = std::exp(log_output); q > 0) p.kl += q * (log_output - log_p);
+  }
+  p.kl = std::max(0.0, p.kl);  // it is 0 but for rounding at the last layer
+  p.next = std::numeric_limits<double>::quiet_NaN();
+  if (!next) return p;
+  const float its = z[size_t(*next)];
+  p.next = std::exp(double(its) - norm);
+  p.rank = std::count_if(z.begin(), z.end(), [&](float v) { return v > its; });
+  return p;
+}
+
+}  // namespace
+
+std::vector<std::vector<LensPoint>> lens_of(Device& device, const Model& model, const Taps& taps,
+                                            std::span<const int32_t> ids, const LookOptions& options) {
+  const int64_t width = model.spec.d_model, vocab = model.spec.vocab, together = std::min(kTogether, taps.tokens);
+  Graph g;
+  const int rows = g.declare_rows("rows", together);
+  const Value x = g.input("x", g.rows_type(rows, DType::f32, {width}));
+  const Transformer transformer(model.spec, Weights(g, dtypes_of(model)), 0);
+  const Value logits = transformer.head.logits(transformer.head.norm(x));
+  auto plan = std::make_shared<const Plan>(compile(g, std::vector{logits}, {}, device, plan_options(options.exact)));
+  require_memory(device, plan->arena_bytes + plan->input_bytes(device), "a look at this text");
+  Session session(device, plan, {model.params.get()});
+  ThreadPool team(device.host_threads());
+  std::vector<std::vector<LensPoint>> points(taps.x.size(), std::vector<LensPoint>(size_t(taps.tokens)));
+  for (int64_t begin = 0; begin < taps.tokens; begin += together) {
+    const int64_t n = std::min(together, taps.tokens - begin);
+    const auto logits_at = [&](size_t point) {
+      session.set_rows("rows", n);
+      session.set("x", std::span(taps.x[point]).subspan(size_t(begin * width), size_t(n * width)));
+      session.run();
+      return session.values(0);
+    };
+    const std::vector<float> output = logits_at(taps.x.size() - 1);
+    check(std::all_of(output.begin(), output.end(), [](float v) { return std::isfinite(v); }),
+          "look: the model's logits are not finite: its weights are broken");
+    for (size_t point = 0; point < taps.x.size(); ++point) {
+      const std::vector<float> z = point + 1 == taps.x.size() ? output : logits_at(point);
+      team.run([&](int thread) {
+        const Range mine = part(n, thread, team.size());
+        for (int64_t i = mine.begin; i < mine.end; ++i) {
+          const size_t t = size_t(begin + i), at = size_t(i * vocab);
+          const std::optional<int32_t> next = t + 1 < ids.size() ? std::optional(ids[t + 1]) : std::nullopt;
+          points[point][t] = point_of(std::span(z).subspan(at, size_t(vocab)),
+                                      std::span(output).subspan(at, size_t(vocab)), next, options.top);
+        }
+      });
+    }
+  }
+  return points;
+}
+
+}  // namespace toy::looking

@@ -1,0 +1,133 @@
+#include "toy/look/look.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "look/parts.h"
+#include "models/mixers/mixer.h"
+#include "toy/base/error.h"
+#include "toy/base/philox.h"
+
+namespace toy {
+
+using namespace looking;
+
+namespace {
+
+// ---- rows
+
+std::vector<double> norms(std::span<const float> x, int64_t tokens) {
+  std::vector<double> list;
+  const size_t width = x.size() / size_t(tokens);
+  for (size_t at = 0; at < x.size(); at += width) {
+    double sum = 0;
+    for (const float v : x.subspan(at, width)) sum += double(v) * v;
+    list.push_back(std::sqrt(sum));
+  }
+  return list;
+}
+
+// What a block adds to `x`, part by part.
+std::vector<Addition> additions_of(const std::vector<AddedTap>& parts, std::vector<float> x, int64_t tokens) {
+  std::vector<Addition> list;
+  const size_t width = x.size() / size_t(tokens);
+  for (const AddedTap& a : parts) {
+    Addition& to = list.emplace_back(Addition{a.part, norms(a.values, tokens), {}});
+    const std::vector<double> of_x = norms(x, tokens);
+    for (size_t t = 0; t < size_t(tokens); ++t) {
+      double dot = 0;
+      for (size_t i = t * width; i < (t + 1) * width; ++i) dot += double(x[i]) * double(a.values[i]);
+      const double lengths = of_x[t] * to.norm[t];
+      to.cosine.push_back(lengths > 0 ? dot / lengths : 0);
+    }
+    for (size_t i = 0; i < x.size(); ++i) x[i] += a.values[i];
+  }
+  return list;
+}
+
+// ---- heads
+
+// Tokens of a text, uniform over those that have letters; of a model without a tokenizer over all.
+std::vector<int32_t> random_tokens(const Model& model, int64_t n, uint64_t seed) {
+  const Philox random(seed, "look");
+  std::vector<int32_t> ids;
+  for (uint64_t i = 0; int64_t(ids.size()) < n; ++i) {
+    const auto id = int32_t(random.below(i, uint64_t(model.spec.vocab)));
+    const bool is_text =
+        !model.tokenizer || (id < model.tokenizer->vocab_size() && !model.tokenizer->token_bytes(id).empty());
+    if (is_text || i > 100 * uint64_t(n)) ids.push_back(id);
+  }
+  return ids;
+}
+
+// Induction and duplicate scores: random tokens, after the beginning-of-sequence token where there is one, repeated.
+void measure_repetition(Device& device, const Model& model, const LookOptions& o, ThreadPool& team, Look& result) {
+  constexpr int64_t kTokens = 24, kLeast = 4;
+  std::vector<int32_t> ids;
+  if (model.tokenizer && model.tokenizer->adds_bos() && model.tokenizer->bos()) ids.push_back(*model.tokenizer->bos());
+  const int64_t begin = int64_t(ids.size());
+  const int64_t n = std::min(kTokens, (model.spec.context - begin) / 2);
+  if (n < kLeast) return;
+  const std::vector<int32_t> text = random_tokens(model, n, o.seed);
+  for (int copy = 0; copy < 2; ++copy) ids.insert(ids.end(), text.begin(), text.end());
+  const Taps taps = run_blocks(device, model, ids, o.exact, true);
+  std::vector<size_t> seen(result.layers.size(), 0);  // heads of a layer
+  for (const AttentionTap& tap : taps.attention) {
+    LayerLook& layer = result.layers[size_t(tap.layer)];
+    for (const std::vector<float>& w : attention_weights(model, tap, taps.tokens, taps.tokens, team))
+      score_repetition(w, taps.tokens, begin, n, layer.heads[seen[size_t(tap.layer)]++].scores);
+  }
+  result.random_tokens = n;
+}
+
+void add_heads(const Model& model, const Taps& taps, int64_t rows, ThreadPool& team, Look& result) {
+  for (const AttentionTap& tap : taps.attention) {
+    LayerLook& layer = result.layers[size_t(tap.layer)];
+    layer.window = tap.attrs.window;
+    for (std::vector<float>& w : attention_weights(model, tap, taps.tokens, taps.tokens, team)) {
+      HeadLook& head = layer.heads.emplace_back();
+      head.scores = scores_of_text(w, taps.tokens);
+      w.erase(w.begin(), w.end() - rows * taps.tokens);
+      head.weights = std::move(w);
+    }
+  }
+}
+
+}  // namespace
+
+Look look(Device& device, const Model& model, std::span<const int32_t> ids, const LookOptions& o) {
+  check_limits(o);
+  check(!ids.empty(), "look: the text has no tokens; give at least one");
+  for (const int32_t id : ids)
+    check(id >= 0 && id < model.spec.vocab, "look: token id {} is outside the vocabulary; use 0 to {}", id,
+          model.spec.vocab - 1);
+  const int64_t tokens = int64_t(ids.size());
+  model.spec.require_positions(tokens, "tokens");
+  const int64_t rows = o.rows > 0 ? std::min(o.rows, tokens) : tokens;
+  Look result{.ids = {ids.begin(), ids.end()}, .first_row = tokens - rows};
+  const Taps taps = run_blocks(device, model, ids, o.exact, false);
+  result.layers.resize(model.spec.layers.size());
+  ThreadPool team(device.host_threads());
+  add_heads(model, taps, rows, team, result);
+  for (const RuleTap& tap : taps.rules)
+    for (StateHead& head : run_rule(tap, tokens, team))
+      result.layers[size_t(tap.layer)].states.push_back(std::move(head));
+  for (const auto& [layer, chosen] : taps.experts) {
+    const size_t used = chosen.size() / ids.size();
+    for (size_t t = 0; t < ids.size(); ++t)
+      result.layers[size_t(layer)].experts.emplace_back(chosen.begin() + int64_t(t * used),
+                                                        chosen.begin() + int64_t((t + 1) * used));
+  }
+  std::vector<std::vector<LensPoint>> lens = lens_of(device, model, taps, ids, o);
+  result.norm = norms(taps.x[0], tokens), result.lens = std::move(lens[0]);
+  for (size_t l = 0; l < result.layers.size(); ++l) {
+    LayerLook& layer = result.layers[l];
+    layer.mixer = mixer_of(model.spec.layers[l].mixer).word;
+    layer.added = additions_of(taps.added[l], taps.x[l], tokens);
+    layer.norm = norms(taps.x[l + 1], tokens), layer.lens = std::move(lens[l + 1]);
+  }
+  if (!taps.attention.empty()) measure_repetition(device, model, o, team, result);
+  return result;
+}
+
+}  // namespace toy

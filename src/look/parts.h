@@ -1,0 +1,77 @@
+// What look() is made of: values of a graph, and what is computed from them on the host in f64.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "toy/base/threads.h"
+#include "toy/look/look.h"
+#include "toy/models/transformer.h"
+#include "toy/ops/attrs/structs.h"
+
+namespace toy::looking {
+
+/// Operands of an attention op. Query head h uses kv head h K/H.
+struct AttentionTap {
+  int layer = 0;
+  AttentionAttrs attrs;
+  int64_t heads = 0, kv_heads = 0, width = 0;
+  std::vector<float> q, k;  ///< [T,H,P], [T,K,P]
+};
+
+/// Operands of a gated delta rule.
+struct RuleTap {
+  int layer = 0;
+  DeltaRuleAttrs attrs;
+  int64_t key_heads = 0, width = 0, heads = 0, value_width = 0;  ///< K, P, H, V
+  std::vector<float> k, v, gate, beta;                           ///< [T,K,P], [T,H,V], [T,H] or [T,H,P], [T,H]
+};
+
+/// What a block adds to the rows.
+struct AddedTap {
+  std::string part;
+  std::vector<float> values;  ///< [T,D]
+};
+
+/// Values of one run of the blocks on T tokens.
+struct Taps {
+  int64_t tokens = 0;
+  std::vector<std::vector<float>> x;         ///< [T,D]: the embedded tokens, then the rows after each block
+  std::vector<std::vector<AddedTap>> added;  ///< of each layer
+  std::vector<AttentionTap> attention;       ///< in the order of the graph
+  std::vector<RuleTap> rules;
+  std::vector<std::pair<int, std::vector<int32_t>>> experts;  ///< layer, [T,U]
+};
+/// Runs the blocks. `attention_only`: x, added, rules and experts stay empty.
+Taps run_blocks(Device& device, const Model& model, std::span<const int32_t> ids, bool exact, bool attention_only);
+
+/// Attention weights of the last `rows` tokens: [H,R,T]. Of pairs (differential attention) both maps of each pair, in
+/// the order of the query heads.
+std::vector<std::vector<float>> attention_weights(const Model& model, const AttentionTap& tap, int64_t tokens,
+                                                  int64_t rows, ThreadPool& team);
+/// Of weights [T,T]: previous, first, entropy and distance; the others are NaN.
+HeadScores scores_of_text(std::span<const float> weights, int64_t tokens);
+/// Induction and duplicate of weights [T,T] where `n` tokens from `begin` are repeated once.
+void score_repetition(std::span<const float> weights, int64_t tokens, int64_t begin, int64_t n, HeadScores& scores);
+
+/// Decay, strength, what is written and the norms of the states.
+std::vector<StateHead> run_rule(const RuleTap& tap, int64_t tokens, ThreadPool& team);
+
+/// The lens at every point: [points][T].
+std::vector<std::vector<LensPoint>> lens_of(Device& device, const Model& model, const Taps& taps,
+                                            std::span<const int32_t> ids, const LookOptions& options);
+
+/// Type of a model's tensors in memory.
+inline Weights::DTypeOf dtypes_of(const Model& model) {
+  return [store = model.params.get()](const std::string& name) { return store->type(name).dtype; };
+}
+/// As decoding computes: rounded products for quantized weights, or exact ones.
+inline PlanOptions plan_options(bool exact) {
+  PlanOptions o;
+  if (!exact) o.products = DType::q8_0;
+  return o;
+}
+
+}  // namespace toy::looking

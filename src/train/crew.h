@@ -1,0 +1,118 @@
+// What the trainers of a job say to each other. Rank 0's is the run's; the others do their part of its steps.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "toy/base/communicator.h"
+#include "toy/base/threads.h"
+#include "toy/train/trainer.h"
+
+namespace toy {
+
+/// What rank 0 sends first in a message.
+enum class Order : uint8_t {
+  begin,  ///< make a trainer
+  state,  ///< weights and moments follow
+  step,   ///< a StepPart follows
+  sum,    ///< all ranks have their gradients: add them, and update
+  fetch,  ///< the bytes of a moment are wanted, whose name follows
+  give,   ///< the name of a moment and its bytes follow
+  close,  ///< the trainer is done
+  leave,  ///< the job is done; an exit code follows
+};
+
+/// A rank's part of a step.
+struct StepPart {
+  Windows rows;
+  std::vector<float> weights;  ///< of their targets
+  double lr = 0;
+  int64_t steps = 0, updates = 0;  ///< of the run: this step's number, and the updates before it
+};
+
+/// What a rank has done.
+struct PartResult {
+  std::vector<double> losses;  ///< of its passes
+  double norm = 0;             ///< of the step before, as this rank found it
+  std::string error = {};      ///< why it could not; "": it could
+  ErrorCode code = ErrorCode::failure;
+  static PartResult of(const Error& e) { return {{}, 0, e.what(), e.code()}; }
+};
+
+/// What a trainer is made from.
+struct TrainerRecipe {
+  std::string version, device, arithmetic;
+  int threads = 0;
+  std::string spec, name;  ///< JSON; what it does not hold follows
+  int64_t lens = 0;
+  Roles roles;
+  std::vector<AdapterSpec> adapters;
+  TrainerOptions options;
+  std::vector<std::pair<std::string, TensorType>> tensors;  ///< that the model holds
+};
+
+/// A trainer's side of it.
+class Crew {
+ public:
+  /// Rank 0: the others make trainers of that model. Throws what one of them finds wrong.
+  Crew(Device& device, const Model& model, const TrainerOptions& options);
+  /// Rank 0: their trainers are done.
+  ~Crew();
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+
+  Communicator& ranks() { return ranks_; }
+  bool leads() const { return ranks_.rank() == 0; }
+  /// Of the step's passes, the first of this rank.
+  int64_t first_pass() const { return first_pass(ranks_.rank()); }
+  /// Of the rows of a step, this rank's.
+  StepPart part_of(const StepPart& step) const { return part_of(step, ranks_.rank()); }
+
+  /// Rank 0 gives its values of all tensors to the others; they call it, too, after Order::state.
+  void share(std::initializer_list<const ParamStore*> stores);
+  /// Rank 0: sends the others their parts.
+  void hand_out(const StepPart& step);
+  /// Rank 0: waits for the others. Returns the losses of all passes in their order. Throws what a rank found wrong, and
+  /// where one found another norm in the step before.
+  std::vector<double> collect(const PartResult& mine);
+  /// Does each rank update some of the tensors?
+  bool divides_updates() const { return !owners_.empty(); }
+  /// All ranks, after an update: each gives the tensors that it updated to the others.
+  void spread(const ParamStore& weights);
+  /// Rank 0: a moment of another rank, from there and to there.
+  void fetch(int rank, const ParamStore& copy, const std::string& name);
+  void give(int rank, const ParamStore& copy, const std::string& name);
+  /// What that rank does then.
+  void serve(Order order, std::span<const std::byte> message, const ParamStore& moments);
+  /// All ranks, the others after Order::sum: `bytes` of floats from `begin` on become the sum over ranks.
+  void sum(Place begin, size_t bytes);
+
+ private:
+  int64_t first_pass(int rank) const { return options_.passes() * rank / ranks_.size(); }
+  StepPart part_of(const StepPart& step, int rank) const;
+  void broadcast(int root, const ParamStore& store, const std::string& name);
+  void close() noexcept;
+  void to_others(std::span<const std::byte> bytes);
+  Communicator& ranks_;
+  Device& device_;
+  const TrainerOptions options_;
+  std::vector<std::string> tensors_;  // that are trained
+  std::vector<int> owners_;           // which rank updates them; empty: every rank updates all
+  ThreadPool pool_;                   // adds
+  Buffer copy_;                       // where the host does not see the device's memory
+};
+
+/// @{ Messages; see archive.h.
+std::vector<std::byte> packed(const TrainerRecipe& recipe);
+std::vector<std::byte> packed(const PartResult& result);
+/// @}
+/// Throws Error{bad_input} where another version of toy has written it.
+TrainerRecipe trainer_recipe(std::span<const std::byte> bytes);
+StepPart step_part(std::span<const std::byte> bytes);
+PartResult part_result(std::span<const std::byte> bytes);
+/// The model without its values.
+Model empty_model(const TrainerRecipe& recipe, const Device& device);
+
+}  // namespace toy

@@ -1,0 +1,71 @@
+#include "train/gradient_sums.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "toy/base/communicator.h"
+#include "toy/ops/ops.h"
+
+namespace toy {
+
+SumTree::SumTree(int64_t n) : subtrees(n), depth(std::countr_zero(uint64_t(n))) { subtrees >>= depth; }
+
+int64_t local_shards(const TrainerOptions& options) {
+  return options.ranks ? options.shards / options.ranks->size() : options.shards;
+}
+
+std::vector<std::pair<std::string, TensorType>> accumulators_of(const ModelSpec& spec, int level) {
+  std::vector<std::pair<std::string, TensorType>> list;
+  const std::string suffix = level == 0 ? ".grad" : fmt::format(".sum{}", level);
+  for (const TensorSpec& s : trained_tensors(spec))
+    list.emplace_back(s.name + suffix, TensorType{DType::f32, s.shape, 0});
+  return list;
+}
+
+std::vector<std::shared_ptr<const Plan>> compile_sums(Device& device, const ModelSpec& spec,
+                                                      const TrainerOptions& options) {
+  std::vector<std::shared_ptr<const Plan>> plans;
+  const int levels = SumTree(local_shards(options)).levels();
+  for (int l = 0; l < levels; ++l) {
+    Graph g;
+    const auto from = accumulators_of(spec, l), to = accumulators_of(spec, l + 1);
+    std::vector<Value> updates;
+    for (size_t i = 0; i < from.size(); ++i)
+      updates.push_back(accumulate(g.param(to[i].first, to[i].second), g.param(from[i].first, from[i].second)));
+    plans.push_back(std::make_shared<const Plan>(compile(g, {}, updates, device, {})));
+  }
+  return plans;
+}
+
+GradientSums::GradientSums(Device& device, const TrainPlans& plans, const ModelSpec& spec,
+                           const TrainerOptions& options, const std::shared_ptr<const DeviceBuffer>& arena)
+    : tree_(local_shards(options)), device_(device) {
+  for (int l = 0; l <= tree_.levels(); ++l) {
+    levels_.push_back(std::make_unique<ParamStore>(device));
+    const auto tensors = accumulators_of(spec, l);
+    levels_.back()->add(tensors);
+    first_.push_back(tensors.front().first);
+    const std::string& last = tensors.back().first;
+    bytes_ = levels_.back()->place(last).offset - begin(size_t(l)).offset +
+             bytes_of(device.storage(DType::f32), tensors.back().second.shape);
+    if (l == 0) continue;
+    const std::initializer_list<const ParamStore*> stores{levels_[size_t(l) - 1].get(), levels_[size_t(l)].get()};
+    sessions_.push_back(std::make_unique<Session>(device, plans.sums[size_t(l) - 1], stores, arena));
+  }
+}
+
+// Level l + 1 waits with the sum of 2^l shards for that of the next 2^l, and then holds the sum of both.
+void GradientSums::add(int64_t i) {
+  for (int l = 0; l < tree_.depth; ++l) {
+    if ((i >> l) % 2 == 0) return copy(l);
+    sessions_[size_t(l)]->run();
+  }
+  if (tree_.subtrees == 1) return;
+  if (i >> tree_.depth == 0) return copy(tree_.depth);
+  sessions_[size_t(tree_.depth)]->run();
+}
+
+void GradientSums::copy(int from) { device_.copy(begin(size_t(from) + 1), begin(size_t(from)), bytes_); }
+
+}  // namespace toy

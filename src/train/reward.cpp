@@ -1,0 +1,152 @@
+#include "toy/train/reward.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
+#include "toy/base/nearest.h"
+#include "toy/data/text_files.h"
+#include "toy/grammar/grammar.h"
+#include "train/reward_program.h"
+
+namespace toy {
+namespace {
+
+constexpr const char* kNumber = R"([+-]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?([eE][+-]?\d+)?)";
+
+bool equals_an_answer(const OpenQuestion& q, const std::string& text) {
+  const std::string normalized = normalized_answer(text, {});
+  for (const std::string& a : q.answers)
+    if (normalized_answer(a, {}) == normalized) return true;
+  return false;
+}
+
+// One of 0 or 1 for each text by itself.
+template <class F>
+class Test final : public Reward {
+ public:
+  explicit Test(F f) : f_(std::move(f)) {}
+  std::vector<std::optional<double>> judge(std::span<const Attempt> attempts) override {
+    std::vector<std::optional<double>> list;
+    for (const Attempt& a : attempts) list.emplace_back(f_(a) ? 1.0 : 0.0);
+    return list;
+  }
+
+ private:
+  F f_;
+};
+template <class F>
+std::unique_ptr<Reward> test(F f) {
+  return std::make_unique<Test<F>>(std::move(f));
+}
+
+std::unique_ptr<Reward> number_reward(const std::string& which) {
+  check(which.empty() || which == "last", "reward 'number:{}': use number, or number:last for the last one of a text",
+        which);
+  return test([last = !which.empty()](const Attempt& a) {
+    std::string text = a.text;
+    if (last) {
+      static const std::regex number(kNumber);
+      std::string found;
+      for (std::sregex_iterator at(text.begin(), text.end(), number), end; at != end; ++at) found = at->str();
+      text = found;
+    }
+    const std::optional<double> given = number_in(text);
+    if (!given) return false;
+    for (const std::string& right : a.question->answers)
+      if (number_in(right) == given) return true;
+    return false;
+  });
+}
+
+std::unique_ptr<Reward> regex_reward(const std::string& pattern) {
+  check(!pattern.empty(), "reward 'regex:' has no pattern; write regex:R");
+  std::regex regex;
+  try {
+    regex = std::regex(pattern);
+  } catch (const std::regex_error& e) {
+    fail("reward 'regex:{}': {}", pattern, e.what());
+  }
+  return test([regex](const Attempt& a) {
+    const std::string text = normalized_answer(a.text, {});
+    std::smatch m;
+    constexpr size_t kMost = 20000;  // the library's matcher recurses
+    if (text.size() > kMost || !std::regex_match(text, m, regex)) return false;
+    return regex.mark_count() == 0 || equals_an_answer(*a.question, m.str(1));
+  });
+}
+
+std::unique_ptr<Reward> json_reward(const std::string& file) {
+  check(!file.empty(), "reward 'json:' has no file; write json:FILE");
+  const Grammar grammar = json_schema_grammar(read_json<nlohmann::ordered_json>(file, read_text_file(file)), file);
+  return test([grammar](const Attempt& a) { return grammar.matches(normalized_answer(a.text, {})); });
+}
+
+}  // namespace
+
+std::optional<double> number_in(std::string_view text) {
+  static const std::regex number(std::string(R"(\s*()") + kNumber + R"()\.?\s*)");
+  std::string t(text);
+  std::smatch m;
+  if (t.size() > 400 || !std::regex_match(t, m, number)) return std::nullopt;
+  std::string digits = m.str(1);
+  std::erase(digits, ',');
+  const double value = std::strtod(digits.c_str(), nullptr);
+  return std::isfinite(value) ? std::optional(value) : std::nullopt;
+}
+
+std::pair<double, std::unique_ptr<Reward>> parse_reward(const std::string& text, double timeout) {
+  double factor = 1;
+  std::string rest = text;
+  if (const size_t star = text.find('*'); star != text.npos && star < text.find(':')) {
+    const std::string wrong = read_number(std::string_view(text).substr(0, star), {}, factor);
+    check(wrong.empty(), "reward '{}': the factor before * is '{}'; use a number", text, text.substr(0, star));
+    rest = text.substr(star + 1);
+  }
+  const size_t colon = rest.find(':');
+  const std::string kind = rest.substr(0, colon), argument = colon == rest.npos ? "" : rest.substr(colon + 1);
+  const auto alone = [&] { check(colon == rest.npos, "reward '{}': '{}' takes no argument", text, kind); };
+  if (kind == "exact")
+    return alone(), std::pair(factor, test([](const Attempt& a) { return equals_an_answer(*a.question, a.text); }));
+  if (kind == "finished") return alone(), std::pair(factor, test([](const Attempt& a) { return a.finished; }));
+  if (kind == "number") return {factor, number_reward(argument)};
+  if (kind == "regex") return {factor, regex_reward(argument)};
+  if (kind == "json") return {factor, json_reward(argument)};
+  if (kind == "program") return {factor, program_reward(argument, timeout)};
+  const std::vector<std::string> kinds{"exact", "number", "regex", "json", "finished", "program"};
+  const std::string near = nearest(kind, kinds);
+  fail("reward '{}': there is no kind '{}'; use exact, number, regex:R, json:FILE, finished or program:CMD{}", text,
+       kind, near.empty() ? "" : ". Did you mean '" + near + "'?");
+}
+
+Judge::Judge(const std::vector<std::string>& rewards, double timeout) : names_(rewards) {
+  check(!rewards.empty(), "reward: there is none; say what answers are worth, such as exact");
+  for (const std::string& text : rewards) {
+    auto [factor, reward] = parse_reward(text, timeout);
+    factors_.push_back(factor), rewards_.push_back(std::move(reward));
+  }
+}
+
+Judge::~Judge() = default;
+
+std::vector<Judgement> Judge::operator()(std::span<const Attempt> attempts) {
+  std::vector<Judgement> all(attempts.size(), Judgement{0, {}});
+  for (size_t r = 0; r < rewards_.size(); ++r) {
+    const std::vector<std::optional<double>> given = rewards_[r]->judge(attempts);
+    for (size_t i = 0; i < all.size(); ++i) {
+      all[i].terms.push_back(given[i]);
+      if (!given[i])
+        all[i].total.reset();
+      else if (all[i].total)
+        *all[i].total += factors_[r] * *given[i];
+    }
+  }
+  return all;
+}
+
+}  // namespace toy

@@ -1,0 +1,81 @@
+// The answers that a step of reinforcement learning is made of: drawn from the model, judged, and weighed.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "toy/chat/chat_template.h"
+#include "toy/decode/decoder.h"
+#include "toy/runs/event.h"
+#include "toy/train/policy.h"
+#include "toy/train/reward.h"
+#include "toy/train/trainer.h"
+#include "train/dataset.h"
+#include "train/sample_scores.h"
+
+namespace toy {
+
+/// Questions of a run, in an order that depends on the seed alone.
+class Rollouts {
+ public:
+  /// Reads the questions. `chat`: nullptr where there is no template. What it is given must outlive it. Throws
+  /// Error{bad_input} as read_open_questions() and Judge do.
+  Rollouts(const PolicyOptions& options, const std::vector<TextFile>& files, const Tokenizer& tokenizer,
+           const ChatTemplate* chat, uint64_t seed, const std::function<void(const std::string&)>& warn);
+
+  int64_t questions() const { return int64_t(questions_.size()); }
+  /// Tokens of the longest prompt with an answer.
+  int64_t longest() const { return longest_ + o_.max_tokens; }
+  /// Takes the model whose answers are drawn, and how a trainer cuts its batches. `model` must outlive it.
+  void begin(Device& device, const Model& model, int64_t batch, int64_t tokens);
+
+  /// What a step is made of.
+  struct Step {
+    Windows windows;             ///< batches of places; none where nothing can be learned
+    std::vector<float> weights;  ///< of their targets
+    runs::Policy policy;         ///< what the answers were like
+    runs::Sample sample;         ///< one of them
+    int64_t tokens = 0;          ///< of all answers
+  };
+  /// Draws and judges the answers to questions [first, first + questions of a step), counted through all epochs.
+  Step step(int64_t first);
+  /// Why nothing is learned, where many steps in a row had nothing to learn from; else "".
+  std::string stuck(const runs::Policy& policy);
+  /// What the rewards give right answers and wrong ones, line by line; and whether a wrong one gets as much.
+  std::vector<std::string> try_rewards();
+
+ private:
+  struct Answer {
+    size_t question = 0;
+    std::vector<int32_t> ids;
+    std::vector<double> logprobs;
+    Attempt attempt;
+  };
+  size_t question_at(int64_t number);
+  std::vector<Answer> draw(int64_t first);
+  Windows batches(const std::vector<Answer>& answers, const std::vector<size_t>& order) const;
+  void weigh(const std::vector<Answer>& answers, const PolicyWeights& of, const std::vector<size_t>& order, Step& step);
+
+  const PolicyOptions o_;
+  const Tokenizer& tokenizer_;
+  uint64_t seed_;
+  std::vector<OpenQuestion> questions_;
+  std::vector<std::vector<int32_t>> prompts_;
+  int64_t longest_ = 0;
+  Judge judge_;
+  int64_t unmixed_ = 0;  // steps in a row
+  int64_t epoch_ = -1;
+  std::vector<size_t> order_;  // of that epoch
+  int64_t batch_ = 0, tokens_ = 0;
+  std::unique_ptr<Decoder> decoder_;
+  std::unique_ptr<SampleScorer> scorer_, reference_;
+};
+
+/// Those of a run whose data are questions. They say how many tokens a sequence has, where the options do not. Throws
+/// Error{bad_input} where the model has too few positions for an answer.
+std::unique_ptr<Rollouts> make_rollouts(RecipeOptions& options, const Dataset& data, const ModelSpec& spec,
+                                        const Tokenizer& tokenizer, Teller& tell);
+
+}  // namespace toy

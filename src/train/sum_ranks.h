@@ -1,0 +1,22 @@
+// Sums over ranks whose bits do not depend on the number of ranks.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "toy/base/communicator.h"
+#include "toy/base/threads.h"
+#include "toy/tensor/dtype.h"
+
+namespace toy {
+
+/// Can so many ranks share a step of so many shards? Each has a subtree of SumTree, or one rank has all of it.
+bool can_share(int64_t shards, int64_t ranks);
+/// "1, 2 or 4": the numbers of ranks that can.
+std::string sharing_ranks(int64_t shards);
+
+/// Each rank's values become the sum over all ranks, which are added as a SumTree of their number: every rank adds a
+/// part of the values, and sends its sums to the others. `values`: f32 or f64, as many on every rank.
+void sum_ranks(Communicator& ranks, ThreadPool& pool, DType type, std::span<std::byte> values);
+
+}  // namespace toy

@@ -1,0 +1,28 @@
+// Suggestions for unknown words and files.
+#include "toy/base/nearest.h"
+
+#include <gtest/gtest.h>
+
+#include "testing/files.h"
+
+namespace toy {
+namespace {
+
+TEST(Nearest, ATypingMistakeOrNothing) {
+  EXPECT_EQ(nearest("traim", {"infer", "train"}), "train");
+  EXPECT_EQ(nearest("serve", {"infer", "train"}), "");
+}
+
+TEST(Nearest, FilesOfTheFolder) {
+  const testing::Folder folder;
+  const std::string book = folder.write("texts/book.txt", "a");
+  EXPECT_EQ(no_such_file(folder.path("texts/bok.txt")),
+            folder.path("texts/bok.txt") + ": no such file; did you mean '" + book + "'?");
+  EXPECT_EQ(no_such_file(folder.path("texts/novel.md")),
+            folder.path("texts/novel.md") + ": no such file; check the path");
+  EXPECT_EQ(no_such_file(folder.path("text/a/book.txt")),
+            folder.path("text/a/book.txt") + ": no such file; there is no folder '" + folder.path("text") + "'");
+}
+
+}  // namespace
+}  // namespace toy

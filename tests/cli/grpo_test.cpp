@@ -1,0 +1,107 @@
+// toy train grpo: a run learns, resumes to the same bytes, and refuses what it cannot do.
+#include "cli/cli_fixture.h"
+
+namespace {
+
+using nlohmann::json;
+
+class CliGrpo : public Cli {
+ protected:
+  // A model that answers in two ways.
+  std::string model() const {
+    std::string rows;
+    for (int i = 0; i < 60; ++i)
+      for (const char* answer : {"yes", "no"})
+        rows += R"({"messages": [{"role": "user", "content": "q)" + std::to_string(i % 5) +
+                R"("}, {"role": "assistant", "content": ")" + answer + "\"}]}\n";
+    const std::string data = write("rows.jsonl", rows);
+    EXPECT_EQ(toy("train from-scratch --data " + data +
+                  " --chat-template chatml --size tiny --tokenizer bytes --batch 4 "
+                  "--tokens 64 --steps 60 --lr 4e-3 --val-fraction 0 --out " +
+                  path("chat"))
+                  .code,
+              0);
+    return path("chat/model.gguf");
+  }
+  std::string tasks() const {
+    std::string rows;
+    for (int i = 0; i < 5; ++i)
+      rows += R"({"messages": [{"role": "user", "content": "q)" + std::to_string(i) +
+              R"("}], "answer": "yes", "kind": "k"})" + "\n";
+    return write("tasks.jsonl", rows);
+  }
+  static std::vector<json> steps(const std::string& out) {
+    std::vector<json> list;
+    std::istringstream lines(out);
+    for (std::string line; std::getline(lines, line);)
+      if (const json e = json::parse(line); e.at("kind") == "step") list.push_back(e);
+    return list;
+  }
+};
+
+TEST_F(CliGrpo, LearnsWithAnAdapterAndResumesToTheSameBytes) {
+  const std::string grpo = "train grpo --model " + model() + " --data " + tasks() +
+                           " --reward exact --group 4 --questions 5 --max-tokens 6 --rank 4 --lr 3e-3 --json ";
+  const Result r = toy(grpo + "--steps 12 --out " + path("one"));
+  ASSERT_EQ(r.code, 0) << r.err;
+  const std::vector<json> all = steps(r.out);
+  ASSERT_EQ(all.size(), 12u);
+  for (const json& s : all) {
+    EXPECT_EQ(s.at("ratio_deviation"), 0.0);
+    EXPECT_GT(s.at("length").get<double>(), 0);
+    EXPECT_GE(s.at("entropy").get<double>(), 0);
+  }
+  EXPECT_GT(all.back().at("reward").get<double>(), all.front().at("reward").get<double>());
+  EXPECT_TRUE(fs::exists(path("one/adapter.gguf")));
+  // An adapter begins as the model without it, and a heavy weight keeps it there.
+  const Result near = toy(grpo + "--steps 12 --beta 100 --out " + path("near"));
+  ASSERT_EQ(near.code, 0) << near.err;
+  EXPECT_EQ(steps(near.out).front().at("kl"), 0.0);
+  EXPECT_GT(steps(near.out)[1].at("kl").get<double>(), 0);
+  EXPECT_LT(steps(near.out).back().at("reward").get<double>(), all.back().at("reward").get<double>());
+  // In two parts, with another number of threads.
+  ASSERT_EQ(toy(grpo + "--steps 12 --checkpoint-every 5 --threads 1 --time-limit 0.01s --out " + path("two")).code, 0);
+  const Result rest = toy(grpo + "--steps 12 --checkpoint-every 5 --resume --out " + path("two"));
+  ASSERT_EQ(rest.code, 0) << rest.err;
+  EXPECT_LT(steps(rest.out).size(), 12u);
+  EXPECT_EQ(slurp(path("one/adapter.gguf")), slurp(path("two/adapter.gguf")));
+}
+
+TEST_F(CliGrpo, FullProgramsAndDryRun) {
+  const std::string m = model();
+  const std::string grpo =
+      "train grpo --model " + m + " --data " + tasks() + " --group 4 --questions 5 --max-tokens 6 ";
+  const Result dry = toy(grpo + "--reward exact --reward 'regex:.*' --dry-run");
+  ASSERT_EQ(dry.code, 0) << dry.err;
+  EXPECT_NE(dry.err.find("reward of the right answer: 2 = exact 1, regex:.* 1"), std::string::npos) << dry.err;
+  EXPECT_NE(dry.err.find("reward of no text: 1 = exact 0, regex:.* 1\n"), std::string::npos) << dry.err;
+  const std::string script = write("r.sh", R"(while read line; do
+  id=$(echo "$line" | sed 's/.*"id":\([0-9]*\),.*/\1/')
+  case "$line" in *'"text":"y'*) r=1;; *) r=0;; esac
+  echo "{\"id\": $id, \"reward\": $r}"
+done)");
+  const Result full =
+      toy(grpo + "--full --steps 3 --lr 1e-3 --json --reward 'program:sh " + script + "' --out " + path("full"));
+  ASSERT_EQ(full.code, 0) << full.err;
+  EXPECT_EQ(steps(full.out).size(), 3u);
+  EXPECT_TRUE(fs::exists(path("full/model.gguf")));
+  EXPECT_NE(slurp(path("full/model.gguf")), slurp(m));
+}
+
+TEST_F(CliGrpo, Refusals) {
+  const std::string m = model(), grpo = "train grpo --model " + m + " --data " + tasks() + " --out " + path("no") + " ";
+  refuses(grpo, {"reward"});
+  refuses(grpo + "--reward exakt", {"Did you mean 'exact'?"});
+  refuses(grpo + "--reward exact --full --rank 4", {"--rank", "--full"});
+  refuses(grpo + "--reward exact --max-tokens 100000", {"max-tokens is 100000"});
+  refuses(grpo + "--reward exact --group 1", {"--group"});
+  refuses(grpo + "--reward exact --full --beta 0.1 --steps 1", {"beta", "--full"});
+  refuses("train grpo --model " + m + " --reward exact --data " + write("bad.jsonl", R"({"prompt": "x"})"),
+          {"bad.jsonl", "answer"});
+  // Nothing to learn: no answer is ever right.
+  const Result r = toy(grpo + "--reward regex:zzzz --group 2 --questions 2 --max-tokens 2 --steps 30");
+  EXPECT_EQ(r.code, 2) << r.err;
+  EXPECT_NE(r.err.find("there is nothing to learn"), std::string::npos) << r.err;
+}
+
+}  // namespace

@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# toy train under mpirun: the bytes of model.gguf for any number of ranks; kill and resume; bad input and other commands.
+#   ranks_test.sh TOY bits|kill|input
+set -euo pipefail
+toy=$1 part=$2
+command -v mpirun > /dev/null || { echo "skipped: there is no mpirun (apt-get install libopenmpi-dev openmpi-bin)"; exit 77; }
+[[ -e $(dirname "$toy")/libtoy_mpi.so ]] || { echo "skipped: toy was built without MPI (apt-get install libopenmpi-dev openmpi-bin)"; exit 77; }
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+failed() { echo "FAILED: $*"; exit 1; }
+on() {  # RANKS ARGUMENTS...: in so many ranks; 0: without a launcher
+  local n=$1
+  shift
+  if ((n == 0)); then "$toy" "$@"; else timeout 300 mpirun -np "$n" "$toy" "$@"; fi
+}
+sum() { sha256sum < "$1"; }
+
+"$toy" corpus stories --bytes 60000 --seed 1 --out book.txt
+common=(--corpus book.txt --tokens 32 --batch 8 --shards 4 --threads 1 --seed 3)
+
+# ---- bits
+same() {  # NAME RESULT ARGUMENTS...: the same bytes in 2 and 4 ranks and without a launcher, and in $more
+  local name=$1 result=$2 n
+  shift 2
+  for n in 0 $more 2 4; do
+    on "$n" train "$@" "${common[@]}" --steps 4 --checkpoint-every 4 --out "out/$name-$n" > log 2>&1 || { cat log; failed "$name in $n ranks"; }
+    [[ $(sum "out/$name-$n/$result") == "$(sum "out/$name-0/$result")" ]] || failed "$name: other bytes in $n ranks"
+    diff -r "out/$name-$n/checkpoints" "out/$name-0/checkpoints" || failed "$name: another checkpoint in $n ranks"
+  done
+  grep -q '"shards": 4' "out/$name-4/config.json" || failed "$name: config.json does not hold the shards"
+  echo "$name: one sha256"
+}
+from=(from-scratch --tokenizer bytes)
+if [[ $part == bits ]]; then
+more=1
+same tiny model.gguf "${from[@]}" --size tiny --dropout 0.1 --accumulate 2 --clip 0.1
+more=''
+same hybrid model.gguf "${from[@]}" --size hybrid-tiny --optimizer muon --ema 0.9 --eval-every 2
+cmp out/hybrid-4/model-ema.gguf out/hybrid-0/model-ema.gguf || failed "hybrid: other averages in 4 ranks"
+same gpt2 model.gguf "${from[@]}" --size gpt2-tiny --optimizer lion
+same adamw8 model.gguf "${from[@]}" --size tiny --optimizer adamw8 --documents blank-lines --pack
+same lora adapter.gguf lora --model out/tiny-0/model.gguf --rank 4 --lora-dropout 0.1
+python3 - << 'EOF'
+import json
+events = [json.loads(line) for line in open("out/tiny-4/events.jsonl")]
+steps = [e for e in events if e["kind"] == "step"]
+assert events[0]["ranks"] == 4 and all(s["exchange_us"] > 0 and "wait_us" in s for s in steps), events[0]
+assert not any("exchange_us" in json.loads(line) for line in open("out/tiny-0/events.jsonl"))
+EOF
+fi
+
+# ---- ended in any way, resumed in another number of ranks
+run=("${from[@]}" --size tiny "${common[@]}" --steps 40 --checkpoint-every 3 --time-limit 1000s)
+resumed() {  # NAME RANKS
+  on "$2" train --resume --out "out/$1" > log 2>&1 || { cat log; failed "$1: resuming in $2 ranks"; }
+  [[ $(sum "out/$1/model.gguf") == "$(sum out/calm/model.gguf)" ]] || failed "$1: other bytes after it was resumed"
+  echo "$1, then resumed in $2 ranks: the same sha256"
+}
+steps_of() { find "$1/checkpoints" -name "step*" 2> /dev/null | wc -l; }
+kill_rank() {  # NAME RANKS RANK SIGNAL MORE_RANKS: ends that rank of the run after its first checkpoint
+  local name=$1 n=$2 rank=$3 signal=$4 pid code=0
+  timeout 300 mpirun -np "$n" "$toy" train "${run[@]}" --out "out/$name" > log 2>&1 &
+  local mpirun=$!
+  while (($(steps_of "out/$name") == 0)) && kill -0 $mpirun 2> /dev/null; do sleep 0.02; done
+  sleep "0.$((RANDOM % 4))"
+  if [[ $rank == launcher ]]; then pid=$(pgrep -f "^mpirun -np $n .*out/$name\$" | head -1)
+  else
+    for pid in $(pgrep -f "train .*out/$name\$"); do
+      tr '\0' '\n' < "/proc/$pid/environ" 2> /dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$rank" && break
+    done
+  fi
+  kill "-$signal" "$pid" 2> /dev/null || true
+  wait $mpirun || code=$?
+  [[ -e out/$name/model.gguf || $code != 0 ]] || failed "$name: the job ended with 0 without a model"
+  while pgrep -f "out/$name\$" > /dev/null; do sleep 0.1; done
+  resumed "$name" "$5"
+}
+if [[ $part == kill ]]; then
+on 0 train "${run[@]}" --out out/calm > log 2>&1
+kill_rank worker-killed 4 3 KILL 2
+kill_rank first-killed 2 0 KILL 4
+kill_rank launcher-killed 2 launcher KILL 0
+kill_rank first-stopped 4 0 INT 1
+kill_rank launcher-stopped 2 launcher TERM 4
+fi
+
+# ---- bad input: exit code 2, one message, from rank 0
+refused() {  # RANKS PATTERN ARGUMENTS...
+  local n=$1 pattern=$2 code=0
+  shift 2
+  on "$n" "$@" > log 2> err || code=$?
+  ((code == 2)) || { cat log err; failed "exit code $code for: $*"; }
+  grep -q -- "$pattern" err || { cat err; failed "no '$pattern' for: $*"; }
+  (($(grep -c '^toy: ' err) == 1)) || { cat err; failed "not one message for: $*"; }
+}
+[[ $part == input ]] || { echo "ok"; exit 0; }
+on 0 train "${run[@]}" --steps 6 --out out/four > log 2>&1
+refused 3 'start 1, 2 or 4 ranks' train "${run[@]}" --out out/none
+refused 2 'Unknown\|unknown\|did you mean' train "${run[@]}" --sed 1 --out out/none
+refused 0 'was trained with --shards 4, this is --shards 2' train --resume --out out/four --shards 2 --steps 9
+TOY_MPI_PLUGIN=/nowhere.so refused 2 'cannot be used: /nowhere.so' train "${run[@]}" --out out/none
+[[ ! -e out/none ]] || failed "a refused run left a folder"
+
+# ---- other commands run once
+[[ $(on 2 infer out/four --prompt A -n 1 --json 2> /dev/null | wc -l) == 1 ]] || failed "infer in 2 ranks"
+on 2 bench train --shape tiny --batch 4 --tokens 32 --steps 2 --warmup 1 --json > bench.json
+python3 - << 'EOF'
+import json
+j = json.load(open("bench.json"))
+assert j["ranks"] == 2 and j["shards"] == 2 and j["tokens_per_s"] > 0 and j["exchange_us"] > 0 and j["wait_us"] >= 0, j
+EOF
+echo "ok"

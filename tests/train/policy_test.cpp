@@ -1,0 +1,306 @@
+// Learning from rewards: weights against finite differences of the losses, rewards, and a bandit whose best arm is
+// known.
+#include "toy/train/policy.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "testing/errors.h"
+#include "testing/files.h"
+#include "testing/models.h"
+#include "testing/test_device.h"
+#include "toy/base/philox.h"
+#include "toy/train/reward.h"
+#include "train/rollouts.h"
+
+namespace toy {
+namespace {
+
+using testing::expect_contains;
+using testing::message_of;
+
+// ---- weights
+
+struct Case {
+  PolicyLoss loss;
+  RewardScale scale;
+};
+
+// Six answers to two questions, a vocabulary of five: the loss as the papers write it, from logits, in f64.
+class Losses {
+ public:
+  static constexpr int64_t kVocab = 5, kMost = 6;
+  explicit Losses(const Case& c) : case_(c) {
+    const Philox random(3);
+    uint64_t at = 0;
+    for (const int64_t n : tokens_)
+      for (int64_t i = 0; i < n * kVocab; ++i) logits_.push_back(random.normal(at++));
+    for (int64_t i = 0; i < std::accumulate(tokens_.begin(), tokens_.end(), int64_t(0)); ++i)
+      chosen_.push_back(int64_t(random.below(1000 + uint64_t(i), kVocab)));
+  }
+  double& logit(size_t i) { return logits_[i]; }
+  size_t size() const { return logits_.size(); }
+  std::vector<PolicySample> samples() const {
+    std::vector<PolicySample> list;
+    for (size_t i = 0; i < tokens_.size(); ++i) list.push_back({int64_t(i / 3), tokens_[i], rewards_[i], rewards_[i]});
+    return list;
+  }
+  // -log p of token t, counted through all answers.
+  double nll(size_t t) const {
+    double sum = 0;
+    for (int64_t v = 0; v < kVocab; ++v) sum += std::exp(logits_[t * kVocab + size_t(v)]);
+    return std::log(sum) - logits_[t * kVocab + size_t(chosen_[t])];
+  }
+  // J of the papers with ratio p / p_old, p_old being p at `old`; no clipping matters at ratio 1.
+  double loss(const std::vector<double>& old) const {
+    double all = 0;
+    const double count = double(tokens_.size());
+    const double total = double(std::accumulate(tokens_.begin(), tokens_.end(), int64_t(0)));
+    size_t t = 0;
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+      const size_t g = i / 3 * 3;
+      const double mean = (rewards_[g] + rewards_[g + 1] + rewards_[g + 2]) / 3;
+      double deviation = 0;
+      for (size_t k = g; k < g + 3; ++k) deviation += (rewards_[k] - mean) * (rewards_[k] - mean) / 2;
+      const double advantage =
+          (rewards_[i] - mean) / (case_.scale == RewardScale::group ? std::sqrt(deviation) + 1e-4 : 1);
+      double sum = 0;
+      for (int64_t k = 0; k < tokens_[i]; ++k, ++t) sum += std::exp(old[t] - nll(t)) * advantage;
+      all -= case_.loss == PolicyLoss::grpo   ? sum / double(tokens_[i]) / count
+             : case_.loss == PolicyLoss::dapo ? sum / total
+                                              : sum / double(kMost) / count;
+    }
+    return all;
+  }
+
+ private:
+  Case case_;
+  std::vector<int64_t> tokens_{5, 3, 1, 4, 2, 6};
+  std::vector<double> rewards_{1, 0, 0.25, 0, 1, 1};
+  std::vector<double> logits_;
+  std::vector<int64_t> chosen_;
+};
+
+class PolicyGradient : public ::testing::TestWithParam<std::tuple<PolicyLoss, RewardScale>> {};
+
+TEST_P(PolicyGradient, IsThatOfTheLoss) {
+  const auto [loss, scale] = GetParam();
+  Losses losses({loss, scale});
+  const PolicyOptions o{.max_tokens = Losses::kMost, .loss = loss, .scale = scale};
+  const std::vector<PolicySample> samples = losses.samples();
+  const PolicyWeights w = policy_weights(o, samples);
+  EXPECT_EQ(w.groups, 2);
+  EXPECT_EQ(w.mixed, 2);
+  std::vector<double> old, weights;
+  for (size_t i = 0; i < samples.size(); ++i)
+    for (int64_t k = 0; k < samples[i].tokens; ++k) weights.push_back(w.advantage[i] * w.per_token[i]);
+  for (size_t t = 0; t < weights.size(); ++t) old.push_back(losses.nll(t));
+  const auto weighted = [&] {
+    double sum = 0;
+    for (size_t t = 0; t < weights.size(); ++t) sum += weights[t] * losses.nll(t);
+    return sum;
+  };
+  // Central differences with h = 1e-5: their error is h^2 times a third derivative of at most 1, and 1e-16 / h.
+  constexpr double kH = 1e-5;
+  for (size_t i = 0; i < losses.size(); ++i) {
+    double& z = losses.logit(i);
+    const double at = z;
+    z = at + kH;
+    const double up = losses.loss(old), weighted_up = weighted();
+    z = at - kH;
+    const double down = losses.loss(old), weighted_down = weighted();
+    z = at;
+    EXPECT_NEAR((weighted_up - weighted_down) / (2 * kH), (up - down) / (2 * kH), 4e-10) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Losses, PolicyGradient,
+                         ::testing::Combine(::testing::Values(PolicyLoss::dapo, PolicyLoss::grpo, PolicyLoss::dr_grpo),
+                                            ::testing::Values(RewardScale::none, RewardScale::group)));
+
+TEST(Policy, GroupsWithoutADifferenceTeachNothing) {
+  const PolicyOptions o{.max_tokens = 4};
+  // All wrong, but for form; all right; one that nobody judged; two judged ones that differ.
+  const std::vector<PolicySample> samples{{0, 2, 0.1, 0.0}, {0, 2, 0.0, 0.0}, {1, 1, 1.0, 1.0},
+                                          {1, 3, 1.0, 1.0}, {2, 2, 1.0, 1.0}, {2, 2, {}, {}},
+                                          {3, 4, 1.0, 1.0}, {3, 1, {}, {}},   {3, 1, 0.0, 0.0}};
+  const PolicyWeights w = policy_weights(o, samples);
+  EXPECT_EQ(w.groups, 4);
+  EXPECT_EQ(w.mixed, 1);
+  EXPECT_EQ(w.advantage, (std::vector<double>{0, 0, 0, 0, 0, 0, 0.5, 0, -0.5}));
+  for (const double p : w.per_token) EXPECT_EQ(p, 1.0 / 18);  // all tokens count, also those of answers without weight
+  expect_contains(message_of([&] {
+                    policy_weights(o, std::vector<PolicySample>{{0, 0, 1.0, 1.0}});
+                  }),
+                  "without a token");
+}
+
+// ---- rewards
+
+double reward_of(const std::string& reward, const std::string& text, std::vector<std::string> answers = {"12"}) {
+  OpenQuestion q;
+  q.prompt = "?", q.answers = std::move(answers);
+  Judge judge({reward}, 10);
+  return judge(std::vector<Attempt>{{&q, text, 3, true}}).at(0).total.value();
+}
+
+TEST(Reward, Exact) {
+  EXPECT_EQ(reward_of("exact", " 12\n"), 1);
+  for (const char* wrong : {"", "1", "12 12", "the answer is 12", "12."})
+    EXPECT_EQ(reward_of("exact", wrong), 0) << wrong;
+  EXPECT_EQ(reward_of("exact", "b", {"a", "b"}), 1);
+  EXPECT_EQ(reward_of("0.5*exact", "12"), 0.5);
+}
+
+TEST(Reward, Number) {
+  for (const char* right : {"12", " 12.0", "+12.", "1.2e1"}) EXPECT_EQ(reward_of("number", right), 1) << right;
+  for (const char* wrong : {"", "x", "12 12", "-12", "12a", "1,2"}) EXPECT_EQ(reward_of("number", wrong), 0) << wrong;
+  EXPECT_EQ(reward_of("number", "1,234.50", {"1234.5"}), 1);
+  EXPECT_EQ(reward_of("number:last", "3 + 9 = 12."), 1);
+  EXPECT_EQ(reward_of("number:last", "12 or 13"), 0);
+}
+
+TEST(Reward, PatternsAndSchemas) {
+  EXPECT_EQ(reward_of("regex:[0-9]+", "7"), 1);
+  EXPECT_EQ(reward_of("regex:[0-9]+", "7 or 8"), 0);  // all of the text
+  EXPECT_EQ(reward_of("regex:<a>(.*)</a>", "<a>12</a>"), 1);
+  EXPECT_EQ(reward_of("regex:<a>(.*)</a>", "<a>13</a>"), 0);
+  const testing::Folder folder;
+  const std::string schema =
+      "json:" + folder.write("s.json", R"({"type": "object", "properties": {"a": {"type": "integer"}},
+    "required": ["a"]})");
+  EXPECT_EQ(reward_of(schema, R"({"a": 3})"), 1);
+  EXPECT_EQ(reward_of(schema, R"({"a": "3"})"), 0);
+  EXPECT_EQ(reward_of(schema, "{"), 0);
+}
+
+TEST(Reward, Refusals) {
+  const auto reason = [](const std::string& reward) { return message_of([&] { Judge({reward}, 10); }); };
+  expect_contains(reason("exakt"), "Did you mean 'exact'?");
+  expect_contains(reason("exact:3"), "takes no argument");
+  expect_contains(reason("x*exact"), "factor");
+  expect_contains(reason("regex:("), "regex:(");
+  expect_contains(reason("json:none.json"), "none.json");
+  expect_contains(reason("program:"), "no command");
+  expect_contains(reason("number:first"), "number:last");
+}
+
+// More than a pipe holds, answered in another order; a program that has ended; one that is silent.
+TEST(Reward, Programs) {
+  const testing::Folder folder;
+  const std::string script = folder.write("r.py", R"py(import json, sys
+rows = []
+for line in sys.stdin:
+    row = json.loads(line)
+    rows.append(row)
+    if len(rows) == 3:
+        for r in reversed(rows):
+            print(json.dumps({"id": r["id"], "reward": None if r["text"] == "" else len(r["text"]) / 1000}), flush=True)
+        rows = []
+)py");
+  OpenQuestion q;
+  q.prompt = "?", q.answers = {"a"};
+  std::vector<Attempt> attempts;
+  for (int i = 0; i < 300; ++i) attempts.push_back({&q, std::string(size_t(i) * 7, 'a'), 1, true});
+  Judge judge({"2*program:python3 " + script}, 20);
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    const std::vector<Judgement> all = judge(attempts);
+    EXPECT_FALSE(all[0].total);
+    for (size_t i = 1; i < 300; ++i) EXPECT_DOUBLE_EQ(*all[i].total, double(i) * 7 / 500);
+  }
+  const auto reason = [&](const std::string& command, double timeout) {
+    Judge broken({"program:" + command}, timeout);
+    return testing::error_of([&] { broken(attempts); });
+  };
+  expect_contains(reason("exit 3", 10), "ended");
+  expect_contains(reason("read x; echo hello; sleep 9", 10), "hello");
+  expect_contains(reason("read x; echo '{\"id\": 0}'; sleep 9", 10), "without a reward");
+  expect_contains(reason("sleep 9", 0.2), "--reward-timeout");
+}
+
+// ---- a step
+
+Model byte_model(const Device& device, std::vector<std::string> frozen = {}) {
+  ModelSpec spec = testing::small_model(
+      "tiny", {.vocab = 256, .d_model = 32, .context = 64, .heads = 4, .kv_heads = 2, .d_head = 8, .d_ff = 48});
+  spec.roles.freeze = std::move(frozen);
+  Model model = random_model(spec, device, 7);
+  model.tokenizer = make_byte_tokenizer();
+  return model;
+}
+
+std::vector<TextFile> tasks(const testing::Folder& folder, const std::string& rows) {
+  const std::vector<std::string> paths{folder.write("tasks.jsonl", rows)};
+  return list_text_files(paths).files;
+}
+
+// One token, right if it is one of 64 of the 256: the best policy gives all its probability to these. The ratio of
+// training's and the sampler's probabilities is 1 to the bit in every step, although the weights change much.
+TEST(Policy, ABanditFindsItsArm) {
+  const testing::Folder folder;
+  const auto device = make_test_device(2);
+  Model model = byte_model(*device);
+  const PolicyOptions o{.rewards = {"regex:[@A-Z\\[\\\\\\]^_`a-z{|}~]"}, .group = 16, .questions = 4, .max_tokens = 1};
+  const auto files = tasks(folder, R"({"prompt": "Q", "answer": "a"})"
+                                   "\n"
+                                   R"({"prompt": "Why?", "answer": "b"})"
+                                   "\n");
+  Rollouts rollouts(o, files, *model.tokenizer, nullptr, 5, [](const std::string&) {});
+  EXPECT_EQ(rollouts.longest(), 5);
+  rollouts.begin(*device, model, 4, 64);
+  Trainer trainer(
+      *device, model,
+      {.batch = 4, .tokens = 64, .accumulate = 2, .optimizer = OptimizerOptions::of(OptimizerOptions::adamw)});
+  double first = 0, last = 0;
+  constexpr int kSteps = 80;
+  for (int i = 0; i < kSteps; ++i) {
+    const Rollouts::Step step = rollouts.step(i * o.questions);
+    ASSERT_EQ(step.policy.ratio_deviation, 0) << i;
+    EXPECT_EQ(step.policy.length, 1);
+    if (i < 5) first += *step.policy.reward / 5;
+    if (i >= kSteps - 5) last += *step.policy.reward / 5;
+    if (!step.windows.inputs.empty()) trainer.step(step.windows, 5e-3, StepWeights{step.weights});
+  }
+  EXPECT_LT(first, 0.7);
+  EXPECT_GT(last, 0.97);
+}
+
+// A step's weights are those of the formulas, its windows the prompts with the answers.
+TEST(Policy, AStepsWindowsAndWeights) {
+  const testing::Folder folder;
+  const auto device = make_test_device(1);
+  const Model model = byte_model(*device);
+  const PolicyOptions o{.rewards = {"regex:[^a-p]*"}, .group = 6, .questions = 3, .max_tokens = 5};
+  const auto files = tasks(folder, R"({"prompt": "abc", "answer": "a"})"
+                                   "\n");
+  const auto step_of = [&](uint64_t seed, int64_t first, int64_t batch) {
+    Rollouts rollouts(o, files, *model.tokenizer, nullptr, seed, [](const std::string&) {});
+    rollouts.begin(*device, model, batch, 16);
+    return rollouts.step(first);
+  };
+  const Rollouts::Step step = step_of(1, 0, 2);
+  EXPECT_EQ(step.policy.ratio_deviation, 0);
+  EXPECT_EQ(step.tokens, 90);  // bytes have no token that ends an answer
+  EXPECT_EQ(step.policy.finished, 0);
+  ASSERT_FALSE(step.windows.inputs.empty());
+  EXPECT_EQ(step.windows.inputs.size() % 32, 0u);
+  double sum = 0;
+  int64_t counted = 0;
+  for (size_t i = 0; i < step.windows.inputs.size(); ++i) {
+    sum += double(step.weights[i]);
+    counted += step.weights[i] != 0;
+    EXPECT_TRUE(step.weights[i] == 0 || step.windows.counts(i)) << i;
+    EXPECT_EQ(step.windows.counts(i), step.windows.sequence[i] >= 0 && step.windows.position[i] >= 2) << i;  // "abc"
+  }
+  EXPECT_EQ(counted % (6 * 5), 0);  // of each mixed group, all tokens
+  EXPECT_NEAR(sum, 0, 1e-6);        // answers of one length: advantages add up to 0
+  EXPECT_EQ(step.windows.inputs, step_of(1, 0, 2).windows.inputs);
+  EXPECT_NE(step.windows.inputs, step_of(2, 0, 2).windows.inputs);
+  EXPECT_NE(step.windows.inputs, step_of(1, 3, 2).windows.inputs);
+}
+
+}  // namespace
+}  // namespace toy

@@ -1,0 +1,306 @@
+// Ranks that train together, as threads of this process: the bits of one process that does it alone.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <optional>
+#include <thread>
+
+#include "testing/errors.h"
+#include "toy/backend/devices.h"
+#include "toy/base/communicator.h"
+#include "toy/models/adapter.h"
+#include "toy/train/worker.h"
+#include "train/crew.h"
+#include "train/sum_ranks.h"
+#include "train_testing.h"
+
+namespace toy {
+namespace {
+
+using testing::expect_contains;
+using testing::message_of;
+using O = OptimizerOptions;
+
+constexpr int64_t kTokens = 12;
+
+// So many ranks, of which this thread is the first.
+class Job {
+ public:
+  explicit Job(int ranks) : ranks_(local_communicators(ranks)) {
+    for (int r = 1; r < ranks; ++r)
+      threads_.emplace_back([this, r] { codes_[size_t(r)] = run_worker(*ranks_[size_t(r)]); });
+  }
+  ~Job() { leave(0); }
+  void leave(int code) {
+    if (threads_.empty()) return;
+    dismiss_workers(*ranks_[0], code);
+    for (std::thread& t : threads_) t.join();
+    threads_.clear();
+  }
+  Communicator& first() { return *ranks_[0]; }
+  int code(int rank) const { return codes_[size_t(rank)]; }
+
+ private:
+  std::vector<std::unique_ptr<Communicator>> ranks_;
+  std::array<int, 16> codes_ = {};
+  std::vector<std::thread> threads_;
+};
+
+Windows rows(int64_t first, int64_t count) {
+  static const auto ids = testing::walk(4000);
+  return WindowSampler(ids, 1, kTokens, 1).windows(first, count);
+}
+
+// With two sequences and some padding in each row, and targets that do not count.
+Windows packed_rows(int64_t first, int64_t count) {
+  Windows w = rows(first, count);
+  for (int64_t i = 0; i < count * kTokens; ++i) {
+    const int64_t row = i / kTokens, place = i % kTokens;
+    const bool padding = place == kTokens - 1, second = place >= 5;
+    w.sequence.push_back(padding ? int32_t(-1 - i) : int32_t(2 * row + second));
+    w.position.push_back(padding ? 0 : int32_t(second ? place - 5 : place));
+    w.trained.push_back(i % 7 != 0);
+  }
+  return w;
+}
+
+// All that steps leave, as bits.
+struct Outcome {
+  std::vector<uint64_t> losses, norms;
+  std::map<std::string, std::vector<float>> values;
+  bool operator==(const Outcome&) const = default;
+};
+
+Outcome train(Communicator* ranks, const std::function<Model(const Device&)>& make, TrainerOptions o, int steps = 3,
+              bool packed = false) {
+  const auto device = make_cpu_device(1);
+  Model model = make(*device);
+  o.tokens = kTokens, o.ranks = ranks;
+  Trainer trainer(*device, model, o);
+  Outcome out;
+  for (int i = 0; i < steps; ++i) {
+    const int64_t n = o.rows();
+    const StepResult r = trainer.step(packed ? packed_rows(i * n, n) : rows(i * n, n), 1e-2);
+    EXPECT_EQ(r.exchange.has_value(), ranks != nullptr);
+    out.losses.push_back(std::bit_cast<uint64_t>(r.loss));
+    out.norms.push_back(std::bit_cast<uint64_t>(r.grad_norm.value()));
+  }
+  trainer.each_moment(false, [&](ParamStore& store, const std::string& name) { out.values[name] = store.read(name); });
+  for (const std::string& name : model.params->names()) out.values[name] = model.params->read(name);
+  return out;
+}
+
+void expect_same_for_any_ranks(const std::function<Model(const Device&)>& make, const TrainerOptions& o,
+                               const std::string& what, bool packed = false) {
+  const Outcome alone = train(nullptr, make, o, 3, packed);
+  for (const int n : {2, 4}) {
+    Job job(n);
+    const Outcome together = train(&job.first(), make, o, 3, packed);
+    EXPECT_TRUE(together == alone) << what << ", " << n << " ranks";
+  }
+}
+
+std::function<Model(const Device&)> random_of(const ModelSpec& spec) {
+  return [spec](const Device& device) { return random_model(spec, device, 9); };
+}
+
+TrainerOptions sharded(const OptimizerOptions& optimizer = {}) {
+  return {.batch = 4, .shards = 4, .optimizer = optimizer};
+}
+
+TEST(Ranks, EveryOptimizer) {
+  const ModelSpec spec = testing::odd_spec(true);
+  for (const auto& [name, kind] : NamesOf<O::Kind>::list)
+    expect_same_for_any_ranks(random_of(spec), sharded(O::of(kind)), name);
+  expect_same_for_any_ranks(random_of(spec), sharded({.kind = O::sgd, .momentum = 0}), "sgd without momentum");
+}
+
+TEST(Ranks, WhatElseAStepHas) {
+  const ModelSpec spec = testing::odd_spec(false);
+  TrainerOptions o = sharded();
+  o.accumulate = 3, o.dropout = 0.2, o.seed = 7;
+  expect_same_for_any_ranks(random_of(spec), o, "accumulation and dropout");
+  o = sharded({.clip = 1e-3, .ema = 0.9});
+  expect_same_for_any_ranks(random_of(spec), o, "clipping and averages");
+  o.batch = 8, o.recompute = {.whole = 1, .light = 1};
+  expect_same_for_any_ranks(random_of(spec), o, "recomputed blocks");
+  expect_same_for_any_ranks(random_of(spec), sharded(), "packed rows", true);
+}
+
+TEST(Ranks, OtherModels) {
+  expect_same_for_any_ranks(random_of(testing::gpt2_spec()), sharded(), "gpt2");
+  expect_same_for_any_ranks(random_of(model_spec("hybrid-tiny", 97)), sharded(), "hybrid");
+  for (const bool dora : {false, true}) {
+    const auto adapted = [dora](const Device& device) {
+      Model model = random_model(testing::odd_spec(true), device, 3);
+      model.spec.adapters.push_back(lora_adapter(model.spec, {.rank = 4, .dora = dora, .dropout = dora ? 0 : 0.1}));
+      model.spec.roles.train = {"*.lora_[abm]"};
+      add_adapter_weights(model, 5);
+      return model;
+    };
+    expect_same_for_any_ranks(adapted, sharded(), dora ? "dora" : "lora");
+  }
+}
+
+// Of 12 shards, 3 ranks have subtrees of 4, and 6 of 2.
+TEST(Ranks, NumbersThatAreNoPowerOfTwo) {
+  TrainerOptions o = sharded();
+  o.batch = o.shards = 12;
+  const auto make = random_of(testing::odd_spec(true));
+  const Outcome alone = train(nullptr, make, o);
+  for (const int n : {3, 6, 12}) {
+    Job job(n);
+    EXPECT_TRUE(train(&job.first(), make, o) == alone) << n;
+  }
+  Job two(2);
+  const std::string message = message_of([&] { train(&two.first(), make, o); });
+  expect_contains(message, "2 ranks");
+  expect_contains(message, "1, 3, 6 or 12");
+}
+
+// A trainer is told when its weights were changed, by resume().
+TEST(Ranks, ASkippedStepIsSkippedEverywhere) {
+  const auto after = [](Communicator* ranks) {
+    const auto device = make_cpu_device(1);
+    Model model = random_model(testing::odd_spec(true), *device, 9);
+    TrainerOptions o = sharded();
+    o.tokens = kTokens, o.ranks = ranks;
+    Trainer trainer(*device, model, o);
+    const std::string name = "blk.0.ffn_up.weight";
+    const std::vector<float> before = model.params->read(name);
+    std::vector<float> bad = before;
+    bad[3] = std::nanf("");
+    model.params->write(name, bad);
+    EXPECT_TRUE(trainer.step(rows(0, 4), 1e-2).skipped);
+    model.params->write(name, before);
+    trainer.resume(1, 0);
+    EXPECT_FALSE(trainer.step(rows(4, 4), 1e-2).skipped);
+    EXPECT_FALSE(trainer.step(rows(8, 4), 1e-2).skipped);
+    EXPECT_EQ(trainer.updates(), 2);
+    return model.params->read(name);
+  };
+  Job job(2);
+  EXPECT_EQ(after(&job.first()), after(nullptr));
+}
+
+// Each rank keeps what the optimizer remembers of the tensors that it updates; with averages, of all.
+TEST(Ranks, DivideTheMomentsAmongThemselves) {
+  Job job(4);
+  const auto device = make_cpu_device(1);
+  Model model = random_model(testing::odd_spec(true), *device, 9);
+  TrainerOptions o = sharded();
+  o.tokens = kTokens;
+  const auto bytes_of_moments = [&](Communicator* ranks, double ema) {
+    o.ranks = ranks, o.optimizer.ema = ema;
+    Trainer trainer(*device, model, o);
+    EXPECT_EQ(trainer.moment_names().size(), moment_types(model.spec, o.optimizer).size());
+    return std::pair(double(trainer.moments().bytes()), double(trainer.planned_bytes()));
+  };
+  const auto alone = bytes_of_moments(nullptr, 0), shared = bytes_of_moments(&job.first(), 0);
+  EXPECT_LE(shared.first, 0.4 * alone.first);  // a quarter, as nearly as whole tensors allow
+  EXPECT_LE(shared.second, alone.second - 0.6 * alone.first);
+  EXPECT_EQ(bytes_of_moments(&job.first(), 0.9).first, bytes_of_moments(nullptr, 0.9).first);
+}
+
+// What a rank finds wrong is said by the first one, and ends nothing.
+TEST(Ranks, AnErrorOfARank) {
+  Job job(4);
+  const auto device = make_cpu_device(1);
+  Model model = random_model(testing::odd_spec(true), *device, 9);
+  TrainerOptions o = sharded();
+  o.tokens = kTokens, o.ranks = &job.first();
+  std::optional<Trainer> trainer(std::in_place, *device, model, o);
+  for (const int bad : {2, 0}) {
+    Windows w = rows(0, 4);
+    w.inputs[size_t(bad * kTokens)] = 4711;
+    const std::string message = message_of([&] { trainer->step(w, 1e-2); });
+    expect_contains(message, "4711");
+    EXPECT_EQ(message.find("rank 2 (host here): ") == 0, bad == 2) << message;
+  }
+  EXPECT_FALSE(trainer->step(rows(0, 4), 1e-2).skipped);
+  trainer.reset();
+  job.leave(7);
+  EXPECT_EQ(job.code(1), 7);
+  EXPECT_EQ(job.code(3), 7);
+}
+
+TEST(Ranks, OtherVersionsAndProcessorsAreRefused) {
+  // What a trainer sends first, and what it makes of an answer.
+  const auto ranks = local_communicators(2);
+  std::string told;
+  std::thread first(
+      [&] { told = message_of([&] { train(ranks[0].get(), random_of(testing::odd_spec(true)), sharded()); }); });
+  std::vector<std::byte> message = ranks[1]->receive(0);
+  TrainerRecipe recipe = trainer_recipe(message);
+  message[sizeof(Order) + sizeof(uint64_t)] ^= std::byte(1);  // the first letter of the version
+  PartResult other_version;
+  other_version.error = message_of([&] { trainer_recipe(message); });
+  other_version.code = ErrorCode::bad_input;
+  ranks[1]->send(0, packed(other_version));
+  first.join();
+  expect_contains(told, "rank 1 (host here): it is toy ");
+  expect_contains(told, "install one version everywhere");
+
+  const auto others = local_communicators(2);
+  std::thread worker([&] { run_worker(*others[1]); });
+  recipe.arithmetic = "another";
+  others[0]->send(1, packed(recipe));
+  const PartResult result = part_result(others[0]->receive(1));
+  expect_contains(result.error, "rounds differently");
+  expect_contains(result.error, "another");
+  EXPECT_EQ(result.code, ErrorCode::bad_input);
+  dismiss_workers(*others[0], 0);
+  worker.join();
+}
+
+TEST(Ranks, TheSumIsTheTreeOfTheRanks) {
+  for (const int n : {1, 2, 3, 4, 5, 6, 8}) {
+    for (const size_t count : {size_t(1), size_t(4097), size_t(7 << 20)}) {
+      if (count > 5000 && n > 3) continue;
+      const auto value = [](int rank, size_t i) {
+        return float(double((i * 2654435761u + size_t(rank) * 97) % 10007) - 5e3) * 1e-3f;
+      };
+      auto ranks = local_communicators(n);
+      std::vector<std::vector<float>> sums(static_cast<size_t>(n));
+      std::vector<std::thread> threads;
+      for (int r = 0; r < n; ++r)
+        threads.emplace_back([&, r] {
+          std::vector<float>& mine = sums[size_t(r)];
+          for (size_t i = 0; i < count; ++i) mine.push_back(value(r, i));
+          ThreadPool pool(r == 0 ? 2 : 1);
+          sum_ranks(*ranks[size_t(r)], pool, DType::f32, std::as_writable_bytes(std::span(mine)));
+        });
+      for (std::thread& t : threads) t.join();
+      int power = 1;
+      while (n % (2 * power) == 0) power *= 2;
+      for (size_t i = 0; i<count; i += count> 5000 ? 1013 : 1) {
+        const std::function<float(int, int)> tree = [&](int first, int leaves) {
+          return leaves == 1 ? value(first, i) : tree(first, leaves / 2) + tree(first + leaves / 2, leaves / 2);
+        };
+        float sum = tree(0, power);
+        for (int at = power; at < n; at += power) sum += tree(at, power);
+        for (const auto& s : sums) ASSERT_EQ(s[i], sum) << n << " ranks, element " << i << " of " << count;
+      }
+    }
+  }
+}
+
+TEST(Ranks, WhoCanShare) {
+  EXPECT_EQ(sharing_ranks(4), "1, 2 or 4");
+  EXPECT_EQ(sharing_ranks(12), "1, 3, 6 or 12");
+  EXPECT_EQ(sharing_ranks(1), "1");
+  EXPECT_EQ(sharing_ranks(7), "1 or 7");
+}
+
+TEST(Ranks, AnAbortEndsTheOthersWaiting) {
+  const auto ranks = local_communicators(2);
+  std::string message;
+  std::thread waiting([&] { message = testing::error_of([&] { ranks[1]->receive(0); }); });
+  ranks[0]->abort(1);
+  waiting.join();
+  expect_contains(message, "another rank");
+}
+
+}  // namespace
+}  // namespace toy
