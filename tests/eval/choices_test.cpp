@@ -60,7 +60,7 @@ TEST(Choices, Plain) {
 
 TEST(Choices, BadRowsAreRefusedWithTheReason) {
   const auto reason = [](const char* row) { return testing::message_of([&] { parse_question(row); }); };
-  EXPECT_EQ(reason("{"), "not JSON");
+  EXPECT_EQ(reason("{"), "not JSON: column 2: the text ends too early; expected a name in double quotes");
   EXPECT_EQ(reason("[]"), "not a JSON object");
   EXPECT_NE(reason("{}").find("HellaSwag"), std::string::npos);
   EXPECT_EQ(reason(R"({"prompt":"x","choices":["a"],"answer":0})"), "there are 1 choices, expected 2 to 64");

@@ -36,7 +36,7 @@ TEST(OpenQuestions, Rows) {
   EXPECT_EQ(sum.kind, "add:1");
   EXPECT_TRUE(sum.notes.empty());
   const auto reason = [](const char* row) { return testing::message_of([&] { parse_open_question(row); }); };
-  EXPECT_EQ(reason("{"), "not JSON");
+  EXPECT_EQ(reason("{"), "not JSON: column 2: the text ends too early; expected a name in double quotes");
   EXPECT_EQ(reason("3"), "not a JSON object");
   EXPECT_EQ(reason(R"({"answer": "4"})"), "there is neither 'prompt' nor 'messages'; give one of them");
   EXPECT_EQ(reason(R"({"prompt": "x"})"), "there is neither 'answer' nor 'answers'; give one of them");

@@ -88,7 +88,7 @@ TEST_F(Safetensors, BadFiles) {
   raw("{}", 0, ~uint64_t(0));
   refused("cut off");
   refuses("[]", 0, "not a JSON object");
-  refuses("{\"a\":", 0, "parse error at line 1");
+  refuses("{\"a\":", 0, "the text ends too early");
   refuses(std::string(200000, '['), 0, "more than 64 levels");
   refuses(R"({"a":1})", 0, "'a' has no list 'shape'");
   refuses(R"({"a":{"dtype":"F32","shape":[1]}})", 4, "no list 'data_offsets'");

@@ -91,7 +91,7 @@ TOY_API toy_status toy_score(toy_model* model, const char* text, const char* opt
 TOY_API toy_status toy_logits(toy_model* model, const int32_t* ids, size_t count, const char* options, float** logits,
                               size_t* vocabulary);
 
-/* A tensor where the model has it. Read-only, row-major, outermost dimension first. */
+/** A tensor where the model has it. Read-only, row-major, outermost dimension first. */
 typedef struct toy_tensor_view {
   const void* data;
   const char* dtype; /* "f32", "f16", "bf16", "q8_0", ... */
