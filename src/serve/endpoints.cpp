@@ -96,7 +96,11 @@ void Server::route(const std::shared_ptr<Exchange>& exchange) {
                                     one_line(target)));
   if (r == nullptr) {
     const auto all = endpoints();
-    const std::string near = nearest(target, {all.begin(), all.end()});
+    const auto name = [](std::string_view path) { return path.substr(path.starts_with("/v1/") ? 4 : 0); };
+    std::vector<std::string> names;
+    for (const std::string_view path : all) names.emplace_back(name(path));
+    std::string near = nearest(std::string(name(target)), names);  // of the names alone: /v1/ would make all alike
+    if (!near.empty()) near = all[size_t(std::ranges::find(names, near) - names.begin())];
     throw ApiError(404, fmt::format("there is no {}; {}", one_line(target),
                                     near.empty() ? fmt::format("the endpoints are {}", fmt::join(all, ", "))
                                                  : fmt::format("did you mean {}?", near)));

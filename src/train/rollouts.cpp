@@ -56,7 +56,6 @@ void Rollouts::begin(Device& device, const Model& model, int64_t batch, int64_t 
   scorer_ = std::make_unique<SampleScorer>(device, model, model.spec, batch, tokens);
   if (o_.beta == 0) return;
   ModelSpec base = model.spec;
-  check(!base.adapters.empty(), "beta: the divergence is from the model without the adapter, and --full trains none");
   base.adapters.pop_back();
   reference_ = std::make_unique<SampleScorer>(device, model, base, batch, tokens);
 }
@@ -255,6 +254,8 @@ std::unique_ptr<Rollouts> make_rollouts(RecipeOptions& o, const Dataset& data, c
                                         const Tokenizer& tokenizer, Teller& tell) {
   check(o.trainer.shards == 1 && !o.trainer.ranks,
         "grpo: answers are drawn and learned in one process and one shard; start it without a launcher and --shards");
+  check(o.policy->beta == 0 || !spec.adapters.empty(),
+        "beta: the divergence is from the model without the adapter, and --full trains none");
   auto made = std::make_unique<Rollouts>(*o.policy, data.files(), tokenizer, data.chat_template(), o.seed,
                                          [&tell](const std::string& text) { tell.warn(text); });
   const int64_t longest = made->longest();

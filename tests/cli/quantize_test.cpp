@@ -98,7 +98,7 @@ TEST_F(CliQuantize, RefusesAndLeavesNothing) {
   refuses("quantize", {"give the model to read and the file to write"});
   refuses("quantize " + model_ + " --type q8_0", {"give the model"});
   refuses(q + out_, {"--type is missing"});
-  refuses(q + out_ + " --type q9_9", {"q9_9", "Q4_K_M"});
+  refuses(q + out_ + " --type q9_9", {"q9_9", "did you mean Q8_0?"});
   refuses(q + model_ + " --type q8_0", {"OUT is", "the model"});
   refuses(q + path("run") + "/../run/model.gguf --type q8_0", {"OUT is", "the model"});
   refuses(q + other + " --type q8_0", {"notes.txt", "was not written by this command"});
