@@ -14,6 +14,7 @@
 #include "toy/base/options.h"
 #include "toy/base/utf8.h"
 #include "toy/decode/sampler.h"
+#include "toy/formats/requantize.h"
 #include "toy/train/recipe.h"
 
 namespace toy::cli {
@@ -66,7 +67,8 @@ std::string instead_of(const CLI::App& app, const std::string& option) {
   if (const std::string reason = needless_option(option); !reason.empty()) return reason;
   std::vector<std::string> names, longer;
   for (const CLI::Option* o : app.get_options())
-    for (const std::string& l : o->get_lnames()) names.push_back("--" + l);
+    for (const std::string& l : o->get_lnames())
+      if (!l.starts_with("help")) names.push_back("--" + l);
   std::copy_if(names.begin(), names.end(), std::back_inserter(longer), [&](const std::string& name) {
     return name.starts_with(option) || (option.size() == 2 && name.starts_with("-" + option));
   });
@@ -116,6 +118,12 @@ std::string explain_missing(const CLI::App& app) {
   return {};
 }
 
+bool is_type_name(const std::string& word) {
+  const std::string lower = CLI::detail::to_lower(word);
+  return std::ranges::any_of(gguf::mix_names(),
+                             [&](const auto& name) { return CLI::detail::to_lower(std::string(name)) == lower; });
+}
+
 // A word that is no value of an option and no argument. The parser's text ends with ": WORD".
 std::string explain_extra(const CLI::App& app, const std::string& text) {
   const size_t colon = text.rfind(": ");
@@ -127,6 +135,14 @@ std::string explain_extra(const CLI::App& app, const std::string& text) {
     if (const CLI::Option* o = app.get_option_no_throw(option);
         o && o->count() == 0 && std::filesystem::exists(word, error))
       return fmt::format("'{0}' is no option; did you mean {1} {0}?", one_line(word), option);
+  for (const char* quote : {"\u201c", "\u201d", "\u2018", "\u2019", "\u00ab"})
+    if (word.starts_with(quote) || word.ends_with(quote))
+      return fmt::format("'{}' is one argument too many; the shell knows only the quotes \" and '", one_line(word));
+  const char* likely = word.ends_with(".gguf") || std::filesystem::exists(word, error) ? "--lora"
+                       : is_type_name(word)                                            ? "--type"
+                                                                                       : "--prompt";
+  if (const CLI::Option* o = app.get_option_no_throw(likely); o && o->count() == 0)
+    return fmt::format("'{0}' is one argument too many; did you mean {1} {0}?", one_line(word), likely);
   return fmt::format("'{}' is one argument too many; see `{} --help`", one_line(word), full_name(app));
 }
 

@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <filesystem>
 #include <string_view>
 
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/help.h"
 #include "cli/options.h"
+#include "toy/base/error.h"
+#include "toy/base/options.h"
 #include "toy/base/utf8.h"
 
 namespace toy::cli {
@@ -40,6 +44,8 @@ constexpr Synonym kCommands[] = {
     {"perplexity", "eval"},
     {"evaluate", "eval"},
     {"benchmark", "bench"},
+    {"sample", "infer"},
+    {"plot", "runs report"},
     {"tokenize", "tokenizer encode"},
     {"detokenize", "tokenizer decode"},
     {"imatrix", "quantize imatrix"},
@@ -143,6 +149,12 @@ constexpr Synonym kOptions[] = {
     {"--max-seq-len", "--tokens"},
     {"--seq-len", "--tokens"},
     {"--sequence-len", "--tokens"},
+    {"--block-size", "--tokens"},
+    {"--max-length", "--tokens"},
+    {"--base", "--model"},
+    {"--base", "--init"},
+    {"--file", "--corpus"},
+    {"--input", "--corpus"},
     {"--dataset", "--data"},
     {"--corpus", "--data"},
     {"--text", "--corpus"},
@@ -200,8 +212,18 @@ constexpr struct {
     {"--fp16", "--compute bf16 chooses the type of products"},
     {"--load-in-4bit", "quantize the file first: toy quantize MODEL OUT --type Q4_K_M"},
     {"--load-in-8bit", "quantize the file first: toy quantize MODEL OUT --type Q8_0"},
+    {"--temp", "each request says how it is sampled"},
+    {"--temperature", "each request says how it is sampled"},
+    {"--top-p", "each request says how it is sampled"},
+    {"--top-k", "each request says how it is sampled"},
+    {"--api-key", "others can read a command line; put keys into a file for --api-key-file"},
     {"--gradient-checkpointing", "--memory SIZE recomputes activations where it has to"},
 };
+
+// Values of other programs.
+constexpr struct {
+  std::string_view option, theirs, ours;
+} kValues[] = {{"--device", "gpu", "cuda"}, {"--device", "cuda:0", "cuda"}};
 
 void tell(std::string_view theirs, std::string_view ours) {
   to_stderr(fmt::format("toy: {} is {} here\n", one_line(std::string(theirs)), ours));
@@ -260,6 +282,14 @@ Words our_commands(const CLI::App& root, Words words) {
   return words;
 }
 
+// Has the command of these words this option, by our name or by another one?
+bool is_known_option(const CLI::App& root, const Words& words, const std::string& option) {
+  const CLI::App* app = &root;
+  for (const std::string& word : words)
+    if (const CLI::App* sub = find_command(*app, word)) app = sub;
+  return !our_option(*app, name_of(option)).empty();
+}
+
 }  // namespace
 
 std::string needless_option(const std::string& theirs) {
@@ -278,6 +308,12 @@ Words known_synonyms(const CLI::App& app) {
 
 Words in_our_words(const CLI::App& root, const Words& given) {
   if (given.empty()) return given;
+  for (const std::string& word : given)  // as text programs make of "--"
+    for (const char* dash : {"\u2013", "\u2014", "\u2212", "\u2010", "\u2011"})
+      if (const size_t bytes = std::string_view(dash).size();
+          word.starts_with(dash) && word.size() > bytes && std::isalpha(static_cast<unsigned char>(word[bytes])))
+        if (const std::string option = "--" + word.substr(bytes); is_known_option(root, given, option))
+          fail("'{}' begins with a typographic dash; write {}", word, option);
   const Words words = our_commands(root, given);
   const CLI::App* app = &root;
   size_t arguments = 0;  // where they begin
@@ -313,7 +349,21 @@ Words in_our_words(const CLI::App& root, const Words& given) {
     ours.push_back(word);
     const bool takes_next =
         option && word == name && option->get_items_expected_min() > 0;  // as it is, also where it begins with a dash
-    if (takes_next && i + 1 < words.size()) ours.push_back(words[++i]);
+    if (!takes_next || i + 1 == words.size()) continue;
+    const std::string next = words[i + 1].substr(0, words[i + 1].find('='));
+    check(takes_any_text(name) || !next.starts_with("--") || next == "--" || !app->get_option_no_throw(next),
+          "{} has no value: what follows is the option {}; give one, or write {}=VALUE for a value that looks so", name,
+          next, name);
+    ours.push_back(words[++i]);
+    for (const auto& v : kValues)
+      if (v.option == name && v.theirs == ours.back())
+        tell(fmt::format("{} {}", name, v.theirs), v.ours), ours.back() = std::string(v.ours);
+    double part = 0;  // of the text, and no file
+    if (name == "--val" && read_number(ours.back(), from_to_below(0, 1), part).empty() &&
+        app->get_option_no_throw("--val-fraction") && !std::filesystem::exists(ours.back())) {
+      tell(fmt::format("{} {}", name, ours.back()), "--val-fraction " + ours.back());
+      *std::prev(ours.end(), 2) = "--val-fraction";
+    }
   }
   return ours;
 }

@@ -84,6 +84,14 @@ class Row {
   std::map<std::string, const ordered_json*> fields_;
 };
 
+// Is it an answer without content, calls and thoughts? It would teach to say nothing.
+bool says_nothing(const ordered_json& message) {
+  return message["role"] == "assistant" &&
+         std::ranges::none_of(std::initializer_list<const char*>{"content", "tool_calls", "function_call",
+                                                                 "reasoning_content", "reasoning", "thinking"},
+                              [&](const char* name) { return message.contains(name) && !message[name].is_null(); });
+}
+
 // A list of messages, of which people write some as ShareGPT does: {"from": "human", "value": "..."}.
 ordered_json messages_of(const ordered_json& list, const std::string& name) {
   check(list.is_array() && !list.empty(), "'{}' is not a list of messages", name);
@@ -107,6 +115,7 @@ ordered_json messages_of(const ordered_json& list, const std::string& name) {
       check(given.contains("role") && given["role"].is_string(), "'{}': message {} has no role", name, i + 1);
       out.push_back(given);
       out.back()["role"] = plain_role(given["role"], kRoles);
+      check(!says_nothing(out.back()), "'{}': message {}, an answer, has no content and no tool_calls", name, i + 1);
       continue;
     }
     check(given["from"].is_string(), "'{}': 'from' of message {} is not a string", name, i + 1);

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "find/catalog.h"
 #include "toy/base/checksum.h"
 #include "toy/base/error.h"
 #include "toy/base/folder_lock.h"
+#include "toy/base/json_text.h"
 #include "toy/base/nearest.h"
 #include "toy/base/user_cache.h"
 #include "toy/base/utf8.h"
@@ -96,6 +98,16 @@ std::optional<std::string> ModelFinder::converted(const std::string& folder) con
 
 namespace {
 
+// The model that a run adapted, as its options name it.
+std::string base_of(const std::string& folder) {
+  try {
+    const runs::Summary run = runs::summarize_file((fs::path(folder) / runs::kEventsFile).string(), folder, false);
+    return parse_json<nlohmann::json>(run.config.text).at("model").get<std::string>();
+  } catch (const std::exception&) {  // a folder without its log
+    return "MODEL";
+  }
+}
+
 [[noreturn]] void no_model(const std::string& what, const std::vector<std::string>& roots) {
   std::vector<std::string> names;
   for (const std::string& root : roots) std::ranges::copy(runs::find_runs(root), std::back_inserter(names));
@@ -125,7 +137,9 @@ std::string ModelFinder::model(const std::string& what) const {
   const runs::Made made = runs::newest_model(folder);
   if (!made.file.empty()) return told(*this, made);
   check(!fs::exists(fs::path(folder) / runs::kAdapterFile, error),
-        "{0}: the run made an adapter; give the model that it belongs to, and --lora {0}", folder);
+        "{0}: the run made an adapter of {1}; give {1} with --lora {0}, or make one model of both: toy merge {1} "
+        "--lora {0} --out FILE",
+        folder, base_of(folder));
   if (const auto file = converted(folder)) return *file;
   std::vector<std::string> runs = runs::find_runs(folder);
   std::erase_if(runs, [](const std::string& run) { return runs::newest_model(run).file.empty(); });

@@ -11,6 +11,7 @@
 #include "toy/base/philox.h"
 #include "toy/base/user_cache.h"
 #include "toy/chat/builtin.h"
+#include "train/doubts.h"
 
 namespace toy {
 namespace {
@@ -141,6 +142,8 @@ void Dataset::list(const std::string& out) {
     s.files = list_text_files(o_.validation, except, binary, memory_);
   }
   say_left_out();
+  const DataSource* validation = given_validation_ ? &*given_validation_ : nullptr;
+  for (const std::string& text : doubts_of(o_, sources_, validation)) tell_.warn(text);
 }
 
 void Dataset::say_left_out() const {

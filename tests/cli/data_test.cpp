@@ -45,6 +45,33 @@ TEST_F(Data, AFolderSaysWhatItTakes) {
   EXPECT_NE(log.find("picture.png"), std::string::npos);
 }
 
+TEST_F(Data, WhatIsProbablyNotMeantIsSaid) {
+  const auto warning = [&](const std::string& options) {
+    const Result r = toy(train(options));
+    EXPECT_EQ(r.code, 0) << r.err;
+    return r.err;
+  };
+  const std::string text = slurp(path("letters.txt"));
+  const std::string letters = "--corpus " + path("letters.txt");
+  EXPECT_NE(warning(letters + " --val " + path("books/../letters.txt")).find("is trained on and validated on"),
+            std::string::npos);
+  EXPECT_EQ(warning(letters + " --val " + path("books")).find("validated on"), std::string::npos);
+  write("latin1.txt", "caf\xe9 " + text);
+  EXPECT_NE(warning("--corpus " + path("latin1.txt")).find("latin1.txt: byte 3 is not UTF-8"), std::string::npos);
+  write("accents.txt", "caf\u00e9 " + text);
+  EXPECT_EQ(warning("--corpus " + path("accents.txt")).find("UTF-8"), std::string::npos);
+  write("rows.jsonl", R"({"text": "a"})"
+                      "\n"
+                      R"({"text": "b"})"
+                      "\n" +
+                          text);
+  EXPECT_NE(warning("--corpus " + path("rows.jsonl")).find("these are JSON Lines"), std::string::npos);
+  write("code.json", "{\n  \"a\": 1\n}\n" + text);
+  EXPECT_EQ(warning("--corpus " + path("code.json")).find("JSON Lines"), std::string::npos);
+  EXPECT_NE(warning(letters + " --lr 1e3 --clip 0.1").find("--lr 1000 is far above what trains with adamw"),
+            std::string::npos);
+}
+
 TEST_F(Data, MixedAndPackedFromTheCommandLineAndAConfig) {
   const std::string words = mix("3 1") + " --documents blank-lines --pack --data-cache " + path("cache");
   const Result r = toy(train(words));

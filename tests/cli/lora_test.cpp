@@ -233,10 +233,31 @@ TEST_F(CliLora, Refuses) {
   refuses("infer " + q8_ + " --lora " + path("nothing.gguf") + " --prompt a", {"nothing.gguf"});
   refuses("merge " + q8_ + " --out " + path("m.gguf"), {"nothing to merge", "--lora"});
   ASSERT_EQ(toy(lora("run")).code, 0);
-  refuses("infer " + path("run") + " --prompt a", {"the run made an adapter", "--lora"});
+  refuses("infer " + path("run") + " --prompt a", {"the run made an adapter of " + q8_, "--lora", "toy merge " + q8_});
   refuses("bench train --shape tiny --rank 4", {"--rank", "--mode lora"});
   refuses("train full-finetune --model " + q8_ + " --corpus " + text_ + " --freeze 'blk.*.x' --out " + path("y"),
           {"freeze", "blk.*.x"});
+}
+
+TEST_F(CliLora, ItSaysHowToTryTheAdapterAndForWhichModelItIs) {
+  const Result r = toy(lora("run"));
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.err.find("to try it: toy infer " + q8_ + " --lora " + path("run") + " --prompt TEXT\n"),
+            std::string::npos)
+      << r.err;
+  const std::string try_it = " --lora " + path("run") + " --prompt the -n 2";
+  EXPECT_EQ(toy("infer " + q8_ + try_it).err.find("another model"), std::string::npos);
+  // The same shapes, other norms.
+  ASSERT_EQ(toy("train full-finetune --model " + q8_ + " --corpus " + text_ +
+                " --batch 2 --tokens 16 --lr 1e-2 --steps 2 --out " + path("other"))
+                .code,
+            0);
+  const Result other = toy("infer " + path("other") + try_it);
+  EXPECT_EQ(other.code, 0) << other.err;
+  EXPECT_NE(other.err.find("the adapter was trained with another model"), std::string::npos) << other.err;
+  // A quantized copy has the norms of the model.
+  ASSERT_EQ(toy("quantize " + q8_ + " " + path("small.gguf") + " --type Q4_0").code, 0);
+  EXPECT_EQ(toy("infer " + path("small.gguf") + try_it).err.find("another model"), std::string::npos);
 }
 
 TEST_F(CliLora, FullFineTuneOfAPart) {

@@ -51,6 +51,9 @@ TEST_F(Mistakes, BeforeThereIsAModel) {
        "'attn*3'?"},
       {"train from-scratch --corpus book.txt --load-in-4bit",
        "unknown option '--load-in-4bit'; quantize the file first: toy quantize MODEL OUT --type Q4_K_M"},
+      {"serve book.gguf --temp 0.5", "unknown option '--temp'; each request says how it is sampled"},
+      {"serve book.gguf --api-key secret",
+       "unknown option '--api-key'; others can read a command line; put keys into a file for --api-key-file"},
       {"serve book.gguf -ngl 99", "unknown option '-ngl'; all layers run on --device"},
       {"train from-scratch --corpus book.txt --steps 2k", "--steps is '2k'; use a whole number, such as 2000"},
       {"train from-scratch --corpus book.txt --size tinny", "there is no size 'tinny'; did you mean 'tiny'?"},
@@ -71,6 +74,12 @@ TEST_F(Mistakes, BeforeThereIsAModel) {
       {"train lora --corpus book.txt",
        "--model is missing (GGUF file, name in `toy list`, or a run, with a tokenizer); see `toy train lora --help`"},
       {"train lora --model out/tiny --corpus book.txt", "out/tiny" + no_model + "check the path"},
+      {"train from-scratch --corpus --size tiny",
+       "--corpus has no value: what follows is the option --size; give one, or write --corpus=VALUE for a value that "
+       "looks so"},
+      {"train from-scratch \u2014corpus book.txt", "'\u2014corpus' begins with a typographic dash; write --corpus"},
+      {"train from-scratch --corpus book.txt \u2013batch_size 4",
+       "'\u2013batch_size' begins with a typographic dash; write --batch_size"},
       {"train --resume", "resume: 'out' has no config.json with the options of a run; give the recipe and its options"},
       {"infer",
        "MODEL is missing (GGUF file, run or its id, name in `toy list`, or Hugging Face folder); see `toy infer "
@@ -106,8 +115,17 @@ TEST_F(Mistakes, WithAModel) {
        "freeze: nothing would be trained; freeze fewer tensors"},
       {"train warm-start --init out/tiny --size tiny --corpus book.txt",
        "--size belongs to --donor, or to toy train from-scratch; with --init, leave it out"},
+      {"quantize out/tiny q.gguf q4_k_m", "'q4_k_m' is one argument too many; did you mean --type q4_k_m?"},
+      {"look out/tiny \u201cOnce", "'\u201cOnce' is one argument too many; the shell knows only the quotes \" and '"},
+      {"look out/tiny Once", "'Once' is one argument too many; did you mean --prompt Once?"},
+      {"describe out/tiny other.gguf", "'other.gguf' is one argument too many; see `toy describe --help`"},
       {"merge out/tiny --out m.gguf", "merge: there is nothing to merge; add --lora FILE"},
   });
+  // A part of the text to validate on, and no file.
+  const Result part =
+      toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--val 0.2 --steps 1 --out " + path("p"));
+  EXPECT_EQ(part.code, 0) << part.err;
+  EXPECT_NE(part.err.find("toy: --val 0.2 is --val-fraction 0.2 here"), std::string::npos) << part.err;
   for (const char* on : {"1", "TRUE", "yes"})  // forms of a flag
     EXPECT_EQ(toy("infer " + path("out/tiny") + " --prompt hi -n 1 --json=" + on).out.substr(0, 1), "{") << on;
   EXPECT_NE(toy("infer " + path("out/tiny") + " --prompt hi -n 1 --json=0").out.substr(0, 1), "{");

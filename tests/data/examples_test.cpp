@@ -160,6 +160,10 @@ TEST_F(Examples, BadRowsSayWhy) {
   EXPECT_NE(error_of(R"({"text": ""})").find("nothing to learn"), std::string::npos);
   EXPECT_NE(error_of(kTurns).find("need a chat template"), std::string::npos);
   EXPECT_NE(error_of(R"({"messages": [{"content": "a"}]})", &kChatMl).find("message 1 has no role"), std::string::npos);
+  EXPECT_NE(
+      error_of(R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": null}]})", &kChatMl)
+          .find("message 2, an answer, has no content and no tool_calls"),
+      std::string::npos);
   EXPECT_NE(error_of(R"({"messages": [{"role": "user", "content": "a"}]})", &kChatMl).find("the assistant's"),
             std::string::npos);
   EXPECT_NE(error_of(R"({"chosen": "a"})").find("go together"), std::string::npos);

@@ -18,6 +18,7 @@
 #include "talk/markdown.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
 #include "toy/decode/service.h"
 #include "toy/grammar/grammar.h"
 #include "toy/models/embedding_rule.h"
@@ -247,6 +248,13 @@ struct Infer : Command {
         if (g.sampler.constraint && end.generated.reason == FinishReason::length)
           to_stderr(fmt::format("toy: the text{} was cut before it was complete; use a larger --n\n",
                                 prompts.several() ? fmt::format(" of prompt {}", i + 1) : ""));
+        const bool at_once = end.generated.reason == FinishReason::eos && end.generated.tokens.size() <= 1;
+        if (at_once && !json)
+          to_stderr(fmt::format("toy: the model ended the text{} at once; {}\n",
+                                prompts.several() ? fmt::format(" of prompt {}", i + 1) : "",
+                                model.metadata.contains("tokenizer.chat_template")
+                                    ? fmt::format("it is trained for conversations: toy chat {}", one_line(model_path))
+                                    : "--ignore-eos continues it"));
         out.add(i, json ? line_of(decoder, model, i, ids[i], end.generated, whole[i] + end.text) : end.text + "\n",
                 true);
       };

@@ -146,7 +146,7 @@ void Reporter::estimated(const RunEstimate& e, bool with_roles) {
   put_line(json_text(j) + "\n");
 }
 
-void Reporter::done(const TrainResult& r, const std::string& how_to_resume) {
+void Reporter::done(const TrainResult& r, const std::string& how_to_resume, const std::string& how_to_try) {
   if (last_ && progress_.on_terminal()) {
     show_progress(true, false);
     keep_status();
@@ -157,6 +157,7 @@ void Reporter::done(const TrainResult& r, const std::string& how_to_resume) {
   if (r.was_complete && !json_) results_.put(r.model_path + "\n");
   for (const std::string& remark : r.remarks) say("toy: " + one_line(remark));
   if (!r.peft_path.empty()) say("for PEFT: " + one_line(r.peft_path));
+  if (!how_to_try.empty()) say("to try it: " + one_line(how_to_try));
   if (r.reason != TrainResult::stopped) return;
   std::error_code unknown;  // a folder that was removed has no name
   say(fmt::format("stopped after step {}{}; everything is in {}. To resume, in the folder {}:\n  {}", r.step,

@@ -31,9 +31,9 @@ class Reporter final : public TrainObserver {
 
   /// The output of a run that is only planned.
   void estimated(const RunEstimate& estimate, bool with_roles = false);
-  /// The run has ended, or had before. `how_to_resume`: a command line. Ends the program by the signal that stopped the
-  /// run, if one did.
-  void done(const TrainResult& result, const std::string& how_to_resume);
+  /// The run has ended, or had before. `how_to_resume` and `how_to_try` (or "") are command lines. Ends the program by
+  /// the signal that stopped the run, if one did.
+  void done(const TrainResult& result, const std::string& how_to_resume, const std::string& how_to_try);
 
  private:
   void show(const runs::Step& step, bool at_once);

@@ -10,6 +10,7 @@
 #include "cli/files/model_file.h"
 #include "cli/help.h"
 #include "cli/options.h"
+#include "cli/scripts.h"
 #include "cli/train/config.h"
 #include "cli/train/reporter.h"
 #include "cli/train/run_files.h"
@@ -18,6 +19,7 @@
 #include "toy/base/json_text.h"
 #include "toy/base/run_files.h"
 #include "toy/data/text_files.h"
+#include "toy/formats/gguf.h"
 #include "toy/runs/log.h"
 #include "toy/train/recipes.h"
 
@@ -119,6 +121,19 @@ void tell_of_no_effect(const std::string& out, const nlohmann::ordered_json& opt
     to_stderr(fmt::format("nothing is trained, so these have no effect: {}\n", fmt::join(without, ", ")));
 }
 
+// The command that shows what a run has made: a conversation where a template says how it is written.
+std::string how_to_try(const Recipe& recipe, const std::string& base, const std::string& base_file,
+                       const TrainResult& result) {
+  const auto converses = [](const std::string& file) {
+    return !file.empty() && !gguf::File::open(file).get_string("tokenizer.chat_template", "").empty();
+  };
+  const bool adapts = recipe.adapts();
+  const std::string model =
+      adapts ? fmt::format("{} --lora {}", shell_quoted(base), shell_quoted(result.out)) : shell_quoted(result.out);
+  if (converses(result.model_path) || (adapts && converses(base_file))) return "toy chat " + model;
+  return fmt::format("toy infer {} --prompt TEXT", model);
+}
+
 struct Train : Command {
   Train(const About& a, Communicator* r) : recipe(a.kind), about(a), ranks(r) {}
 
@@ -161,9 +176,13 @@ struct Train : Command {
       if (o->count() > 0) given.push_back({o->get_name(), o->reduced_results()});
     });
     recipe = parse_recipe(about.kind, given);
-    if (std::string* init = recipe.init()) *init = model_file(*init);
+    std::string base, base_file;  // as it was given, and where it is
+    if (std::string* init = recipe.init()) base = *init, base_file = *init = model_file(*init);
     if (auto* o = std::get_if<FromScratchOptions>(&recipe.options)) o->tokenizer = finder().tokenizer(o->tokenizer);
     RecipeOptions& o = recipe.common();
+    if (const double usual = recipe.usual_lr(o.trainer.optimizer); o.lr > 300 * usual)  // 1e3 is soon typed for 1e-3
+      to_stderr(fmt::format("toy: --lr {:g} is far above what trains with {}; usual is {:g}\n", o.lr,
+                            name_in_list(o.trainer.optimizer.kind), usual));
     o.trainer.ranks = ranks;
     if (ranks && !this->given("--shards")) o.trainer.shards = ranks->size();
     const auto dev = device.make();
@@ -178,7 +197,9 @@ struct Train : Command {
     o.record.config = {json_text(config)};
     const TrainResult result = recipe.train(*dev, reporter);
     if (result.was_complete) tell_of_no_effect(result.out, config);
-    reporter.done(result, how_to_resume(*parser, result.out));
+    const bool is_done = result.reason != TrainResult::stopped && !json;
+    reporter.done(result, how_to_resume(*parser, result.out),
+                  is_done ? how_to_try(recipe, base, base_file, result) : "");
     if (json && result.was_complete) results.put(end_of_log(result.out));
   }
 };

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "models/adapters/adapter_parts.h"
+#include "toy/base/checksum.h"
 #include "toy/base/glob.h"
 #include "toy/base/nearest.h"
 #include "toy/tensor/convert.h"
@@ -15,7 +16,19 @@ namespace toy {
 namespace {
 
 constexpr std::string_view kA = ".lora_a", kB = ".lora_b", kM = ".lora_m";
+constexpr const char* kBaseNorms = "toy.adapter.base_norms";  // norms_of() the model that it was trained with
 using Magnitude = AdapterSpec::Magnitude;
+
+// A checksum of a model's norms and biases, which stay f32 however a file is quantized: by these it is known again.
+std::string norms_of(const Model& model) {
+  Xxh64 sum;
+  for (const TensorSpec& t : tensors_of(model.spec))
+    if (t.adapter < 0 && t.shape.rank() == 1) {
+      const std::vector<float> values = model.params->read(t.name);
+      sum.update(std::as_bytes(std::span(values)));
+    }
+  return checksum_text(sum.digest());
+}
 
 // One adapter in a file.
 class AdapterFile {
@@ -47,6 +60,7 @@ class AdapterFile {
   const std::map<std::string, Pair>& pairs() const { return pairs_; }
   const std::string& path() const { return file_.path(); }
   std::string chat_template() const { return file_.get_string(kChatTemplate, ""); }
+  std::string base_norms() const { return file_.get_string(kBaseNorms, ""); }
 
   void require_architecture(const ModelSpec& spec) const {
     const std::string there = file_.get_string("general.architecture");
@@ -139,6 +153,11 @@ void load_adapter(Model& model, const std::string& path, double scale) {
   for (const auto& [name, map] : adapter.maps)
     check(std::isfinite(map.scale), "{}: its scale of '{}' is {}; give a smaller one", path, name, map.scale);
   adapter.chat_template = file.chat_template();
+  if (const std::string norms = file.base_norms(); !norms.empty() && norms != norms_of(model))
+    model.warnings.push_back(
+        fmt::format("{}: the adapter was trained with another model, whose norms differ; what it "
+                    "adds may be wrong for this one",
+                    path));
   alone.adapters.push_back(adapter);
   model.spec.adapters.push_back(std::move(adapter));
   for (const TensorSpec& t : tensors_of(alone))
@@ -179,6 +198,7 @@ void save_adapter(const Model& model, size_t number, const std::string& path, DT
                                           [](const auto& map) { return map.second.magnitude != Magnitude::none; });
   w.set("adapter.type", std::string(has_magnitudes ? "dora" : "lora"));
   w.set("adapter.lora.alpha", alpha);
+  w.set(kBaseNorms, norms_of(model));
   if (!adapter.chat_template.empty()) w.set(kChatTemplate, adapter.chat_template);
   std::deque<std::vector<float>> kept;  // until they are written
   std::vector<FileTensor> tensors = file_tensors(model.spec);

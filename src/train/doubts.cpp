@@ -1,0 +1,84 @@
+#include "train/doubts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
+
+namespace toy {
+namespace {
+
+constexpr size_t kFiles = 100, kBytes = 65536;  // that are looked at
+
+std::string beginning_of(const TextFile& file) {
+  std::string text;
+  read_text(file, 0, std::min<uint64_t>(file.bytes, kBytes), [&](std::string_view piece) {
+    text += piece;
+    return true;
+  });
+  return text;
+}
+
+// Where a byte is no part of a character; a character at the end may be cut off.
+std::optional<size_t> first_wrong_byte(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t bytes = utf8_character(text.substr(at));
+    if (bytes == 0) return utf8_cut_off(text.substr(at)) ? std::nullopt : std::optional(at);
+    at += bytes;
+  }
+  return std::nullopt;
+}
+
+// Are the first two lines objects? One alone is a JSON document, and maybe code.
+bool is_json_lines(std::string_view text) {
+  for (int line = 0; line < 2; ++line) {
+    const size_t end = text.find('\n');
+    if (end == text.npos || !text.starts_with("{")) return false;
+    try {
+      if (!parse_json<nlohmann::json>(text.substr(0, end)).is_object()) return false;
+    } catch (const std::exception&) {
+      return false;
+    }
+    text.remove_prefix(end + 1);
+  }
+  return true;
+}
+
+void look_at(const TextFile& file, bool examples, std::vector<std::string>& doubts) {
+  const std::string text = beginning_of(file);
+  if (const auto at = first_wrong_byte(text))
+    doubts.push_back(fmt::format(
+        "{}: byte {} is not UTF-8, so characters are cut into bytes that mean nothing; convert the text first, such as "
+        "with iconv -f latin1 -t utf-8",
+        file.path, *at));
+  if (!examples && is_json_lines(text))
+    doubts.push_back(
+        fmt::format("{}: these are JSON Lines, and the model learns to write JSON; --data {} trains on what they hold",
+                    file.path, file.path));
+}
+
+}  // namespace
+
+std::vector<std::string> doubts_of(const DataOptions& options, const std::vector<DataSource>& sources,
+                                   const DataSource* validation) {
+  std::vector<std::string> doubts;
+  std::error_code error;
+  for (const DataSource& source : sources) {
+    const auto& files = source.files.files;
+    for (size_t i = 0; i < std::min(files.size(), kFiles) && doubts.empty() && !options.binary; ++i)
+      if (!files[i].text) look_at(files[i], !options.examples.empty(), doubts);
+    for (const TextFile& f : files)
+      for (const TextFile& v : validation ? validation->files.files : std::vector<TextFile>())
+        if (f.bytes == v.bytes && std::filesystem::equivalent(f.path, v.path, error))
+          doubts.push_back(fmt::format(
+              "{}: it is trained on and validated on, so its loss does not tell what the model does with new text",
+              v.path));
+  }
+  return doubts;
+}
+
+}  // namespace toy
