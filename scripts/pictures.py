@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Makes docs/pictures from real runs: the report of the README's session, a conversation with the chat model of
-docs/chat-from-scratch.md on the page of `toy serve`, and the graph of a small model. Takes a few minutes.
+"""Makes docs/pictures from real runs: the report of the README's session, what `toy look` shows of its model, a
+conversation with the chat model of docs/chat-from-scratch.md on the page of `toy serve`, and the graph of a small model.
+Takes a few minutes.
 
     scripts/pictures.py build/release/toy [FOLDER]       # needs selenium, chromium and chromium-driver
 """
@@ -45,6 +46,15 @@ def picture_of_report(work):
     driver.quit()
 
 
+def picture_of_look(work):  # of the model of that report
+    run(work, "look", "out/tiny", "--prompt", "Once there was a brave badger. The brave badger", "--out", "look.html")
+    driver = browser(1000, 860)
+    driver.get(f"file://{work}/look.html")
+    time.sleep(1)
+    driver.save_screenshot(str(out / "look.png"))
+    driver.quit()
+
+
 def picture_of_page(work):
     run(work, "corpus", "chats", "--rows", "4000", "--seed", "1", "--out", "chats.jsonl")
     run(work, "train", "from-scratch", "--data", "chats.jsonl", "--chat-template", "chatml", "--tokenizer", "bpe:400",
@@ -70,5 +80,6 @@ with tempfile.TemporaryDirectory() as folder:
     (out / "graph.svg").write_text(run(folder, "describe", "tiny", "--graph", "forward", "--format", "svg"))
     picture_of_page(folder)
     picture_of_report(folder)
+    picture_of_look(folder)
 for file in sorted(out.iterdir()):
     print(file, f"{file.stat().st_size / 1000:.0f} kB")

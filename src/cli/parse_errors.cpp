@@ -124,6 +124,16 @@ bool is_type_name(const std::string& word) {
                              [&](const auto& name) { return CLI::detail::to_lower(std::string(name)) == lower; });
 }
 
+// A text between the quotes of a text program is several words for the shell.
+std::string explain_quotes(const std::vector<std::string>& words) {
+  for (const std::string& word : words)
+    for (const char* quote : {"\u201c", "\u201d", "\u201e", "\u2018", "\u2019", "\u00ab", "\u00bb"})
+      if (word.starts_with(quote) || word.ends_with(quote))
+        return fmt::format("too many arguments; the shell knows only the quotes \" and ', and not those of '{}'",
+                           one_line(word));
+  return {};
+}
+
 // A word that is no value of an option and no argument. The parser's text ends with ": WORD".
 std::string explain_extra(const CLI::App& app, const std::string& text) {
   const size_t colon = text.rfind(": ");
@@ -135,12 +145,9 @@ std::string explain_extra(const CLI::App& app, const std::string& text) {
     if (const CLI::Option* o = app.get_option_no_throw(option);
         o && o->count() == 0 && std::filesystem::exists(word, error))
       return fmt::format("'{0}' is no option; did you mean {1} {0}?", one_line(word), option);
-  for (const char* quote : {"\u201c", "\u201d", "\u2018", "\u2019", "\u00ab"})
-    if (word.starts_with(quote) || word.ends_with(quote))
-      return fmt::format("'{}' is one argument too many; the shell knows only the quotes \" and '", one_line(word));
   const char* likely = word.ends_with(".gguf") || std::filesystem::exists(word, error) ? "--lora"
                        : is_type_name(word)                                            ? "--type"
-                                                                                       : "--prompt";
+                                                                                       : "";
   if (const CLI::Option* o = app.get_option_no_throw(likely); o && o->count() == 0)
     return fmt::format("'{0}' is one argument too many; did you mean {1} {0}?", one_line(word), likely);
   return fmt::format("'{}' is one argument too many; see `{} --help`", one_line(word), full_name(app));
@@ -207,6 +214,7 @@ std::string explain(const CLI::App& root, const CLI::ParseError& error, const st
       own = explain_unknown_command(root, words);
       if (own.empty()) own = explain_unknown_option(root, words);
       if (own.empty()) own = explain_missing(app);
+      if (own.empty()) own = explain_quotes(words);
       if (own.empty() && app.get_option_no_throw("text"))
         own = "too many arguments; put quotes around a text of several words";
       if (own.empty()) own = explain_extra(app, text);

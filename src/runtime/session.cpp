@@ -202,6 +202,7 @@ void Session::run() {
     device_.run(program(), seconds);
     device_.synchronize();
   }
+  has_run_ = true;
   for (size_t i = 0; i < seconds.size(); ++i) times_[i].seconds += seconds[i], ++times_[i].runs;
 }
 
@@ -223,6 +224,7 @@ void Session::run_watched(std::span<double> seconds) {
 
 HostTensor Session::output(size_t i) const {
   check(i < plan_->outputs.size(), "session: output {} of {}", i, plan_->outputs.size());
+  check(has_run_, "session: output {} has no value before run()", i);
   const Operand& o = plan_->outputs[i];
   return {device_, place_of(o), resolve(o)};
 }

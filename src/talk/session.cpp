@@ -56,8 +56,10 @@ Session::Session(Screen& screen, Replier& replier, const Settings& settings, Con
       tool_command_(std::move(tool_command)) {}
 
 void Session::run() {
-  while (!quitting_) {
+  for (bool any = false; !quitting_; any = true) {
     const std::optional<std::string> message = read_message(std::exchange(unsent_, {}));
+    check(message || any || screen_.interactive(),
+          "standard input holds no message; give one after the model: toy chat MODEL \"TEXT\"");
     if (!message) return;
     try {
       handle(*message);

@@ -116,8 +116,8 @@ TEST_F(Mistakes, WithAModel) {
       {"train warm-start --init out/tiny --size tiny --corpus book.txt",
        "--size belongs to --donor, or to toy train from-scratch; with --init, leave it out"},
       {"quantize out/tiny q.gguf q4_k_m", "'q4_k_m' is one argument too many; did you mean --type q4_k_m?"},
-      {"look out/tiny \u201cOnce", "'\u201cOnce' is one argument too many; the shell knows only the quotes \" and '"},
-      {"look out/tiny Once", "'Once' is one argument too many; did you mean --prompt Once?"},
+      {"infer out/tiny \u201cOnce upon\u201d",
+       "too many arguments; the shell knows only the quotes \" and ', and not those of '\u201cOnce'"},
       {"describe out/tiny other.gguf", "'other.gguf' is one argument too many; see `toy describe --help`"},
       {"merge out/tiny --out m.gguf", "merge: there is nothing to merge; add --lora FILE"},
   });

@@ -179,6 +179,7 @@ TEST_F(SessionTest, ErrorsOfTheCallerAreExplained) {
   EXPECT_EQ(error_of([&] { s.set("ids", std::vector<float>(2)); }), "session: input 'ids' is i32, got f32 values");
   EXPECT_EQ(error_of([&] { s.set("ids", std::vector<int32_t>{0, 5}); }), "ids: value 5 at index 1 is outside 0 to 4");
   EXPECT_EQ(error_of([&] { s.set("ids", std::vector<int32_t>{-1}); }), "ids: value -1 at index 0 is outside 0 to 4");
+  EXPECT_EQ(error_of([&] { s.values(0); }), "session: output 0 has no value before run()");
   EXPECT_EQ(error_of([&] { s.set("nobody", std::vector<int32_t>{-1}); }), "session: the graph has no input 'nobody'");
 }
 

@@ -115,7 +115,8 @@ class Session {
   /// PlanOptions::fuse to see single ops named.
   void check_finite(bool on);
 
-  /// Output i of compile(), valid until the next run. The shape has the actual rows. Throws if there is no output i.
+  /// Output i of compile(), valid until the next run. The shape has the actual rows. Throws if there is no output i,
+  /// and before the first run.
   HostTensor output(size_t i) const;
   /// Output i, which has one element; throws if it has another number.
   float scalar(size_t i) const;
@@ -156,7 +157,7 @@ class Session {
   std::vector<Bound> bound_;  // the one of the last run first
   std::vector<StepTime> times_;
   std::unique_ptr<FiniteWatch> finite_;  // nullptr: off
-  bool profile_ = false;
+  bool profile_ = false, has_run_ = false;
 };
 
 }  // namespace toy
