@@ -12,7 +12,7 @@
 #   --toy FILE    use this program; builds nothing
 #
 # A second call skips what is done and resumes what was interrupted. Results: card.html, the report card, and
-# 4-rewards/model.gguf, the model.
+# 4-grpo/model.gguf, the model.
 set -euo pipefail
 
 usage() { sed -n '2,/^set -/{/^set -/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; }
@@ -42,15 +42,15 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # What is trained, and for how long.
 kinds=(letters:1 words copy spell reverse add:1 subtract:1 sort fact:1 json format tool)
 size=small layers=conv,attn vocabulary=320 batch=16 tokens=128
-text_steps=1000 text_decay=250 text_bytes=1500000
-chat_steps=1000 chat_decay=300 chat_rows=40000
+text_steps=1200 text_decay=300 text_bytes=1500000
+chat_steps=1800 chat_decay=500 chat_rows=40000
 pair_steps=20 pairs=4000
-reward_steps=40 reward_questions=24
+reward_steps=100 reward_questions=24
 asked=1200
 # Points of the accuracy that a stage has to add: conversations, preferences, rewards (drawn answers).
 chat_gain=25 pair_gain=5 reward_gain=3
 if [[ $quick ]]; then
-  kinds=(copy:1 tool:1)
+  kinds=(letters:1 words:1)
   size=tiny layers=conv,attn batch=8
   text_steps=60 text_decay=20 text_bytes=200000 chat_steps=150 chat_decay=50 chat_rows=4000
   pair_steps=10 pairs=400 reward_steps=6 reward_questions=8 asked=200
@@ -164,27 +164,27 @@ trained 1-texts 100 from-scratch --corpus "$corpus" --corpus-weight 1 --corpus d
 answered 1-texts 1-texts
 
 say "4. Conversations: answers in four styles, a tenth of them wrong"
-trained 2-conversations 100 full-finetune --model 1-texts --data data/chats.jsonl --chat-template chatml \
+trained 2-chats 100 full-finetune --model 1-texts --data data/chats.jsonl --chat-template chatml \
   --batch "$batch" --tokens "$tokens" --steps "$chat_steps" --lr 4e-3 --schedule "wsd(decay=$chat_decay)" \
   --eval-every 250 --eval-tokens 16384 --name chat
-answered 2-conversations 2-conversations
-rises 1-texts 2-conversations likeliest "$chat_gain"
+answered 2-chats 2-chats
+rises 1-texts 2-chats likeliest "$chat_gain"
 
 say "5. Preferences (DPO): the answer alone is better than a sentence, a tail or a wrong one"
-trained 3-preferences 10 dpo --model 2-conversations --data data/preferences.jsonl \
+trained 3-dpo 10 dpo --model 2-chats --data data/preferences.jsonl \
   --batch 6 --tokens 256 --steps "$pair_steps" --lr 1e-3 --eval-tokens 8192
-made 3-preferences.gguf merge 2-conversations --lora 3-preferences
-answered 3-preferences 3-preferences.gguf
-rises 2-conversations 3-preferences likeliest "$pair_gain"
+made 3-dpo.gguf merge 2-chats --lora 3-dpo
+answered 3-dpo 3-dpo.gguf
+rises 2-chats 3-dpo likeliest "$pair_gain"
 
 say "6. Rewards (GRPO): its own answers, judged by whether they are right"
-trained 4-rewards 10 grpo --model 3-preferences.gguf --full --data data/tasks.jsonl --reward exact \
-  --questions "$reward_questions" --group 8 --max-tokens 60 --steps "$reward_steps" --lr 3e-4 --batch 16 --name chat
-answered 4-rewards 4-rewards
-rises 3-preferences 4-rewards drawn "$reward_gain"
+trained 4-grpo 10 grpo --model 3-dpo.gguf --full --data data/tasks.jsonl --reward exact \
+  --questions "$reward_questions" --group 8 --max-tokens 60 --steps "$reward_steps" --lr 5e-4 --batch 16 --name chat
+answered 4-grpo 4-grpo
+rises 3-dpo 4-grpo drawn "$reward_gain"
 
 say "7. Report card"
-stages=(1-texts 2-conversations 3-preferences 4-rewards)
+stages=(1-texts 2-chats 3-dpo 4-grpo)
 card=("${stages[@]}")
 for stage in "${stages[@]}"; do card+=(--answers "answers/$stage-likeliest.json" --drawn "answers/$stage-drawn.json"); done
 run runs card "${card[@]}" --title "From nothing to a chat" --out card.html
@@ -192,7 +192,7 @@ run runs card "${card[@]}" --title "From nothing to a chat" --out card.html
 
 say "Done"
 echo "  report card:  $out/card.html (numbers: card.json)"
-echo "  chat:         $toy chat $out/4-rewards --temperature 0"
-echo "  serve:        $toy serve $out/4-rewards"
+echo "  chat:         $toy chat $out/4-grpo --temperature 0"
+echo "  serve:        $toy serve $out/4-grpo"
 ((failed == 0)) || exit 1
-[[ -z $serve ]] || exec "$toy" serve 4-rewards
+[[ -z $serve ]] || exec "$toy" serve 4-grpo

@@ -45,6 +45,11 @@ std::string percent(const Answers::Share& s) {
                  : fmt::format("{:.1f}%", 100 * s.accuracy);
 }
 
+// The same for narrow columns: the error may stand below.
+std::string share_text(const Answers::Share& s) {
+  return fmt::format("{:.1f}%", 100 * s.accuracy) + (s.error ? fmt::format(" <i>± {:.1f}</i>", 100 * *s.error) : "");
+}
+
 // "1.23 TFLOP"
 std::string work_text(double flops) {
   constexpr const char* kUnits[] = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"};
@@ -113,7 +118,7 @@ std::string accuracies(std::span<const Stage> stages, std::optional<Answers> Sta
     rows += fmt::format("<tr><td>{} <i>{}</i></td>", name, grouped(questions));
     for (const Answers::Share* s : shares)
       rows += fmt::format("<td{}>{}</td>", s && best > 0 && s->accuracy == best ? " class=\"best\"" : "",
-                          s ? percent(*s) : "-");
+                          s ? share_text(*s) : "-");
     rows += "</tr>\n";
   };
   for (const auto& of_kind : kinds)
@@ -126,8 +131,8 @@ std::string accuracies(std::span<const Stage> stages, std::optional<Answers> Sta
     if (s.*of) all = (s.*of)->all.questions;
   if (all > 0) row("<b>all</b>", all, [](const Answers& a) { return &a.all; });
   if (rows.empty()) return {};
-  return html_card(title, fmt::format("<div class=\"scroll\" tabindex=\"0\"><table><tr><th>kind, questions</th>{}</tr>\n"
-                                      "{}</table></div><p class=\"none\">± is one standard error.</p>",
+  return html_card(title, fmt::format("<div class=\"scroll\" tabindex=\"0\"><table class=\"shares\"><tr><th>kind, questions</th>{}</tr>\n"
+                                      "{}</table></div><p class=\"none\">After ±: one standard error, in points. The best stage of each kind stands out.</p>",
                                       head, rows));
 }
 

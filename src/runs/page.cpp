@@ -64,7 +64,8 @@ pre q{quotes:none;color:var(--soft)}pre.wanted{border-left:3px solid var(--good)
 .turns{display:grid;grid-template-columns:fit-content(40%) 1fr;gap:3px 14px;margin:4px 0 10px}
 .turns dt{color:var(--soft);overflow-wrap:anywhere}.turns dd{margin:0;overflow-wrap:anywhere;white-space:pre-wrap}
 .turns .right{color:var(--good)}.turns .right::before{content:'✓ '}.turns .wrong::before{content:'✗ '}
-td i{color:var(--soft);font-style:normal}
+td i{color:var(--soft);font-style:normal;font-weight:400;white-space:nowrap}
+@media(max-width:560px){.shares th,.shares td{white-space:normal;padding:4px 3px;vertical-align:top}}
 h2 i{color:var(--soft);font-style:normal;font-weight:400}
 ul{margin:0;padding-left:18px}.none{color:var(--soft)}
 .tip{position:absolute;pointer-events:none;background:var(--ink);color:var(--card);border-radius:6px;padding:5px 9px;
