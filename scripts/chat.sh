@@ -42,19 +42,19 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # What is trained, and for how long.
 kinds=(letters:1 words copy spell reverse add:1 subtract:1 sort fact:1 json format tool)
 size=small layers=conv,attn vocabulary=320 batch=16 tokens=128
-text_steps=1200 text_decay=300 text_bytes=1500000
-chat_steps=1800 chat_decay=500 chat_rows=40000
+text_steps=800 text_decay=200 text_bytes=1500000
+chat_steps=900 chat_decay=300 chat_rows=40000
 pair_steps=20 pairs=4000
-reward_steps=100 reward_questions=24
+reward_steps=50 reward_questions=24
 asked=1200
 # Points of the accuracy that a stage has to add: conversations, preferences, rewards (drawn answers).
-chat_gain=25 pair_gain=5 reward_gain=3
+chat_gain=20 pair_gain=8 reward_gain=5
 if [[ $quick ]]; then
   kinds=(letters:1 words:1)
   size=tiny layers=conv,attn batch=8
   text_steps=60 text_decay=20 text_bytes=200000 chat_steps=150 chat_decay=50 chat_rows=4000
   pair_steps=10 pairs=400 reward_steps=6 reward_questions=8 asked=200
-  chat_gain=1 pair_gain=-100 reward_gain=-100
+  chat_gain=20 pair_gain=5 reward_gain=1
 fi
 
 say() { echo; echo "== $*"; }

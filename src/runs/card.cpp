@@ -23,13 +23,12 @@ using nlohmann::ordered_json;
 struct Lesson {
   const char *recipe, *does, *source;
 };
-constexpr Lesson kLessons[] = {
-    {"from-scratch", "learns to predict the next token of texts", "Radford et al. 2018"},
-    {"warm-start", "learns to predict the next token of more texts", "Radford et al. 2018"},
-    {"full-finetune", "learns to answer, from conversations", "Ouyang et al. 2022"},
-    {"lora", "learns to answer, by an adapter", "Hu et al. 2021"},
-    {"dpo", "learns which of two answers is better", "Rafailov et al. 2023"},
-    {"grpo", "learns from rewards of its own answers", "Shao et al. 2024"}};
+constexpr Lesson kLessons[] = {{"from-scratch", "learns to predict the next token of texts", "Radford et al. 2018"},
+                               {"warm-start", "learns to predict the next token of more texts", "Radford et al. 2018"},
+                               {"full-finetune", "learns to answer, from conversations", "Ouyang et al. 2022"},
+                               {"lora", "learns to answer, by an adapter", "Hu et al. 2021"},
+                               {"dpo", "learns which of two answers is better", "Rafailov et al. 2023"},
+                               {"grpo", "learns from rewards of its own answers", "Shao et al. 2024"}};
 
 // Curves of a stage that say what it learned, first what it aims at.
 constexpr const char* kShown[] = {"reward", "groups_mixed", "reward_margin", "reward_accuracy", "loss", "entropy"};
@@ -74,8 +73,8 @@ std::string tile(const std::string& name, const std::string& value, const std::s
 std::string header(const std::string& title, std::span<const Stage> stages) {
   std::string path;
   for (const Stage& s : stages) path += (path.empty() ? "" : " → ") + markup(s.summary.id);
-  std::string out = fmt::format("<header><h1>{}</h1><p>{}</p></header>\n<section class=\"tiles\">\n", markup(title),
-                                path);
+  std::string out =
+      fmt::format("<header><h1>{}</h1><p>{}</p></header>\n<section class=\"tiles\">\n", markup(title), path);
   if (const auto& last = stages.back().likeliest)
     out += tile("answers that are right", percent(last->all), fmt::format("of {}", grouped(last->all.questions)));
   out += tile("parameters", short_number(double(stages.back().summary.parameters))) +
@@ -131,9 +130,12 @@ std::string accuracies(std::span<const Stage> stages, std::optional<Answers> Sta
     if (s.*of) all = (s.*of)->all.questions;
   if (all > 0) row("<b>all</b>", all, [](const Answers& a) { return &a.all; });
   if (rows.empty()) return {};
-  return html_card(title, fmt::format("<div class=\"scroll\" tabindex=\"0\"><table class=\"shares\"><tr><th>kind, questions</th>{}</tr>\n"
-                                      "{}</table></div><p class=\"none\">After ±: one standard error, in points. The best stage of each kind stands out.</p>",
-                                      head, rows));
+  return html_card(
+      title,
+      fmt::format("<div class=\"scroll\" tabindex=\"0\"><table class=\"shares\"><tr><th>kind, questions</th>{}</tr>\n"
+                  "{}</table></div><p class=\"none\">After ±: one standard error, in points. The best stage of each "
+                  "kind stands out.</p>",
+                  head, rows));
 }
 
 std::string costs(std::span<const Stage> stages) {
@@ -158,12 +160,11 @@ std::string conversations(std::span<const Stage> stages) {
   for (const Stage& s : stages) {
     if (!s.likeliest) continue;
     if (!asked) asked = &*s.likeliest;
-    const bool same = std::equal(asked->rows.begin(), asked->rows.end(), s.likeliest->rows.begin(),
-                                 s.likeliest->rows.end(), [](const auto& a, const auto& b) {
-                                   return a.question == b.question && a.wanted == b.wanted;
-                                 });
-    check(same, "{}: its answers are to other questions than those of {}; ask every stage the same file",
-          s.summary.id, stages.front().summary.id);
+    const bool same =
+        std::equal(asked->rows.begin(), asked->rows.end(), s.likeliest->rows.begin(), s.likeliest->rows.end(),
+                   [](const auto& a, const auto& b) { return a.question == b.question && a.wanted == b.wanted; });
+    check(same, "{}: its answers are to other questions than those of {}; ask every stage the same file", s.summary.id,
+          stages.front().summary.id);
   }
   if (!asked) return {};
   std::string out;
@@ -179,9 +180,10 @@ std::string conversations(std::span<const Stage> stages) {
                            a.text.empty() ? "<i>nothing</i>" : markup(a.text)) +
                "\n";
     }
-    out += fmt::format("<details{}><summary>{}</summary><dl class=\"turns\">\n{}<dt>wanted</dt><dd>{}</dd></dl>"
-                       "</details>\n",
-                       seen.size() <= 4 ? " open" : "", markup(row.question), turns, markup(row.wanted));
+    out += fmt::format(
+        "<details{}><summary>{}</summary><dl class=\"turns\">\n{}<dt>wanted</dt><dd>{}</dd></dl>"
+        "</details>\n",
+        seen.size() <= 4 ? " open" : "", markup(row.question), turns, markup(row.wanted));
   }
   return html_card("Conversations <i>the first question of each kind</i>", out);
 }
@@ -192,7 +194,8 @@ std::string stage_section(const Stage& s, size_t number) {
   int shown = 0;
   for (const char* metric : kShown)
     for (const Curve& c : all)
-      if (c.metric == metric && shown < 4 && (shown < 2 || c.metric != "loss")) figures += html_figure(c.chart), ++shown;
+      if (c.metric == metric && shown < 4 && (shown < 2 || c.metric != "loss"))
+        figures += html_figure(c.chart), ++shown;
   for (const Lesson& l : kLessons)
     if (s.summary.recipe == l.recipe) about = fmt::format(" <i>{} ({})</i>", l.does, l.source);
   return fmt::format("<h2>{}. {}{}</h2>\n<section class=\"charts\">\n{}</section>\n", number, markup(s.summary.id),
@@ -228,7 +231,8 @@ double flops_per_token(std::string_view flow) {
     const auto j = read_json<ordered_json>("flow.json", flow);
     for (const ordered_json& node : j.at("nodes"))
       if (node.at("kind") == "input" && node.at("name") == "tokens")
-        return j.at("cost").at("total").at("flops").get<double>() / node.at("outputs").at(0).at("shape").at(0).get<double>();
+        return j.at("cost").at("total").at("flops").get<double>() /
+               node.at("outputs").at(0).at("shape").at(0).get<double>();
   } catch (const nlohmann::json::exception&) {
   }
   fail("this is no graph of a training step with its cost");
@@ -237,10 +241,8 @@ double flops_per_token(std::string_view flow) {
 ordered_json card_numbers(std::span<const Stage> stages) {
   ordered_json out;
   for (const Stage& s : stages) {
-    ordered_json j{{"stage", s.summary.id},
-                   {"recipe", s.summary.recipe},
-                   {"steps", s.summary.step},
-                   {"tokens", s.summary.tokens}};
+    ordered_json j{
+        {"stage", s.summary.id}, {"recipe", s.summary.recipe}, {"steps", s.summary.step}, {"tokens", s.summary.tokens}};
     if (const auto flops = work(s)) j["flops"] = *flops;
     j["seconds"] = s.summary.seconds;
     if (s.likeliest) {

@@ -18,10 +18,20 @@ using nlohmann::ordered_json;
 ordered_json answers(const std::string& first, const std::string& second) {
   const bool right = second == "{\"a\":1}", copied = first == "fox";
   ordered_json j{{"model", "m"}, {"questions", 2}, {"accuracy", (right + copied) / 2.0}, {"accuracy_error", 0.5}};
-  j["kinds"]["copy:1"] = {{"questions", 1}, {"accuracy", copied}};
-  j["kinds"]["json:2"] = {{"questions", 1}, {"accuracy", right}};
-  j["rows"].push_back({{"where", "q:1"}, {"kind", "copy:1"}, {"question", "Repeat <b>fox</b>."}, {"text", first}, {"answers", {"fox"}}, {"right", copied}});
-  j["rows"].push_back({{"where", "q:2"}, {"kind", "json:2"}, {"question", "As JSON: a is 1."}, {"text", second}, {"answers", {"{\"a\":1}"}}, {"right", right}});
+  j["kinds"]["copy:1"] = {{"questions", 1}, {"accuracy", double(copied)}};
+  j["kinds"]["json:2"] = {{"questions", 1}, {"accuracy", double(right)}};
+  j["rows"].push_back({{"where", "q:1"},
+                       {"kind", "copy:1"},
+                       {"question", "Repeat <b>fox</b>."},
+                       {"text", first},
+                       {"answers", ordered_json::array({"fox"})},
+                       {"right", copied}});
+  j["rows"].push_back({{"where", "q:2"},
+                       {"kind", "json:2"},
+                       {"question", "As JSON: a is 1."},
+                       {"text", second},
+                       {"answers", ordered_json::array({"{\"a\":1}"})},
+                       {"right", right}});
   return j;
 }
 

@@ -26,7 +26,7 @@ template <>
 struct NamesOf<QuestionForm> {
   static constexpr std::array list = {
       std::pair("completions", QuestionForm::completions), std::pair("chats", QuestionForm::chats),
-      std::pair("questions", QuestionForm::questions), std::pair("chat-questions", QuestionForm::chat_questions),
+      std::pair("questions", QuestionForm::questions),     std::pair("chat-questions", QuestionForm::chat_questions),
       std::pair("preferences", QuestionForm::preferences), std::pair("text", QuestionForm::text)};
 };
 

@@ -92,7 +92,8 @@ struct Train : Command {
     if (chat) w.set("tokenizer.chat_template", chat->source());
     const ControlTokens control = control_tokens_of(given);
     const std::vector<TextFile> files = list_text_files(std::span(&data, 1)).files;
-    const std::string text = corpus_text() + example_text(files, given, control, {.renamed = parse_field_map(map)}, 0, SIZE_MAX);
+    const std::string text =
+        corpus_text() + example_text(files, given, control, {.renamed = parse_field_map(map)}, 0, SIZE_MAX);
     return make_tokenizer(spec, text, &control);
   }
 };

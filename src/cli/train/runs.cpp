@@ -403,7 +403,8 @@ struct Card : Command {
   }
 
   void run() {
-    check(!json || (!given("--out") && !given("--title")), "--json is numbers without a page; leave --out and --title out");
+    check(!json || (!given("--out") && !given("--title")),
+          "--json is numbers without a page; leave --out and --title out");
     auto [logs, list] = open_runs(names);
     std::vector<runs::Stage> stages;
     for (size_t i = 0; i < names.size(); ++i) {
@@ -419,7 +420,8 @@ struct Card : Command {
   }
 
  private:
-  std::optional<runs::Answers> answers_of(const char* option, const std::vector<std::string>& files, size_t stage) const {
+  std::optional<runs::Answers> answers_of(const char* option, const std::vector<std::string>& files,
+                                          size_t stage) const {
     if (files.empty()) return std::nullopt;
     check(files.size() == names.size(), "{}: {} file{} for {} stages; give one for each stage, in their order", option,
           files.size(), files.size() == 1 ? "" : "s", names.size());
