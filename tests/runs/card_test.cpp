@@ -104,12 +104,15 @@ TEST(Card, PageHasEverythingAndNeedsNothing) {
   for (const char* part :
        {"A &lt;card&gt;", "chats → rewards", "50.0 ± 50.0%", "copy:1", "json:2", "Repeat &lt;b&gt;fox&lt;/b&gt;.",
         "<dd class=\"right\">fox</dd>", "<dd class=\"wrong\">I think fox</dd>", "&lt;script&gt;", "<i>nothing</i>",
-        "4 TFLOP", "2 TFLOP", "Shao et al. 2024", "prefers-color-scheme:dark", "width=device-width"})
+        "4 TFLOP", "2 TFLOP", "Shao et al. 2024", "prefers-color-scheme:dark", "width=device-width",
+        "default-src 'none'"})
     EXPECT_NE(page.find(part), page.npos) << part;
-  for (const char* part : {"<script>alert", "http://", "https://", "src=", "@import", "url("})
+  for (const char* part : {"<script>alert", "src=", "href=", "@import", "url(", "fetch("})
     EXPECT_EQ(page.find(part), page.npos) << part;
   // The reward's curve belongs to the stage that has one.
-  EXPECT_LT(page.find("2. rewards"), page.find("Reward, mean of the answers"));
+  const size_t reward = page.find("mean of the answers");
+  ASSERT_NE(reward, page.npos);
+  EXPECT_LT(page.find("2. rewards"), reward);
 }
 
 TEST(Card, AnswersHaveToBeToTheSameQuestions) {
