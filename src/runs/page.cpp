@@ -55,7 +55,7 @@ display:flex;justify-content:space-between;flex-wrap:wrap;gap:0 8px}.stats td:fi
 font-weight:500;justify-content:start;white-space:normal;overflow-wrap:anywhere}
 .stats td::before{content:attr(data-n);color:var(--soft)}}
 .mini{width:96px;color:var(--accent);opacity:.75}
-summary{cursor:pointer;font-weight:600}.card>summary+div{margin-top:10px}
+summary{cursor:pointer;font-weight:600;overflow-wrap:anywhere}.card>summary+div{margin-top:10px}
 .card>details{margin-top:6px}.card>details summary{font-weight:400;color:var(--soft)}
 pre{margin:4px 0 10px;padding:10px 14px;background:var(--page);border-radius:8px;white-space:pre-wrap;
 overflow-wrap:anywhere;font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
