@@ -65,7 +65,8 @@ pre q{quotes:none;color:var(--soft)}pre.wanted{border-left:3px solid var(--good)
 .turns dt{color:var(--soft);overflow-wrap:anywhere}.turns dd{margin:0;overflow-wrap:anywhere;white-space:pre-wrap}
 .turns .right{color:var(--good)}.turns .right::before{content:'✓ '}.turns .wrong::before{content:'✗ '}
 td i{color:var(--soft);font-style:normal;font-weight:400;white-space:nowrap}
-@media(max-width:560px){.shares th,.shares td{white-space:normal;padding:4px 3px;vertical-align:top}}
+@media(max-width:900px){.shares th,.shares td{white-space:normal;padding:4px 3px;vertical-align:top}}
+@media(max-width:560px){.shares{font-size:12px}.shares th{overflow-wrap:anywhere}}
 h2 i{color:var(--soft);font-style:normal;font-weight:400}
 ul{margin:0;padding-left:18px}.none{color:var(--soft)}
 .tip{position:absolute;pointer-events:none;background:var(--ink);color:var(--card);border-radius:6px;padding:5px 9px;
