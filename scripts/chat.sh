@@ -4,7 +4,7 @@
 #
 #   scripts/chat.sh                     # on stories and questions that toy writes; about 15 minutes of CPU time
 #   scripts/chat.sh --texts FOLDER      # on your texts instead of the stories
-#   scripts/chat.sh --quick             # all stages in half a minute of CPU time, with a model that knows little
+#   scripts/chat.sh --quick             # all stages in ten seconds of CPU time, with a model that knows little
 #   scripts/chat.sh --serve             # serves the model when it is done
 #
 #   --out DIR     folder of the results (default: out/chat)
