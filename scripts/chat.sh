@@ -2,7 +2,7 @@
 # From nothing to a chat in one command: installs what is missing, builds, and trains a small chat model in four stages.
 # Every stage is one `toy` command, which is printed. docs/chat-from-nothing.md explains them.
 #
-#   scripts/chat.sh                     # on stories and questions that toy writes; about 15 minutes of CPU time
+#   scripts/chat.sh                     # on stories and questions that toy writes; seven minutes of CPU time
 #   scripts/chat.sh --texts FOLDER      # on your texts instead of the stories
 #   scripts/chat.sh --quick             # all stages in ten seconds of CPU time, with a model that knows little
 #   scripts/chat.sh --serve             # serves the model when it is done
@@ -34,6 +34,7 @@ while (($#)); do
 done
 [[ $threads =~ ^[0-9]+$ ]] || refuse "--threads is '$threads'; use a number"
 # Paths are relative to the current folder.
+start=$PWD
 out=$(realpath -m -- "$out")
 [[ -z $texts ]] || texts=$(realpath -e -- "$texts" 2> /dev/null) || refuse "--texts: there is no such file or folder"
 [[ -z $toy ]] || toy=$(realpath -e -- "$toy" 2> /dev/null) || refuse "--toy: there is no such file"
@@ -194,8 +195,10 @@ run runs card "${card[@]}" --title "From nothing to a chat" --out card.html
 "$toy" runs card "${card[@]}" --json > card.json
 
 say "Done"
+out=$(realpath -m --relative-to="$start" -- "$out")
+program=$(realpath --relative-to="$start" -- "$toy")
 echo "  report card:  $out/card.html (numbers: card.json)"
-echo "  chat:         $toy chat $out/4-grpo --temperature 0"
-echo "  serve:        $toy serve $out/4-grpo"
+echo "  chat:         $program chat $out/4-grpo --temperature 0"
+echo "  serve:        $program serve $out/4-grpo"
 ((failed == 0)) || exit 1
 [[ -z $serve ]] || exec "$toy" serve 4-grpo
