@@ -101,6 +101,7 @@
 #include "toy/ops/attrs/attrs.h"
 #include "toy/ops/attrs/structs.h"
 #include "toy/ops/ops.h"
+#include "toy/runs/card.h"
 #include "toy/runs/drawings.h"
 #include "toy/runs/event.h"
 #include "toy/runs/log.h"

@@ -55,12 +55,18 @@ display:flex;justify-content:space-between;flex-wrap:wrap;gap:0 8px}.stats td:fi
 font-weight:500;justify-content:start;white-space:normal;overflow-wrap:anywhere}
 .stats td::before{content:attr(data-n);color:var(--soft)}}
 .mini{width:96px;color:var(--accent);opacity:.75}
-summary{cursor:pointer;font-weight:600}.card>summary+div{margin-top:10px}
+summary{cursor:pointer;font-weight:600;overflow-wrap:anywhere}.card>summary+div{margin-top:10px}
 .card>details{margin-top:6px}.card>details summary{font-weight:400;color:var(--soft)}
 pre{margin:4px 0 10px;padding:10px 14px;background:var(--page);border-radius:8px;white-space:pre-wrap;
 overflow-wrap:anywhere;font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
 pre q{quotes:none;color:var(--soft)}pre.wanted{border-left:3px solid var(--good)}
 .scroll{overflow-x:auto}.best{font-weight:600;color:var(--good)}
+.turns{display:grid;grid-template-columns:fit-content(40%) 1fr;gap:3px 14px;margin:4px 0 10px}
+.turns dt{color:var(--soft);overflow-wrap:anywhere}.turns dd{margin:0;overflow-wrap:anywhere;white-space:pre-wrap}
+.turns .right{color:var(--good)}.turns .right::before{content:'✓ '}.turns .wrong::before{content:'✗ '}
+td i{color:var(--soft);font-style:normal;font-weight:400;white-space:nowrap}
+@media(max-width:900px){.shares th,.shares td{white-space:normal;padding:4px 3px;vertical-align:top}}
+@media(max-width:560px){.shares{font-size:12px}.shares th{overflow-wrap:anywhere}}
 h2 i{color:var(--soft);font-style:normal;font-weight:400}
 ul{margin:0;padding-left:18px}.none{color:var(--soft)}
 .tip{position:absolute;pointer-events:none;background:var(--ink);color:var(--card);border-radius:6px;padding:5px 9px;

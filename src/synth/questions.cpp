@@ -239,6 +239,19 @@ std::pair<const Kind*, int64_t> kind_of(const std::string& text, int64_t level) 
   return {found, level};
 }
 
+// Question i from the draws of a stream. Few are drawn until one is on the right side: an eighth is held out.
+QaPair question_of(const QuestionOptions& o, int64_t i, const std::string& stream) {
+  const size_t kinds = o.kinds.empty() ? std::size(kKinds) : o.kinds.size();
+  const size_t at = size_t(i) % kinds;
+  const auto [kind, level] = kind_of(o.kinds.empty() ? std::string(kKinds[at].name) : o.kinds[at], o.level);
+  for (int64_t attempt = 0;; ++attempt) {
+    Dice dice(o.seed, fmt::format("{} {} {} {}", stream, kind->name, i, attempt));
+    auto [asked, answer] = kind->ask(dice, level);
+    if (is_held_out(asked) == o.held_out)
+      return {fmt::format("{}:{}", kind->name, level), std::move(asked), std::move(answer)};
+  }
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string_view, std::string_view>> question_kinds() {
@@ -249,32 +262,46 @@ std::vector<std::pair<std::string_view, std::string_view>> question_kinds() {
 
 bool is_held_out(std::string_view question) { return Philox(0, question).word(0) % 8 == 0; }
 
-QaPair question(const QuestionOptions& o, int64_t i) {
-  const size_t kinds = o.kinds.empty() ? std::size(kKinds) : o.kinds.size();
-  const size_t at = size_t(i) % kinds;
-  const auto [kind, level] = kind_of(o.kinds.empty() ? std::string(kKinds[at].name) : o.kinds[at], o.level);
-  // Few drawn questions are needed until one is on the right side: an eighth is held out.
-  for (int64_t attempt = 0;; ++attempt) {
-    Dice dice(o.seed, fmt::format("question {} {} {}", kind->name, i, attempt));
-    auto [asked, answer] = kind->ask(dice, level);
-    if (is_held_out(asked) == o.held_out)
-      return {fmt::format("{}:{}", kind->name, level), std::move(asked), std::move(answer)};
-  }
+QaPair question(const QuestionOptions& o, int64_t i) { return question_of(o, i, "question"); }
+
+std::string answer_as_written(const QuestionOptions& o, int64_t i, int64_t writer) {
+  const std::string answer = question(o, i).answer;
+  const int64_t percent = Dice(o.seed, fmt::format("writer {} of answer {}", writer, i)).below(100);
+  if (percent < 35) return answer;
+  if (percent < 70) return fmt::format("The answer is {}.", answer);
+  if (percent < 90) return answer + ", I think.";
+  for (int64_t attempt = 0;; ++attempt)
+    if (std::string wrong = question_of(o, i, fmt::format("wrong answer {}", attempt)).answer; wrong != answer)
+      return wrong;
 }
 
+namespace {
+
+// What a writer has that is not the answer alone.
+std::string worse_answer(const QuestionOptions& o, int64_t i, const std::string& answer) {
+  for (int64_t writer = 1;; ++writer)
+    if (std::string written = answer_as_written(o, i, writer); written != answer) return written;
+}
+
+}  // namespace
+
 std::string write_questions(const QuestionOptions& o, int64_t rows) {
+  check(!o.mixed || o.form == QuestionForm::chats, "mixed answers are for the form chats");
+  const auto message = [](const char* role, const std::string& content) {
+    return ordered_json{{"role", role}, {"content", content}};
+  };
   std::string out;
   for (int64_t i = 0; i < rows; ++i) {
     const QaPair q = question(o, i);
     const std::string prompt = fmt::format("Q: {}\nA:", q.question);
-    const ordered_json user{{"role", "user"}, {"content", q.question}};
+    const ordered_json user = message("user", q.question);
     ordered_json row;
     switch (o.form) {
       case QuestionForm::completions:
         row = {{"prompt", prompt}, {"completion", " " + q.answer + "\n"}};
         break;
       case QuestionForm::chats:
-        row["messages"] = {user, {{"role", "assistant"}, {"content", q.answer}}};
+        row["messages"] = {user, message("assistant", o.mixed ? answer_as_written(o, i) : q.answer)};
         break;
       case QuestionForm::questions:
         row = {{"prompt", prompt}, {"answer", q.answer}, {"kind", q.kind}};
@@ -283,6 +310,14 @@ std::string write_questions(const QuestionOptions& o, int64_t rows) {
         row["messages"] = ordered_json::array({user});
         row["answer"] = q.answer, row["kind"] = q.kind;
         break;
+      case QuestionForm::preferences:
+        row["prompt"] = ordered_json::array({user});
+        row["chosen"] = ordered_json::array({message("assistant", q.answer)});
+        row["rejected"] = ordered_json::array({message("assistant", worse_answer(o, i, q.answer))});
+        break;
+      case QuestionForm::text:
+        out += fmt::format("{} {}\n\n", prompt, q.answer);
+        continue;
     }
     out += json_text(row) + "\n";
   }

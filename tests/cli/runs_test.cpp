@@ -186,6 +186,39 @@ TEST_F(CliRuns, ListShowCompare) {
     EXPECT_NE(page.find(part), std::string::npos) << part;
 }
 
+// Stages in their order, each with its answers to the same questions.
+TEST_F(CliRuns, ACardOfTwoStages) {
+  trained("runs/a"), trained("runs/b", "--lr 5e-3 ");
+  const std::string asked = write("asked.jsonl", R"({"prompt": "the", "answer": "x", "kind": "k"})"
+                                                 "\n");
+  for (const char* run : {"a", "b"}) {
+    const Result r = toy("eval generate " + path("runs/") + run + " " + asked + " --n 3 --json --rows");
+    ASSERT_EQ(r.code, 0) << r.err;
+    const json row = json::parse(r.out).at("rows").at(0);
+    EXPECT_EQ(row.at("kind"), "k");
+    EXPECT_EQ(row.at("question"), "the");
+    write(run + std::string(".json"), r.out);
+  }
+  const std::string stages = "runs card " + path("runs/a") + " " + path("runs/b");
+  const std::string answers = " --answers " + path("a.json") + " --answers " + path("b.json");
+  const Result card = toy(stages + answers + " --title Mine --out " + path("card.html"));
+  ASSERT_EQ(card.code, 0) << card.err;
+  for (const char* part : {"<title>Mine</title>", "<dt>b</dt>", "FLOP", "</html>"})
+    EXPECT_NE(slurp(path("card.html")).find(part), std::string::npos) << part;
+  const json numbers = json::parse(toy(stages + answers + " --json").out).at("stages");
+  ASSERT_EQ(numbers.size(), 2u);
+  EXPECT_EQ(numbers[1].at("stage"), "b");
+  EXPECT_EQ(numbers[1].at("accuracy"), 0);
+  const json graph = json::parse(slurp(path("runs/b/flow.json"))),
+             config = json::parse(slurp(path("runs/b/config.json")));
+  const double step = graph.at("cost").at("total").at("flops");
+  EXPECT_EQ(numbers[1].at("tokens"), 6 * config.at("batch").get<int64_t>() * config.at("tokens").get<int64_t>());
+  EXPECT_NEAR(numbers[1].at("flops").get<double>(), 6 * step, 1e-12 * step);
+  refuses(stages + " --answers " + path("a.json"), {"--answers", "1 file for 2 stages"});
+  refuses(stages + answers + " --json --title Mine", {"--json"});
+  refuses(stages + " --answers " + asked + " --answers " + asked, {"asked.jsonl", "toy eval generate --json --rows"});
+}
+
 // What matters most stands first, so that a narrow terminal has it.
 TEST_F(CliRuns, ANarrowListKeepsTheLosses) {
   trained("runs/llama-20260131-001");

@@ -24,7 +24,7 @@ for (const svg of charts) {
   svg.dispatchEvent(new PointerEvent('pointermove', {
     clientX: frame.left + frame.width / 2, clientY: frame.top + frame.height / 2}));
   const tip = svg.closest('figure').querySelector('.tip');
-  if (!tip || !/step [\d,.]+/.test(tip.textContent) || /NaN|Infinity/.test(tip.textContent))
+  if (!tip || !/(step|stage) [\d,.]+/.test(tip.textContent) || /NaN|Infinity/.test(tip.textContent))
     faults.push(`${name}: no values under the pointer`);
   else
     for (const line of svg.querySelectorAll('.line.named'))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Renders reports and SVGs in headless Chromium: at 1280, 700 and 420 pixels nothing is cut off or written over
-# something else, the script runs without an error, single SVGs are as wide as a page of 420 pixels, and the pictures
-# are not empty. Keeps the pictures, light and dark, in the folder given second.
+# Renders reports, a report card and SVGs in headless Chromium: at 1280, 700, 420 and 390 pixels nothing is cut off or
+# written over something else, the script runs without an error, single SVGs are as wide as a page of 420 pixels, and
+# the pictures are not empty. Keeps the pictures, light and dark, in the folder given second.
 #
 #   tests/runs/render_test.sh build/release/toy [FOLDER]        # exit code 77: chromium is not installed
 set -euo pipefail
@@ -22,6 +22,24 @@ for run in done failed; do
   mkdir "$work/$run"
   python3 "$here/make_log.py" "--$run" > "$work/$run/events.jsonl"
   "$toy" runs report "$work/$run" --out "$work/$run.html" > "$work/report.log"
+done
+# A report card of five stages with twelve kinds of question.
+python3 - > "$work/answers.json" << 'END'
+import json
+kinds = [f"kind {i}:1" for i in range(12)]
+share = {"accuracy": 0.375, "accuracy_error": 0.0123, "questions": 100}
+rows = [{"kind": k, "question": "What is " + 40 * "long" + "?", "text": "It is " + 60 * "x", "answers": ["y"], "right": False}
+        for k in kinds]
+print(json.dumps({"questions": 1200, **share, "kinds": {k: share for k in kinds}, "rows": rows}))
+END
+stages=() answers=()
+for stage in 1-texts 2-chats 3-dpo 4-grpo 5-more; do
+  mkdir "$work/$stage"
+  sed "s/\"run_id\": \"[^\"]*\"/\"run_id\": \"$stage\"/" "$work/done/events.jsonl" > "$work/$stage/events.jsonl"
+  stages+=("$work/$stage") answers+=(--answers "$work/answers.json" --drawn "$work/answers.json")
+done
+"$toy" runs card "${stages[@]}" "${answers[@]}" --out "$work/card.html" > "$work/report.log"
+for run in done failed card; do
   { sed 's/script-src/script-src-elem/;/<\/body>/,$d' "$work/$run.html"; echo "<script>"; cat "$here/inspect.js"; echo "</script></body></html>"; } \
     > "$work/inspected-$run.html"
 done
@@ -42,8 +60,8 @@ chromium() {
 }
 fail() { echo "$*"; exit 1; }
 
-for run in done failed; do
-  for width in 1280 700 420; do
+for run in done failed card; do
+  for width in 1280 700 420 390; do
     # In a frame: windows of Chromium are at least 500 pixels wide.
     cat > "$work/frame.html" << END
 <body><script>onmessage = (e) => { document.body.dataset.inspected = e.data; }</script>
@@ -64,7 +82,7 @@ END
   [[ $width == 'data-width="420"' ]] || fail "$svg.svg in a page of 420 px: $width"
 done
 for dark in "" --force-dark-mode; do
-  for picture in report:done.html:1280,2600 narrow:failed.html:420,5200 loss:plots/loss.svg:720,360 \
+  for picture in report:done.html:1280,2600 narrow:failed.html:420,5200 card:card.html:1200,4200 loss:plots/loss.svg:720,360 \
     compare:compare.svg:720,380 graph:graph.svg:1800,900; do
     IFS=: read -r name file size <<< "$picture"
     chromium ${dark:+"$dark"} --window-size="$size" --screenshot="$keep/$name${dark:+-dark}.png" "file://$work/$file"

@@ -139,13 +139,41 @@ TEST(Questions, RowsOfEveryForm) {
   EXPECT_EQ(row(QuestionForm::chats), (json{{"messages", json::array({user, answer})}}));
   EXPECT_EQ(row(QuestionForm::chat_questions),
             (json{{"messages", json::array({user})}, {"answer", first.answer}, {"kind", "add:1"}}));
+  const json compared = row(QuestionForm::preferences);
+  EXPECT_EQ(compared["prompt"], json::array({user}));
+  EXPECT_EQ(compared["chosen"], json::array({answer}));
+  EXPECT_NE(compared["rejected"][0]["content"], first.answer);
+  o.form = QuestionForm::text;
+  EXPECT_TRUE(write_questions(o, 1).starts_with(prompt + " " + first.answer + "\n\n"));
+  o.form = QuestionForm::chats;
   const std::string all = write_questions(o, 50);
   EXPECT_TRUE(all.starts_with(write_questions(o, 20)));  // question i depends on (options, i)
   o.seed = 4;
   EXPECT_NE(write_questions(o, 50), all);
 }
 
+TEST(Questions, MixedAnswersHaveFourForms) {
+  const QuestionOptions o{.kinds = {"copy", "sort"}, .form = QuestionForm::chats, .mixed = true, .seed = 5};
+  constexpr int64_t kRows = 2000;
+  std::istringstream lines(write_questions(o, kRows));
+  int64_t bare = 0, sentences = 0, tails = 0, wrong = 0;
+  for (int64_t i = 0; i < kRows; ++i) {
+    std::string line;
+    std::getline(lines, line);
+    const std::string written = json::parse(line)["messages"][1]["content"], answer = question(o, i).answer;
+    const bool is_bare = written == answer, is_sentence = written == "The answer is " + answer + ".",
+               has_tail = written == answer + ", I think.";
+    bare += is_bare, sentences += is_sentence, tails += has_tail, wrong += !is_bare && !is_sentence && !has_tail;
+  }
+  // A share p of 2000 draws has a standard deviation of sqrt(p (1 - p) / 2000), at most 0.011.
+  EXPECT_NEAR(double(bare) / kRows, 0.35, 4 * 0.011);
+  EXPECT_NEAR(double(sentences) / kRows, 0.35, 4 * 0.011);
+  EXPECT_NEAR(double(tails) / kRows, 0.20, 4 * 0.009);
+  EXPECT_NEAR(double(wrong) / kRows, 0.10, 4 * 0.007);
+}
+
 TEST(Questions, Refusals) {
+  testing::expect_contains(testing::message_of([] { write_questions({.mixed = true}, 1); }), "form chats");
   testing::expect_contains(testing::message_of([] { question({.kinds = {"ad"}}, 0); }), "Did you mean 'add'?");
   testing::expect_contains(testing::message_of([] { question({.kinds = {"add:4"}}, 0); }), "use 1, 2 or 3");
   testing::expect_contains(testing::message_of([] { question({.level = 0}, 0); }), "level is 0");

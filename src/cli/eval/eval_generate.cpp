@@ -12,12 +12,20 @@
 #include "cli/options.h"
 #include "cli/run/chat_template_option.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 #include "toy/eval/open_questions.h"
 
 namespace toy::cli {
 namespace {
 
 using nlohmann::ordered_json;
+
+// What is asked, without the conversation before it.
+std::string last_words(const OpenQuestion& q) {
+  if (!q.messages.is_array() || q.messages.empty()) return q.prompt;
+  const ordered_json& content = q.messages.back()["content"];
+  return content.is_string() ? content.get<std::string>() : json_text(content);
+}
 
 struct EvalGenerate : Command {
   std::string model_path, file;
@@ -104,10 +112,13 @@ struct EvalGenerate : Command {
       j["kinds"][kind] = {{"questions", k.questions}, {"accuracy", k.accuracy.mean}};
       if (std::isfinite(k.accuracy.error)) j["kinds"][kind]["accuracy_error"] = k.accuracy.error;
     }
+    j["temperature"] = o.generate.sampler.temperature;
     j["match"] = {{"ignore_case", o.match.ignore_case}, {"ignore_punctuation", o.match.ignore_punctuation}};
     for (size_t i = 0; rows && i < questions.size(); ++i) {
       const OpenAnswer& a = s.answers[i];
       j["rows"].push_back({{"where", questions[i].where},
+                           {"kind", questions[i].kind},
+                           {"question", last_words(questions[i])},
                            {"text", a.text},
                            {"answers", questions[i].answers},
                            {"right", a.right},

@@ -45,9 +45,9 @@ void add_tokenizer_file(CLI::App& app, std::string& model) {
 struct Train : Command {
   std::string corpus, data, chat_template, map, spec = "spm:512", out;
   void add(CLI::App& app) {
-    CLI::Option* text = add_option(app, "--corpus", corpus, "Text file to train on", file_name());
-    add_option(app, "--data", data, "File of examples to train on: JSON Lines, a JSON list, .csv or .tsv", file_name())
-        ->excludes(text);
+    add_option(app, "--corpus", corpus, "Text file or folder to train on", file_name());
+    add_option(app, "--data", data, "File of examples to train on, also next to --corpus: JSON Lines, .csv or .tsv",
+               file_name());
     add_chat_template(app, chat_template, "With --data, the chat template; its marks become control tokens");
     add_option(app, "--map", map, "Fields of --data with other names, such as prompt=question,completion=reply");
     add_option(app, "--tokenizer", spec,
@@ -75,9 +75,14 @@ struct Train : Command {
     fmt::print("{}\n", out);
   }
   std::string corpus_text() const {
-    std::string text = read_text_file(corpus);
-    check(!is_binary(text), "{}: {}", corpus, why_not_text(text));
-    return text;
+    std::string all;
+    if (corpus.empty()) return all;
+    for (const TextFile& file : list_text_files(std::span(&corpus, 1)).files) {
+      const std::string text = read_text_file(file.path);
+      check(!is_binary(text), "{}: {}", file.path, why_not_text(text));
+      all += text;
+    }
+    return all;
   }
   // The file keeps their chat template, too.
   std::shared_ptr<const Tokenizer> of_examples(gguf::Writer& w) const {
@@ -87,7 +92,8 @@ struct Train : Command {
     if (chat) w.set("tokenizer.chat_template", chat->source());
     const ControlTokens control = control_tokens_of(given);
     const std::vector<TextFile> files = list_text_files(std::span(&data, 1)).files;
-    const std::string text = example_text(files, given, control, {.renamed = parse_field_map(map)}, 0, SIZE_MAX);
+    const std::string text =
+        corpus_text() + example_text(files, given, control, {.renamed = parse_field_map(map)}, 0, SIZE_MAX);
     return make_tokenizer(spec, text, &control);
   }
 };

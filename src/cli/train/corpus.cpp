@@ -87,6 +87,7 @@ struct Qa : Command {
                suggested(kinds), not_empty());
     add_option(app, "--level", o.level, "How hard they are, of kinds without a level", from_to(1, 3));
     add_option(app, "--form", form, "Rows to train on, or questions with their answers", one_of(forms));
+    app.add_flag("--mixed", o.mixed, "Of chats: a third are the answer alone, others sentences, a tenth are wrong");
     app.add_flag("--held-out", o.held_out, "Write only questions that no rows without --held-out have");
     add_option(app, "--seed", o.seed, "Seed of the questions");
     add_option(app, "--out", out, "File to write (default: stdout)", file_name());
@@ -101,7 +102,8 @@ struct Qa : Command {
     read_value(form, {}, o.form);
     if (!out.empty())
       refuse_replacing("out", out, [](std::string_view beginning) {
-        return beginning.starts_with("{\"prompt\":\"Q: ") || beginning.starts_with("{\"messages\":[{");
+        return beginning.starts_with("{\"prompt\":\"Q: ") || beginning.starts_with("{\"messages\":[{") ||
+               beginning.starts_with("{\"prompt\":[{\"role\":\"user\"") || beginning.starts_with("Q: ");
       });
     const std::string text = write_questions(o, rows);
     if (out.empty()) return (void)std::fwrite(text.data(), 1, text.size(), stdout);

@@ -19,6 +19,8 @@
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
+#include "toy/data/text_files.h"
+#include "toy/runs/card.h"
 #include "toy/runs/report.h"
 #include "toy/runs/run.h"
 
@@ -366,6 +368,67 @@ struct Schema : Command {
   void run() const { print_json(runs::events_schema(), 2); }
 };
 
+// What a file holds; a mistake in it names the file.
+template <class Read>
+auto of_file(const std::string& path, Read read) {
+  const std::string text = read_text_file(path);
+  try {
+    return read(text);
+  } catch (const Error& e) {
+    fail("{}: {}", one_line(path), e.what());
+  }
+}
+
+struct Card : Command {
+  std::vector<std::string> names, likeliest, drawn;
+  std::string out = "card.html", title = "Report card";
+  bool json = false;
+
+  void add(CLI::App& app) {
+    add_option(app, "runs", names, "The stages in their order: each a folder, events.jsonl or id", file_name())
+        ->required();
+    add_option(app, "--answers", likeliest, "For each stage, what `toy eval generate --json --rows` printed",
+               file_name());
+    add_option(app, "--drawn", drawn, "The same with --temperature 1", file_name());
+    add_option(app, "--title", title, "Title of the page");
+    add_option(app, "--out", out, "File to write", file_name());
+    app.add_flag("--json", json, "Print cost and accuracy of each stage instead, without a page");
+    app.footer(
+        "The card is one HTML file that needs no network: accuracy by kind of question, conversations,\n"
+        "curves and cost of every stage. See toy help chat-from-nothing.md.\n\n"
+        "Example:\n"
+        "  toy eval generate out/first held-out.jsonl --json --rows > first.json\n"
+        "  toy eval generate out/second held-out.jsonl --json --rows > second.json\n"
+        "  toy runs card out/first out/second --answers first.json --answers second.json");
+  }
+
+  void run() {
+    check(!json || (!given("--out") && !given("--title")),
+          "--json is numbers without a page; leave --out and --title out");
+    auto [logs, list] = open_runs(names);
+    std::vector<runs::Stage> stages;
+    for (size_t i = 0; i < names.size(); ++i) {
+      runs::Stage s{.log = std::move(logs[i]), .summary = std::move(list[i])};
+      if (const std::string flow = s.summary.folder + "/" + runs::kFlowFile; std::filesystem::exists(flow))
+        s.flops_per_token = of_file(flow, runs::flops_per_token);
+      s.likeliest = answers_of("--answers", likeliest, i), s.drawn = answers_of("--drawn", drawn, i);
+      stages.push_back(std::move(s));
+    }
+    if (json) return print_json(runs::card_numbers(stages));
+    replace_own("out", out, runs::html_report_card(title, stages), kReport);
+    put_line(out + "\n");
+  }
+
+ private:
+  std::optional<runs::Answers> answers_of(const char* option, const std::vector<std::string>& files,
+                                          size_t stage) const {
+    if (files.empty()) return std::nullopt;
+    check(files.size() == names.size(), "{}: {} file{} for {} stages; give one for each stage, in their order", option,
+          files.size(), files.size() == 1 ? "" : "s", names.size());
+    return of_file(files[stage], runs::parse_answers);
+  }
+};
+
 }  // namespace
 
 void add_runs(CLI::App& root) {
@@ -375,6 +438,7 @@ void add_runs(CLI::App& root) {
   add_subcommand<CompareRuns>(app, "compare", "Compare runs side by side");
   add_subcommand<Tail>(app, "tail", "Print the last events of a run and follow new ones");
   add_subcommand<Report>(app, "report", "Write an HTML report of one run, or of several");
+  add_subcommand<Card>(app, "card", "Write the report card of a model that was trained in stages");
   add_subcommand<Schema>(app, "schema", "Print the JSON Schema of events.jsonl");
 }
 

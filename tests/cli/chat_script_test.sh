@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# scripts/chat.sh --quick from nothing to the report card: its margins hold, a second call does no work again, a run that
+# was killed ends in the same bytes, and results of other settings are refused.
+#
+#   tests/cli/chat_script_test.sh build/release/toy
+set -euo pipefail
+toy=$(realpath -- "$1")
+script=$(realpath -- "$(dirname "${BASH_SOURCE[0]}")/../../scripts/chat.sh")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+fail() { echo "$1"; [[ -z ${2:-} ]] || tail -n 30 "$2"; exit 1; }
+chat() { bash "$script" --toy "$toy" --quick "$@"; }
+
+chat --out one > one.log 2>&1 || fail "the script failed" one.log
+for stage in 1-texts 2-chats 3-dpo 4-grpo; do
+  [[ -f one/$stage/finished.json ]] || fail "$stage has not finished" one.log
+  grep -q "\"stage\":\"$stage\"" one/card.json || fail "the numbers have no $stage"
+  grep -q "<dt>$stage</dt>" one/card.html || fail "the card shows no conversation after $stage"
+done
+(($(grep -c '^\$ toy train' one.log) == 4)) || fail "a stage is not one command" one.log
+
+chat --out one > again.log 2>&1 || fail "the second call failed" again.log
+! grep -q '^\$ toy \(train\|eval\|corpus\|tokenizer\|merge\)' again.log || fail "the second call did work again" again.log
+
+# Killed in the stage of conversations, after a checkpoint.
+setsid bash "$script" --toy "$toy" --quick --out two > killed.log 2>&1 &
+group=$!
+for _ in $(seq 6000); do
+  compgen -G 'two/2-chats/checkpoints/step_*' > /dev/null && break
+  kill -0 "$group" 2> /dev/null || fail "the run ended before it was killed" killed.log
+  sleep 0.05
+done
+kill -KILL -- "-$group"
+wait "$group" 2> /dev/null || true
+[[ ! -f two/2-chats/finished.json ]] || fail "the stage was over before it was killed"
+chat --out two > resumed.log 2>&1 || fail "the resumed run failed" resumed.log
+grep -q 'train full-finetune .*--resume' resumed.log || fail "the stage was not resumed" resumed.log
+! grep -q 'train from-scratch' resumed.log || fail "pretraining was done again" resumed.log
+for file in 1-texts/model.gguf 2-chats/model.gguf 3-dpo.gguf 4-grpo/model.gguf answers/4-grpo-drawn.json; do
+  cmp "one/$file" "two/$file" || fail "$file differs after a kill"
+done
+
+refused() {
+  local code=0
+  "$@" > refused.log 2>&1 || code=$?
+  ((code == 2)) || fail "exit code $code instead of 2" refused.log
+}
+refused bash "$script" --toy "$toy" --out one  # made with --quick
+refused chat --out one --texts "$work"
+refused chat --texts "$work/missing" --out three
+refused chat --outt three
+mkdir other
+echo mine > other/notes.txt
+refused chat --out other
+echo "ok"

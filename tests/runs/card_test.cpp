@@ -1,0 +1,126 @@
+// The report card: what it reads, its numbers, its page.
+#include "toy/runs/card.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "testing/errors.h"
+#include "toy/base/json_text.h"
+
+namespace toy::runs {
+namespace {
+
+using namespace testing;
+using nlohmann::ordered_json;
+
+// What `toy eval generate --json --rows` prints of two questions of different kinds.
+ordered_json answers(const std::string& first, const std::string& second) {
+  const bool right = second == "{\"a\":1}", copied = first == "fox";
+  ordered_json j{{"model", "m"}, {"questions", 2}, {"accuracy", (right + copied) / 2.0}, {"accuracy_error", 0.5}};
+  j["kinds"]["copy:1"] = {{"questions", 1}, {"accuracy", double(copied)}};
+  j["kinds"]["json:2"] = {{"questions", 1}, {"accuracy", double(right)}};
+  j["rows"].push_back({{"where", "q:1"},
+                       {"kind", "copy:1"},
+                       {"question", "Repeat <b>fox</b>."},
+                       {"text", first},
+                       {"answers", ordered_json::array({"fox"})},
+                       {"right", copied}});
+  j["rows"].push_back({{"where", "q:2"},
+                       {"kind", "json:2"},
+                       {"question", "As JSON: a is 1."},
+                       {"text", second},
+                       {"answers", ordered_json::array({"{\"a\":1}"})},
+                       {"right", right}});
+  return j;
+}
+
+Stage stage(const std::string& id, const std::string& recipe, const ordered_json& likeliest) {
+  RunStart start;
+  start.run_id = id, start.recipe = recipe, start.steps = 2, start.parameters = 1000;
+  Stage s;
+  s.log.events.push_back({0, {}, "prepare", start});
+  for (int64_t step = 1; step <= 2; ++step) {
+    Step e;
+    e.loss = 3 - double(step), e.tokens = 50;
+    if (recipe == "grpo") e.policy.reward = 0.25 * double(step);
+    s.log.events.push_back({double(step), step, "train", e});
+  }
+  s.summary = summarize(s.log, "out/" + id, false);
+  s.likeliest = parse_answers(json_text(likeliest));
+  return s;
+}
+
+TEST(Card, ReadsAnswers) {
+  const Answers a = parse_answers(json_text(answers("fox", "a")));
+  EXPECT_EQ(a.all.accuracy, 0.5);
+  EXPECT_EQ(a.all.error, 0.5);
+  EXPECT_EQ(a.all.questions, 2);
+  ASSERT_EQ(a.kinds.size(), 2u);
+  EXPECT_EQ(a.kinds.at("copy:1").accuracy, 1);
+  EXPECT_FALSE(a.kinds.at("copy:1").error);
+  ASSERT_EQ(a.rows.size(), 2u);
+  EXPECT_EQ(a.rows[1].wanted, "{\"a\":1}");
+  EXPECT_EQ(a.rows[1].text, "a");
+  EXPECT_FALSE(a.rows[1].right);
+  ordered_json without_rows = answers("fox", "a");
+  without_rows.erase("rows");
+  for (const std::string& text : {json_text(without_rows), std::string("[]"), std::string(R"({"questions":1})")})
+    expect_contains(message_of([&] { parse_answers(text); }), "toy eval generate --json --rows");
+}
+
+TEST(Card, WorkOfATokenIsThatOfTheStepOverItsTokens) {
+  const char* flow = R"({"nodes":[{"kind":"param","name":"tokens","outputs":[{"shape":[7]}]},
+      {"kind":"input","name":"tokens","outputs":[{"dtype":"i32","shape":[50]}]}],
+      "cost":{"forward":{"flops":1},"total":{"flops":1000.0}}})";
+  EXPECT_EQ(flops_per_token(flow), 20);
+  expect_contains(message_of([] { flops_per_token("{}"); }), "no graph");
+}
+
+TEST(Card, Numbers) {
+  std::vector<Stage> stages{stage("chats", "full-finetune", answers("I think fox", "a")),
+                            stage("rewards", "grpo", answers("fox", "a"))};
+  stages[0].flops_per_token = 20;
+  stages[1].drawn = parse_answers(json_text(answers("cat", "b")));
+  const ordered_json j = card_numbers(stages);
+  ASSERT_EQ(j["stages"].size(), 2u);
+  EXPECT_EQ(j["stages"][0]["stage"], "chats");
+  EXPECT_EQ(j["stages"][0]["tokens"], 100);
+  EXPECT_EQ(j["stages"][0]["flops"], 2000);
+  EXPECT_EQ(j["stages"][0]["seconds"], 2);
+  EXPECT_EQ(j["stages"][0]["accuracy"], 0);
+  EXPECT_FALSE(j["stages"][1].contains("flops"));
+  EXPECT_EQ(j["stages"][1]["accuracy"], 0.5);
+  EXPECT_EQ(j["stages"][1]["kinds"]["copy:1"]["accuracy"], 1);
+  EXPECT_EQ(j["stages"][1]["kinds"]["copy:1"]["questions"], 1);
+  EXPECT_EQ(j["stages"][1]["drawn_accuracy"], 0);
+}
+
+TEST(Card, PageHasEverythingAndNeedsNothing) {
+  std::vector<Stage> stages{stage("chats", "full-finetune", answers("I think fox", "<script>alert(1)</script>")),
+                            stage("rewards", "grpo", answers("fox", ""))};
+  stages[0].flops_per_token = stages[1].flops_per_token = 2e10;
+  const std::string page = html_report_card("A <card>", stages);
+  for (const char* part :
+       {"A &lt;card&gt;", "chats → rewards", "50.0 ± 50.0%", "copy:1", "json:2", "Repeat &lt;b&gt;fox&lt;/b&gt;.",
+        "<dd class=\"right\">fox</dd>", "<dd class=\"wrong\">I think fox</dd>", "&lt;script&gt;", "<i>nothing</i>",
+        "4 TFLOP", "2 TFLOP", "Shao et al. 2024", "prefers-color-scheme:dark", "width=device-width",
+        "default-src 'none'"})
+    EXPECT_NE(page.find(part), page.npos) << part;
+  for (const char* part : {"<script>alert", "src=", "href=", "@import", "url(", "fetch("})
+    EXPECT_EQ(page.find(part), page.npos) << part;
+  // The reward's curve belongs to the stage that has one.
+  const size_t reward = page.find("mean of the answers");
+  ASSERT_NE(reward, page.npos);
+  EXPECT_LT(page.find("2. rewards"), reward);
+}
+
+TEST(Card, AnswersHaveToBeToTheSameQuestions) {
+  ordered_json other = answers("fox", "a");
+  other["rows"][0]["question"] = "Repeat cat.";
+  const std::vector<Stage> stages{stage("a", "lora", answers("fox", "a")), stage("b", "lora", other)};
+  expect_contains(message_of([&] { html_report_card("card", stages); }), "other questions");
+}
+
+}  // namespace
+}  // namespace toy::runs
