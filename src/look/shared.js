@@ -1,3 +1,4 @@
+const $ = (id) => document.getElementById(id);
 const make = (tag, props, ...inner) => { const e = Object.assign(document.createElement(tag), props); e.append(...inner); return e; };
 const show = (t) => (t ?? '').replace(/\n/g, '↵').replace(/\t/g, '⇥') || '∅';
 const word = (c) => c.text === undefined ? `#${c.id}` : /^ +$/.test(c.text) ? '␣'.repeat(c.text.length) : show(c.text);

@@ -132,6 +132,33 @@ void Server::embeddings(const std::shared_ptr<Exchange>& exchange) {
   embed(exchange, read(exchange, parse_embeddings));
 }
 
+// The texts of others wait while it is computed: so it is short, and one at a time. It waits its turn as a text does,
+// which is the prompt and nothing after it.
+void Server::look(const std::shared_ptr<Exchange>& exchange) {
+  constexpr size_t kMostTokens = 256;
+  if (!options_.look)
+    throw ApiError(404, "this server looks into no model: there are adapters; serve it without --lora");
+  const std::vector<int32_t> ids = read(exchange, parse_detokenize);
+  if (ids.empty() || ids.size() > kMostTokens)
+    refuse_at("tokens", fmt::format("has {} ids; use 1 to {}", ids.size(), kMostTokens));
+  prompts_.require_ids(ids, "tokens");
+  prompts_.require_fits(int64_t(ids.size()), "tokens");
+  if (looking_.exchange(true)) throw ApiError(429, "another look is being computed; try again", "", "overloaded");
+  const auto turn = std::shared_ptr<std::atomic<bool>>(&looking_, [](std::atomic<bool>* is) { *is = false; });
+  TextRequest t{.prompt = ids, .options = {.max_tokens = 0}};
+  t.adapters = adapters_of("");
+  t.owner = prefix_owner(*exchange);
+  t.on_end = [this, exchange, ids, turn](const TextEnd& end) {
+    answer(exchange, [&] {
+      if (end.error) std::rethrow_exception(end.error);
+      exchange->send({.body = options_.look(ids)});
+    });
+  };
+  std::vector<TextRequest> one;
+  one.push_back(std::move(t));
+  submit(*exchange, std::move(one));
+}
+
 void Server::embed(const std::shared_ptr<Exchange>& exchange, const EmbeddingsRequest& r) {
   require_model(r.model);
   note_model(exchange, r.model);

@@ -230,6 +230,8 @@ TEST(Compare, ThePageHasEverythingInIt) {
   EXPECT_EQ(page.find("://"), page.npos);
   EXPECT_EQ(page.find("src="), page.npos);
   EXPECT_EQ(page.find("@shared"), page.npos);
+  for (const char* used : {"$", "make", "word", "percent", "tint", "arrows"})
+    EXPECT_NE(page.find(std::string("const ") + used + " = "), page.npos) << used;
   const std::string begin = "const data = ";
   const size_t at = page.find(begin) + begin.size();
   const json data = json::parse(page.substr(at, page.find(";\n", at) - at));

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "testing/errors.h"
@@ -184,6 +185,54 @@ INSTANTIATE_TEST_SUITE_P(Losses, PolicyGradient,
                          ::testing::Combine(::testing::Values(PolicyLoss::dapo, PolicyLoss::grpo, PolicyLoss::dr_grpo,
                                                               PolicyLoss::gspo),
                                             ::testing::Values(RewardScale::none, RewardScale::group)));
+
+// tests/golden/make_policy_golden.py: PyTorch's autograd of the losses as papers write them, in f64.
+TEST(Policy, GradientsOfPyTorch) {
+  const auto golden =
+      nlohmann::json::parse(testing::slurp(std::string(TOY_SOURCE_DIR) + "/tests/golden/policy.golden.json"));
+  const auto list = [&](const char* name) { return golden.at(name).get<std::vector<double>>(); };
+  const std::vector<double> logits = list("logits"), old = list("old"), base = list("base"), rewards = list("rewards");
+  const auto chosen = golden.at("chosen").get<std::vector<size_t>>();
+  const auto lengths = golden.at("lengths").get<std::vector<int64_t>>();
+  const size_t vocab = golden.at("vocab").get<size_t>();
+  std::vector<PolicySample> samples;
+  for (size_t i = 0; i < lengths.size(); ++i)
+    samples.push_back({int64_t(i) / golden.at("group").get<int64_t>(), lengths[i], rewards[i], rewards[i]});
+  int64_t clipped = 0;
+  for (const auto& c : golden.at("cases")) {
+    PolicyOptions o{.max_tokens = golden.at("longest").get<int64_t>(), .beta = c.at("beta").get<double>()};
+    ASSERT_EQ(read_value(c.at("loss").get<std::string>(), {}, o.loss), "");
+    ASSERT_EQ(read_value(c.at("scale").get<std::string>(), {}, o.scale), "");
+    o.epsilon = c.at("epsilon").get<double>(), o.epsilon_high = c.at("epsilon_high").get<double>();
+    const auto gradient = c.at("gradient").get<std::vector<double>>();
+    const PolicyWeights w = policy_weights(o, samples);
+    size_t first = 0;
+    for (size_t i = 0; i < samples.size(); ++i) {
+      const auto n = size_t(lengths[i]);
+      std::vector<std::vector<double>> p;
+      std::vector<double> ratios, to_base;
+      for (size_t t = first; t < first + n; ++t) {
+        double sum = 0;
+        for (size_t v = 0; v < vocab; ++v) sum += std::exp(logits[t * vocab + v]);
+        p.emplace_back();
+        for (size_t v = 0; v < vocab; ++v) p.back().push_back(std::exp(logits[t * vocab + v]) / sum);
+        const double now = std::log(p.back()[chosen[t]]);
+        ratios.push_back(now - old[t]), to_base.push_back(base[t] - now);
+      }
+      const AnswerWeights a =
+          update_weights(o, w.advantage[i], w.per_token[i], ratios, o.beta > 0 ? to_base : std::vector<double>());
+      clipped += a.clipped;
+      // Numbers below 3 in some ten operations of f64.
+      for (size_t t = 0; t < n; ++t)
+        for (size_t v = 0; v < vocab; ++v)
+          EXPECT_NEAR(a.tokens[t] * (p[t][v] - double(v == chosen[first + t])), gradient[(first + t) * vocab + v],
+                      1e-14)
+              << c.at("loss") << " " << c.at("scale") << " " << i << " " << t;
+      first += n;
+    }
+  }
+  EXPECT_GT(clipped, 0);
+}
 
 TEST(Policy, GroupsWithoutADifferenceTeachNothing) {
   const PolicyOptions o{.max_tokens = 4};

@@ -158,7 +158,10 @@ struct LookCommand : Command {
   std::string title(const Model& model) const { return model.spec.name.empty() ? model_path : model.spec.name; }
 
   static std::string shown(const Tokenizer* tokenizer, int32_t id) {
-    return tokenizer ? "'" + printable(tokenizer->written(id)) + "'" : fmt::format("{}", id);
+    if (!tokenizer) return fmt::format("{}", id);
+    std::string text = printable(tokenizer->written(id));
+    for (size_t at = 0; (at = text.find('\n', at)) != text.npos; at += 2) text.replace(at, 1, "\\n");
+    return "'" + text + "'";
   }
 
   static std::string best(const std::vector<TokenChance>& top, const Tokenizer* tokenizer, size_t count = kShownBest) {
