@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make policy.golden.json: gradients of the losses of reinforcement learning, by PyTorch's autograd in f64.
 
-  PY=$(scripts/peers.sh) && $PY tests/golden/make_policy_golden.py              # beside this script
+  PY=$(scripts/peers.sh) && $PY tests/golden/make_policy_golden.py              # next to this script
 
 Two groups of four answers over a vocabulary of 7, with logits now, log probabilities when they were drawn, and those of
 a reference. Each loss is written as its paper has it: the mean over answers or tokens of min(r A, clip(r) A), with the

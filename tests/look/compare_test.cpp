@@ -212,7 +212,10 @@ TEST(Compare, WhatCannotBeCompared) {
   expect_contains(other([](ModelSpec& s) { s.vocab = 30; }), "one has 31 tokens and the other 30");
   expect_contains(other([](ModelSpec& s) { s.layers.pop_back(); }), "one has 3 layers and the other 2");
   expect_contains(other([](ModelSpec& s) { s.layers[1].heads = 1; }), "layer 1 has 2 heads in one and 1 in the other");
-  Model bytes = random_model(testing::small_model("tiny", {.vocab = 256, .d_model = 16}), *device, 3);
+  Model bytes = random_model(
+      testing::small_model(
+          "tiny", {.vocab = 256, .d_model = 16, .context = 32, .heads = 2, .kv_heads = 1, .d_head = 8, .d_ff = 24}),
+      *device, 3);
   Model same = random_model(bytes.spec, *device, 3);
   bytes.tokenizer = make_byte_tokenizer();
   expect_contains(incomparable(bytes, same), "tokenizer");
