@@ -82,6 +82,7 @@
 #include "toy/graph/verify.h"
 #include "toy/hf/convert.h"
 #include "toy/hf/peft.h"
+#include "toy/look/compare.h"
 #include "toy/look/look.h"
 #include "toy/models/adapter.h"
 #include "toy/models/embedding_rule.h"

@@ -118,14 +118,18 @@ void take_rows(const Graph& g, const ModelSpec& spec, Taps& taps, Outputs& outpu
 
 }  // namespace
 
-Taps run_blocks(Device& device, const Model& model, std::span<const int32_t> ids, bool exact, bool attention_only) {
+Taps run_blocks(Device& device, const Model& model, std::span<const int32_t> ids, bool exact, bool attention_only,
+                std::span<const HeadId> without) {
   const int64_t tokens = int64_t(ids.size());
-  Graph g;
+  Graph all;
   const TensorType type{DType::i32, {tokens}, 0};
-  const Value input = g.input("tokens", type, model.spec.vocab);
-  const Value sequence = g.input("sequence", type), position = g.input("position", type, tokens);
-  const Transformer transformer(model.spec, Weights(g, dtypes_of(model)), tokens);
+  const Value input = all.input("tokens", type, model.spec.vocab);
+  const Value sequence = all.input("sequence", type), position = all.input("position", type, tokens);
+  const Transformer transformer(model.spec, Weights(all, dtypes_of(model)), tokens);
   transformer(input, {.batch = {.sequence = sequence, .position = position}});
+  std::unique_ptr<Graph> fewer;
+  if (!without.empty()) fewer = without_heads(all, model.spec, without);
+  Graph& g = fewer ? *fewer : all;
   Taps taps;
   taps.tokens = tokens;
   Outputs outputs;

@@ -12,22 +12,6 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-// The op's heads that stand for the query heads. Differential attention gives it each map twice, since a pair's values
-// are twice as wide: of each pair of G heads A1 A1 A2 A2, where the query heads are A1 A2 taking turns.
-std::vector<int64_t> query_heads(const LayerSpec& l, const AttentionTap& tap) {
-  std::vector<int64_t> list;
-  if (!l.differential || tap.heads != 2 * l.heads) {
-    for (int64_t h = 0; h < tap.heads; ++h) list.push_back(h);
-    return list;
-  }
-  const int64_t group = l.heads / l.kv_heads;
-  for (int64_t h = 0; h < l.heads; ++h) {
-    const int64_t map = h % 2, in_group = h / 2 % group, pair = h / 2 / group;
-    list.push_back((pair * 4 + 2 * map) * group + in_group);
-  }
-  return list;
-}
-
 // One head's scores of the latest `rows` tokens, made weights. `sink`: a score without a key, or -inf.
 void weigh(const AttentionTap& tap, int64_t head, int64_t tokens, int64_t rows, double sink, float* to) {
   const int64_t width = tap.width, kv = head / (tap.heads / tap.kv_heads);
@@ -53,10 +37,26 @@ void weigh(const AttentionTap& tap, int64_t head, int64_t tokens, int64_t rows, 
 
 }  // namespace
 
+// Differential attention gives the op each map twice, since a pair's values are twice as wide: of each pair of G heads
+// A1 A1 A2 A2, where the query heads are A1 A2 taking turns.
+std::vector<int64_t> query_heads(const LayerSpec& l, int64_t heads) {
+  std::vector<int64_t> list;
+  if (!l.differential || heads != 2 * l.heads) {
+    for (int64_t h = 0; h < heads; ++h) list.push_back(h);
+    return list;
+  }
+  const int64_t group = l.heads / l.kv_heads;
+  for (int64_t h = 0; h < l.heads; ++h) {
+    const int64_t map = h % 2, in_group = h / 2 % group, pair = h / 2 / group;
+    list.push_back((pair * 4 + 2 * map) * group + in_group);
+  }
+  return list;
+}
+
 std::vector<std::vector<float>> attention_weights(const Model& model, const AttentionTap& tap, int64_t tokens,
                                                   int64_t rows, ThreadPool& team) {
   const LayerSpec& l = model.spec.layers[size_t(tap.layer)];
-  const std::vector<int64_t> heads = query_heads(l, tap);
+  const std::vector<int64_t> heads = query_heads(l, tap.heads);
   std::vector<double> sinks(size_t(tap.heads), -std::numeric_limits<double>::infinity());
   if (l.sinks) {
     const std::vector<float> stored = model.params->read(fmt::format("blk.{}.attn_sinks.weight", tap.layer));

@@ -9,7 +9,7 @@
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
-#include "toy/look/look.h"
+#include "toy/look/compare.h"
 
 namespace toy {
 namespace {
@@ -44,6 +44,17 @@ void replace(std::string& text, std::string_view what, const std::string& by) {
   text.replace(at, what.size(), by);
 }
 
+// The page with its numbers, of which `j` gets the title.
+std::string page_of(std::string_view page_text, nlohmann::ordered_json j, const std::string& title) {
+  j["title"] = title;
+  std::string data = json_text(j);
+  for (size_t at = 0; (at = data.find('<', at)) != data.npos;) data.replace(at, 1, "\\u003c");  // no end of the script
+  std::string page(page_text);
+  replace(page, "@title@", markup(title));
+  replace(page, "@data@", data);
+  return page;
+}
+
 }  // namespace
 
 int64_t page_rows(int64_t tokens) {
@@ -60,13 +71,14 @@ std::string to_html(const Look& look, const Tokenizer* tokenizer, const std::str
   for (size_t l = 0; l < look.layers.size(); ++l)
     if (!look.layers[l].heads.empty())
       j["layers"][l]["attention"] = packed(look.layers[l].heads, look.first_row, tokens);
-  j["title"] = title;
-  std::string data = json_text(j);
-  for (size_t at = 0; (at = data.find('<', at)) != data.npos;) data.replace(at, 1, "\\u003c");  // no end of the script
-  std::string page(looking::kPage);
-  replace(page, "@title@", markup(title));
-  replace(page, "@data@", data);
-  return page;
+  return page_of(looking::kPage, std::move(j), title);
+}
+
+std::string to_html(const LookDifference& difference, const Tokenizer* tokenizer, const std::string& title,
+                    const std::string& before, const std::string& after) {
+  nlohmann::ordered_json j = to_json(difference, tokenizer);
+  j["before"] = before, j["after"] = after;
+  return page_of(looking::kComparePage, std::move(j), title);
 }
 
 }  // namespace toy

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "toy/look/look.h"
+#include "toy/look/compare.h"
 
 namespace toy {
 namespace {
@@ -25,15 +25,20 @@ ordered_json numbers(const std::vector<T>& list) {
   return j;
 }
 
+ordered_json top_json(const std::vector<TokenChance>& top, const Tokenizer* tokenizer) {
+  ordered_json best = ordered_json::array();
+  for (const TokenChance& c : top) {
+    best.push_back({{"id", c.id}, {"probability", number(c.probability)}});
+    if (tokenizer) best.back()["text"] = tokenizer->written(c.id);
+  }
+  return best;
+}
+
 ordered_json lens_json(const std::vector<LensPoint>& points, const Tokenizer* tokenizer) {
   const ordered_json none = ordered_json::array();
   ordered_json j{{"top", none}, {"entropy", none}, {"kl", none}, {"next", none}, {"rank", none}};
   for (const LensPoint& p : points) {
-    ordered_json& best = j["top"].emplace_back(none);
-    for (const TokenChance& c : p.top) {
-      best.push_back({{"id", c.id}, {"probability", number(c.probability)}});
-      if (tokenizer) best.back()["text"] = tokenizer->written(c.id);
-    }
+    j["top"].push_back(top_json(p.top, tokenizer));
     j["entropy"].push_back(number(p.entropy)), j["kl"].push_back(number(p.kl)), j["next"].push_back(number(p.next));
     j["rank"].push_back(p.rank ? ordered_json(*p.rank) : ordered_json(nullptr));
   }
@@ -98,6 +103,29 @@ ordered_json to_json(const Look& look, const Tokenizer* tokenizer) {
   j["embedding"].update(lens_json(look.lens, tokenizer));
   j["layers"] = ordered_json::array();
   for (const LayerLook& layer : look.layers) j["layers"].push_back(layer_json(layer, look.ids.size(), tokenizer));
+  return j;
+}
+
+ordered_json to_json(const LookDifference& d, const Tokenizer* tokenizer) {
+  ordered_json j{{"ids", d.ids}, {"tokens", ordered_json::array()}};
+  const auto both = [](ordered_json before, ordered_json after) {
+    return ordered_json{{"before", std::move(before)}, {"after", std::move(after)}};
+  };
+  for (size_t t = 0; t < d.ids.size(); ++t) {
+    ordered_json& token = j["tokens"].emplace_back(ordered_json{{"id", d.ids[t]}});
+    if (tokenizer) token["text"] = tokenizer->written(d.ids[t]);
+    if (t > 0) token["loss"] = both(number(-std::log(d.before[t - 1].next)), number(-std::log(d.after[t - 1].next)));
+    token["kl"] = number(d.after[t].kl);
+    token["entropy"] = both(number(d.before[t].entropy), number(d.after[t].entropy));
+    token["top"] = both(top_json(d.before[t].top, tokenizer), top_json(d.after[t].top, tokenizer));
+  }
+  j["loss"] = both(number(d.loss(d.before)), number(d.loss(d.after)));
+  j["embedding"] = {{"kl", numbers(d.embedding.kl)}, {"rows", numbers(d.embedding.rows)}};
+  j["layers"] = ordered_json::array();
+  for (const LayerDifference& l : d.layers) {
+    ordered_json& layer = j["layers"].emplace_back(ordered_json{{"kl", numbers(l.kl)}, {"rows", numbers(l.rows)}});
+    for (const auto& head : l.attention) layer["attention"].push_back(numbers(head));
+  }
   return j;
 }
 

@@ -8,11 +8,7 @@
 #include "toy/base/error.h"
 
 namespace toy::looking {
-namespace {
 
-constexpr int64_t kTogether = 32;  // rows whose logits are held at once
-
-// log(sum exp) of logits.
 double log_sum(std::span<const float> z) {
   const double top = *std::max_element(z.begin(), z.end());
   double sum = 0;
@@ -20,8 +16,8 @@ double log_sum(std::span<const float> z) {
   return top + std::log(sum);
 }
 
-// `output`: the model's own logits of this token.
-LensPoint point_of(std::span<const float> z, std::span<const float> output, std::optional<int32_t> next, int64_t top) {
+LensPoint lens_point(std::span<const float> z, std::span<const float> output, std::optional<int32_t> next,
+                     int64_t top) {
   const double norm = log_sum(z), output_norm = log_sum(output);
   LensPoint p;
   std::vector<int32_t> order(z.size());
@@ -45,29 +41,34 @@ LensPoint point_of(std::span<const float> z, std::span<const float> output, std:
   return p;
 }
 
-}  // namespace
+Lens::Lens(Device& device, const Model& model, bool exact, int64_t tokens)
+    : width_(model.spec.d_model), together_(std::min<int64_t>(32, tokens)) {
+  Graph g;
+  const int rows = g.declare_rows("rows", together_);
+  const Value x = g.input("x", g.rows_type(rows, DType::f32, {width_}));
+  const Transformer transformer(model.spec, Weights(g, dtypes_of(model)), 0);
+  const Value logits = transformer.head.logits(transformer.head.norm(x));
+  auto plan = std::make_shared<const Plan>(compile(g, std::vector{logits}, {}, device, plan_options(exact)));
+  require_memory(device, plan->arena_bytes + plan->input_bytes(device), "a look at this text");
+  session_ = std::make_unique<Session>(device, plan, std::initializer_list<const ParamStore*>{model.params.get()});
+}
+
+std::vector<float> Lens::logits(std::span<const float> x, int64_t begin, int64_t n) {
+  session_->set_rows("rows", n);
+  session_->set("x", x.subspan(size_t(begin * width_), size_t(n * width_)));
+  session_->run();
+  return session_->values(0);
+}
 
 std::vector<std::vector<LensPoint>> lens_of(Device& device, const Model& model, const Taps& taps,
                                             std::span<const int32_t> ids, const LookOptions& options) {
-  const int64_t width = model.spec.d_model, vocab = model.spec.vocab, together = std::min(kTogether, taps.tokens);
-  Graph g;
-  const int rows = g.declare_rows("rows", together);
-  const Value x = g.input("x", g.rows_type(rows, DType::f32, {width}));
-  const Transformer transformer(model.spec, Weights(g, dtypes_of(model)), 0);
-  const Value logits = transformer.head.logits(transformer.head.norm(x));
-  auto plan = std::make_shared<const Plan>(compile(g, std::vector{logits}, {}, device, plan_options(options.exact)));
-  require_memory(device, plan->arena_bytes + plan->input_bytes(device), "a look at this text");
-  Session session(device, plan, {model.params.get()});
+  const int64_t vocab = model.spec.vocab;
+  Lens lens(device, model, options.exact, taps.tokens);
   ThreadPool team(device.host_threads());
   std::vector<std::vector<LensPoint>> points(taps.x.size(), std::vector<LensPoint>(size_t(taps.tokens)));
-  for (int64_t begin = 0; begin < taps.tokens; begin += together) {
-    const int64_t n = std::min(together, taps.tokens - begin);
-    const auto logits_at = [&](size_t point) {
-      session.set_rows("rows", n);
-      session.set("x", std::span(taps.x[point]).subspan(size_t(begin * width), size_t(n * width)));
-      session.run();
-      return session.values(0);
-    };
+  for (int64_t begin = 0; begin < taps.tokens; begin += lens.together()) {
+    const int64_t n = std::min(lens.together(), taps.tokens - begin);
+    const auto logits_at = [&](size_t point) { return lens.logits(taps.x[point], begin, n); };
     const std::vector<float> output = logits_at(taps.x.size() - 1);
     check(std::all_of(output.begin(), output.end(), [](float v) { return std::isfinite(v); }),
           "look: the model's logits are not finite: its weights are broken");
@@ -78,8 +79,8 @@ std::vector<std::vector<LensPoint>> lens_of(Device& device, const Model& model, 
         for (int64_t i = mine.begin; i < mine.end; ++i) {
           const size_t t = size_t(begin + i), at = size_t(i * vocab);
           const std::optional<int32_t> next = t + 1 < ids.size() ? std::optional(ids[t + 1]) : std::nullopt;
-          points[point][t] = point_of(std::span(z).subspan(at, size_t(vocab)),
-                                      std::span(output).subspan(at, size_t(vocab)), next, options.top);
+          points[point][t] = lens_point(std::span(z).subspan(at, size_t(vocab)),
+                                        std::span(output).subspan(at, size_t(vocab)), next, options.top);
         }
       });
     }

@@ -95,14 +95,17 @@ void add_heads(const Model& model, const Taps& taps, int64_t rows, ThreadPool& t
 
 }  // namespace
 
-Look look(Device& device, const Model& model, std::span<const int32_t> ids, const LookOptions& o) {
-  check_limits(o);
+void looking::check_text(const ModelSpec& spec, std::span<const int32_t> ids) {
   check(!ids.empty(), "look: the text has no tokens; give at least one");
   for (const int32_t id : ids)
-    check(id >= 0 && id < model.spec.vocab, "look: token id {} is outside the vocabulary; use 0 to {}", id,
-          model.spec.vocab - 1);
+    check(id >= 0 && id < spec.vocab, "look: token id {} is outside the vocabulary; use 0 to {}", id, spec.vocab - 1);
+  spec.require_positions(int64_t(ids.size()), "tokens");
+}
+
+Look look(Device& device, const Model& model, std::span<const int32_t> ids, const LookOptions& o) {
+  check_limits(o);
+  check_text(model.spec, ids);
   const int64_t tokens = int64_t(ids.size());
-  model.spec.require_positions(tokens, "tokens");
   const int64_t rows = o.rows > 0 ? std::min(o.rows, tokens) : tokens;
   Look result{.ids = {ids.begin(), ids.end()}, .first_row = tokens - rows};
   const Taps taps = run_blocks(device, model, ids, o.exact, false);

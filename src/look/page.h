@@ -1,4 +1,4 @@
-// The page of a look, without its numbers; CMake makes it of page.html.
+// The pages of a look and of a comparison, without their numbers; CMake makes them of page.html and compare.html.
 #pragma once
 
 #include <string_view>
@@ -6,6 +6,6 @@
 namespace toy::looking {
 
 /// "@title@" and "@data@" stand where those come.
-extern const std::string_view kPage;
+extern const std::string_view kPage, kComparePage;
 
 }  // namespace toy::looking

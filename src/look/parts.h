@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "toy/base/threads.h"
-#include "toy/look/look.h"
+#include "toy/look/compare.h"
 #include "toy/models/transformer.h"
 #include "toy/ops/attrs/structs.h"
 
@@ -44,8 +44,15 @@ struct Taps {
   std::vector<RuleTap> rules;
   std::vector<std::pair<int, std::vector<int32_t>>> experts;  ///< layer, [T,U]
 };
-/// Runs the blocks. `attention_only`: x, added, rules and experts stay empty.
-Taps run_blocks(Device& device, const Model& model, std::span<const int32_t> ids, bool exact, bool attention_only);
+/// Throws Error{bad_input} for no tokens, ids outside the vocabulary, and more tokens than the model has positions.
+void check_text(const ModelSpec& spec, std::span<const int32_t> ids);
+/// Runs the blocks. `attention_only`: x, added, rules and experts stay empty. `without`: heads whose output is 0.
+Taps run_blocks(Device& device, const Model& model, std::span<const int32_t> ids, bool exact, bool attention_only,
+                std::span<const HeadId> without = {});
+/// The same graph, in which these heads give 0. Throws Error{bad_input} where the model has no such head.
+std::unique_ptr<Graph> without_heads(const Graph& graph, const ModelSpec& spec, std::span<const HeadId> heads);
+/// The heads of a layer's attention op, of `heads`, that stand for its query heads, in their order.
+std::vector<int64_t> query_heads(const LayerSpec& layer, int64_t heads);
 
 /// Attention weights of the last `rows` tokens: [H,R,T]. Of pairs (differential attention) both maps of each pair, in
 /// the order of the query heads.
@@ -59,6 +66,25 @@ void score_repetition(std::span<const float> weights, int64_t tokens, int64_t be
 /// Decay, strength, what is written and the norms of the states.
 std::vector<StateHead> run_rule(const RuleTap& tap, int64_t tokens, ThreadPool& team);
 
+/// The model's final norm and output projection, of some rows at a time.
+class Lens {
+ public:
+  /// `model` must outlive it.
+  Lens(Device& device, const Model& model, bool exact, int64_t tokens);
+  /// Rows that it takes at once, at most.
+  int64_t together() const { return together_; }
+  /// Logits [n,V] of rows [begin, begin + n) of x [T,D].
+  std::vector<float> logits(std::span<const float> x, int64_t begin, int64_t n);
+
+ private:
+  int64_t width_, together_;
+  std::unique_ptr<Session> session_;
+};
+/// log(sum exp) of logits.
+double log_sum(std::span<const float> logits);
+/// `output`: the logits that its divergence is from. `next`: the token that follows.
+LensPoint lens_point(std::span<const float> logits, std::span<const float> output, std::optional<int32_t> next,
+                     int64_t top);
 /// The lens at every point: [points][T].
 std::vector<std::vector<LensPoint>> lens_of(Device& device, const Model& model, const Taps& taps,
                                             std::span<const int32_t> ids, const LookOptions& options);

@@ -61,6 +61,7 @@ constexpr Metric kMetrics[] = {
     {"groups_mixed", "Groups to learn from", "part of the questions", kSmooth, Best::neither, policy<&Policy::mixed>},
     {"entropy", "Entropy", "nats per token", kSmooth, Best::neither, policy<&Policy::entropy>},
     {"length", "Length", "tokens of an answer", kSmooth, Best::neither, policy<&Policy::length>},
+    {"clip_share", "Clipped", "part of the tokens", kSmooth, Best::neither, policy<&Policy::clip_share>},
     {"lr", "Learning rate", "", kPlain, Best::neither, number<Step, &Step::lr>},
     {"grad_norm", "Gradient norm", "before clipping", kLog | kSmooth, Best::neither, number<Step, &Step::grad_norm>},
     {"tokens_per_second", "Throughput", "tokens per second", kSmooth, Best::highest, throughput},

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "runs/text.h"
 #include "toy/base/error.h"
@@ -32,6 +33,7 @@ constexpr Column kColumns[] = {
     {"nats_per_byte", "nats/byte", less, true, cell<&Summary::nats_per_byte>},
     {"loss", "loss", less, true, cell<&Summary::loss>},
     {"validation_loss", "validation", less, true, cell<&Summary::validation_loss>},
+    {"reward", "reward", more, true, [](const Summary& s) -> Column::Cell { return s.reward(); }, true},
     {"steps", "steps", neither, true, cell<&Summary::steps>},
     {"seconds", "time", less, true, cell<&Summary::seconds>},
     {"tokens_per_second", "tokens/s", more, true, cell<&Summary::tokens_per_second>},
@@ -109,6 +111,8 @@ void take(Summary& s, const Event& event) {
     s.loss = finite(e->loss);
     keep_less(s.best_loss, e->loss);
     s.lr = finite(e->lr);
+    if (e->policy.reward) s.last_rewards.push_back(*e->policy.reward);
+    if (s.last_rewards.size() > Summary::kRewardSteps) s.last_rewards.erase(s.last_rewards.begin());
     if (!s.validation_loss) s.rewards = e->rewards;
     if (__builtin_add_overflow(s.tokens, e->tokens, &s.tokens)) s.tokens = INT64_MAX;
     s.tokens_per_second = finite(e->tokens_per_second);
@@ -163,6 +167,11 @@ bool comes_before(const Column::Cell& a, const Column::Cell& b, bool descending)
 }
 
 }  // namespace
+
+std::optional<double> Summary::reward() const {
+  if (last_rewards.empty()) return {};
+  return std::accumulate(last_rewards.begin(), last_rewards.end(), 0.0) / double(last_rewards.size());
+}
 
 std::span<const Column> columns() { return kColumns; }
 

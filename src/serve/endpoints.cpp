@@ -26,6 +26,7 @@ const Server::Route Server::kRoutes[] = {
     {"POST", "/detokenize", &Server::detokenize},
     {"POST", "/v1/completions", &Server::completions},
     {"POST", "/v1/embeddings", &Server::embeddings},
+    {"POST", "/v1/look", &Server::look},
     {"POST", "/v1/responses", &Server::responses},
     {"POST", "/v1/messages", &Server::messages, anthropic_error},
     {"POST", "/v1/messages/count_tokens", &Server::count_tokens, anthropic_error},

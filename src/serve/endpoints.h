@@ -102,6 +102,7 @@ class Server {
   void messages(ExchangePointer exchange);
   void count_tokens(ExchangePointer exchange);
   void embeddings(ExchangePointer exchange);
+  void look(ExchangePointer exchange);
   // Factors of the adapters for a model; "": the base.
   std::vector<float> adapters_of(const std::string& model) const;
   std::vector<float> adapters_of(const CompletionRequest& r) const;
@@ -170,7 +171,7 @@ class Server {
   nlohmann::ordered_json meta_;  // of the model
   const std::string ids_;        // what the ids of replies begin with
   std::atomic<uint64_t> numbers_ = 0;
-  std::atomic<bool> stopping_ = false;
+  std::atomic<bool> stopping_ = false, looking_ = false;
   const int64_t started_;
   std::mutex mutex_;
   std::map<int, int64_t> replies_;  // by status

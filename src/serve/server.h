@@ -37,6 +37,9 @@ struct ServerOptions {
   LogForm log = LogForm::off;          ///< a line for each request
   bool share_prefixes = false;         ///< keys see each other's states, and what was computed for others
   std::function<void()> stuck = {};    ///< as HttpCalls
+  /// A look inside the model while it reads these tokens, as JSON (docs/look.md). Called by the thread that computes,
+  /// between texts. Absent: /v1/look is refused.
+  std::function<std::string(const std::vector<int32_t>& ids)> look = {};
 };
 
 /// The paths that clients can ask for.

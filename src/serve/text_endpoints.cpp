@@ -3,8 +3,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <ctime>
+#include <utility>
 
 #include "dialog/answer_reader.h"
 #include "serve/api/anthropic.h"
@@ -25,6 +27,26 @@ std::optional<std::chrono::steady_clock::time_point> deadline_of(const Completio
   if (!r.timeout) return {};
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*r.timeout));
 }
+
+// The only look that is computed. It ends with its request, whatever ends that.
+class LookTurn {
+ public:
+  explicit LookTurn(std::atomic<bool>& taken) : taken_(taken) {}
+  ~LookTurn() { end(); }
+  LookTurn(const LookTurn&) = delete;
+  LookTurn& operator=(const LookTurn&) = delete;
+  void end() {
+    if (!std::exchange(ended_, true)) taken_ = false;
+  }
+  struct End {
+    LookTurn& turn;
+    ~End() { turn.end(); }
+  };
+
+ private:
+  std::atomic<bool>& taken_;
+  bool ended_ = false;
+};
 
 }  // namespace
 
@@ -130,6 +152,37 @@ void Server::count_tokens(const std::shared_ptr<Exchange>& exchange) {
 
 void Server::embeddings(const std::shared_ptr<Exchange>& exchange) {
   embed(exchange, read(exchange, parse_embeddings));
+}
+
+// The texts of others wait while it is computed: so it is short, and one at a time. It waits its turn as a text does,
+// which is the prompt and nothing after it.
+void Server::look(const std::shared_ptr<Exchange>& exchange) {
+  constexpr size_t kMostTokens = 256;
+  if (!options_.look)
+    throw ApiError(404, "this server looks into no model: there are adapters; serve it without --lora");
+  const std::vector<int32_t> ids = read(exchange, parse_detokenize);
+  if (ids.empty() || ids.size() > kMostTokens)
+    refuse_at("tokens", fmt::format("has {} ids; use 1 to {}", ids.size(), kMostTokens));
+  prompts_.require_ids(ids, "tokens");
+  prompts_.require_fits(int64_t(ids.size()), "tokens");
+  if (looking_.exchange(true)) throw ApiError(429, "another look is being computed; try again", "", "overloaded");
+  const auto turn = std::make_shared<LookTurn>(looking_);
+  TextRequest t{.prompt = ids, .options = {.max_tokens = 0}};
+  t.adapters = adapters_of("");
+  t.owner = prefix_owner(*exchange);
+  t.on_end = [this, exchange, ids, turn](const TextEnd& end) {
+    answer(exchange, [&] {
+      const auto computed = [&] {
+        const LookTurn::End before_the_reply{*turn};  // a client that has it may ask again
+        if (end.error) std::rethrow_exception(end.error);
+        return options_.look(ids);
+      };
+      exchange->send({.body = computed()});
+    });
+  };
+  std::vector<TextRequest> one;
+  one.push_back(std::move(t));
+  submit(*exchange, std::move(one));
 }
 
 void Server::embed(const std::shared_ptr<Exchange>& exchange, const EmbeddingsRequest& r) {

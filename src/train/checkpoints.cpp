@@ -279,7 +279,6 @@ RunState checkpoint_state(const std::string& path) {
              .best = eval_of(f, "best"),
              .skipped = f.count("skipped"),
              .waited = f.count("waited")};
-  check(s.updates <= s.step, "{}: {} updates in {} steps cannot be; use another checkpoint", file, s.updates, s.step);
   if (!f.at("least").is_null()) s.least = f.number("least");  // else none was found yet
   return s;
 }
@@ -307,7 +306,7 @@ void restore_trainer(const std::string& path, const RunState& state, const Model
   const auto file = safetensors::File::open(path + "/" + kMoments);
   trainer.each_moment(true, [&](ParamStore& store, const std::string& name) { copy_tensor(file, name, store, name); });
   for (const std::string& name : inexact(model)) copy_tensor(file, kExact + name, *model.params, name);
-  trainer.resume(state.step, state.updates);
+  trainer.resume(std::max(state.step, state.updates), state.updates);  // a step may have several updates
 }
 
 ordered_json content_of(const std::string& path) {

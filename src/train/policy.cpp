@@ -1,5 +1,6 @@
 #include "toy/train/policy.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "toy/base/error.h"
@@ -41,13 +42,35 @@ PolicyWeights policy_weights(const PolicyOptions& o, std::span<const PolicySampl
   }
   const auto count = double(samples.size());
   for (const PolicySample& s : samples)
-    w.per_token.push_back(1 / (o.loss == PolicyLoss::dapo   ? double(tokens)
-                               : o.loss == PolicyLoss::grpo ? count * double(s.tokens)
-                                                            : count * double(o.max_tokens)));
+    w.per_token.push_back(1 / (o.loss == PolicyLoss::dapo      ? double(tokens)
+                               : o.loss == PolicyLoss::dr_grpo ? count * double(o.max_tokens)
+                                                               : count * double(s.tokens)));
   for (size_t begin = 0, end = 0; begin < samples.size(); begin = end) {
     while (end < samples.size() && samples[end].group == samples[begin].group) ++end;
     ++w.groups;
     w.mixed += compare(o, samples.subspan(begin, end - begin), std::span(w.advantage).subspan(begin, end - begin));
+  }
+  return w;
+}
+
+AnswerWeights update_weights(const PolicyOptions& o, double advantage, double per_token,
+                             std::span<const double> log_ratios, std::span<const double> log_base) {
+  const bool of_answer = o.loss == PolicyLoss::gspo;
+  const double low = o.epsilon.value_or(of_answer ? 3e-4 : 0.2);
+  const double high = o.epsilon_high.value_or(of_answer && !o.epsilon ? 4e-4 : low);
+  double sum = 0;
+  for (const double l : log_ratios) sum += l;
+  const double mean = std::exp(sum / double(log_ratios.size()));
+  AnswerWeights w;
+  for (size_t t = 0; t < log_ratios.size(); ++t) {
+    const double own = std::exp(log_ratios[t]), ratio = of_answer ? mean : own;
+    // Further in the direction of the advantage there is nothing to gain: min(r A, clip(r) A) is constant there.
+    const bool clipped = (advantage > 0 && ratio > 1 + high) || (advantage < 0 && ratio < 1 - low);
+    double c = clipped ? 0 : advantage * ratio;
+    if (!log_base.empty()) c += o.beta * own * log_base[t];
+    w.tokens.push_back(c * per_token);
+    w.clipped += clipped;
+    w.deviation = std::max(w.deviation, std::abs(ratio - 1));
   }
   return w;
 }

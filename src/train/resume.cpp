@@ -40,6 +40,9 @@ Resume::Resume(const RecipeOptions& options, ModelSource& source, Teller& tell, 
   finished_ = read_finished(o_.out, from_, tell_);
   if (!from_.empty()) {
     state_ = checkpoint_state(from_);
+    check(state_.updates <= state_.step * (o_.policy ? PolicyOptions::kMostIterations : 1),
+          "{}/state.json: {} updates in {} steps cannot be; use another checkpoint", from_, state_.updates,
+          state_.step);
     return;
   }
   std::error_code unknown;

@@ -135,44 +135,97 @@ Windows Rollouts::batches(const std::vector<Answer>& answers, const std::vector<
   return all;
 }
 
+Rollouts::Scores Rollouts::scores_of(SampleScorer& scorer, const Windows& windows, int64_t places) {
+  Scores all;
+  for (int64_t begin = 0; begin < int64_t(windows.inputs.size()); begin += places) {
+    const Scores some = scorer(windows.part(begin, places));
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  return all;
+}
+
+int64_t Rollouts::weigh_update(Step& step, const Scores& now, const Scores& base, double& deviation) const {
+  step.weights.assign(step.windows.inputs.size(), 0);
+  int64_t clipped = 0;
+  size_t first = 0, place = 0;  // token of all answers; place in the windows
+  for (const Step::Answer& a : step.answers) {
+    std::vector<double> ratios, to_base;
+    for (size_t t = 0; t < a.logprobs.size(); ++t) {
+      const double logprob = now[first + t].logprob;
+      ratios.push_back(logprob - a.logprobs[t]);
+      if (!base.empty()) to_base.push_back(base[first + t].logprob - logprob);
+    }
+    const AnswerWeights w = update_weights(o_, a.advantage, a.per_token, ratios, to_base);
+    for (const double weight : w.tokens) {
+      while (!step.windows.counts(place)) ++place;
+      step.weights[place++] = float(weight);
+    }
+    first += a.logprobs.size();
+    clipped += w.clipped, deviation = std::max(deviation, w.deviation);
+  }
+  return clipped;
+}
+
 // Scores all answers; weighs those that are learned from, which come first.
 void Rollouts::weigh(const std::vector<Answer>& answers, const PolicyWeights& of, const std::vector<size_t>& order,
                      Step& step) {
   const int64_t places = batch_ * tokens_;
-  const Windows all = batches(answers, order);
+  step.windows = batches(answers, order);
+  const Scores now = scores_of(*scorer_, step.windows, places);
+  const Scores base = reference_ ? scores_of(*reference_, step.windows, places) : Scores();
   double entropy = 0, kl = 0, deviation = 0;
-  size_t at = 0, token = 0, learned = 0;  // answer in the order, its token, places with a weight
-  step.weights.assign(all.inputs.size(), 0);
-  for (int64_t begin = 0; begin < int64_t(all.inputs.size()); begin += places) {
-    const Windows batch = all.part(begin, places);
-    const std::vector<SampleScorer::Score> scores = (*scorer_)(batch);
-    std::vector<SampleScorer::Score> base;
-    if (reference_) base = (*reference_)(batch);
-    size_t next = 0;
-    for (size_t i = 0; i < batch.inputs.size(); ++i) {
-      if (!batch.counts(i)) continue;
-      const Answer& a = answers[order[at]];
-      const SampleScorer::Score& score = scores[next];
-      deviation = std::max(deviation, std::abs(std::exp(score.logprob - a.logprobs[token]) - 1));
+  size_t at = 0;  // token of all answers
+  for (const size_t i : order) {
+    Step::Answer& a = step.answers.emplace_back(Step::Answer{of.advantage[i], of.per_token[i], {}});
+    for (const double drawn : answers[i].logprobs) {
+      const SampleScorer::Score& score = now[at];
+      a.logprobs.push_back(score.logprob);
+      deviation = std::max(deviation, std::abs(std::exp(score.logprob - drawn) - 1));
       entropy += score.entropy;
-      double c = of.advantage[order[at]];
       if (reference_) {
-        const double d = base[next].logprob - score.logprob;  // log q/p
-        kl += std::exp(d) - d - 1, c += o_.beta * d;
+        const double d = base[at].logprob - score.logprob;  // log q/p
+        kl += std::exp(d) - d - 1;
       }
-      const double weight = c * of.per_token[order[at]];
-      step.weights[size_t(begin) + i] = float(weight);
-      if (weight != 0) learned = size_t(begin) + i + 1;
-      ++next;
-      if (++token == a.ids.size()) token = 0, ++at;
+      ++at;
     }
   }
-  const int64_t kept = (int64_t(learned) + places - 1) / places * places;
-  if (kept > 0) step.windows = all.part(0, kept);
-  step.weights.resize(size_t(kept));
   step.policy.entropy = mean(entropy, step.tokens);
   if (reference_) step.policy.kl = mean(kl, step.tokens);
   step.policy.ratio_deviation = deviation;
+  double none = 0;
+  weigh_update(step, now, base, none);
+  // Later updates leave the reference, even where the first one does not.
+  if (reference_ && o_.num_iterations > 1) return;
+  drop_unweighed(step, places);
+}
+
+// Batches at the end whose targets weigh nothing are not computed.
+void Rollouts::drop_unweighed(Step& step, int64_t places) {
+  const auto last = std::find_if(step.weights.rbegin(), step.weights.rend(), [](float w) { return w != 0; });
+  const int64_t learned = step.weights.rend() - last, kept = (learned + places - 1) / places * places;
+  step.windows = kept > 0 ? step.windows.part(0, kept) : Windows();
+  step.weights.resize(size_t(kept));
+  size_t tokens = 0, answers = 0;
+  for (size_t i = 0; i < step.windows.inputs.size(); ++i) tokens += step.windows.counts(i);
+  for (size_t seen = 0; seen < tokens; ++answers) seen += step.answers[answers].logprobs.size();
+  step.answers.resize(answers);
+}
+
+StepResult Rollouts::learn(Step& step, Trainer& trainer, double lr) {
+  if (step.windows.inputs.empty()) return {};
+  StepResult first = trainer.step(step.windows, lr, StepWeights{step.weights});
+  if (o_.num_iterations == 1) return first;
+  const int64_t places = batch_ * tokens_;
+  const Scores nothing, base = reference_ ? scores_of(*reference_, step.windows, places) : nothing;
+  int64_t clipped = 0, tokens = 0;
+  double drift = 0;
+  for (int64_t i = 1; i < o_.num_iterations && !first.skipped; ++i) {
+    const Scores now = scores_of(*scorer_, step.windows, places);
+    clipped += weigh_update(step, now, base, drift), tokens += int64_t(now.size());
+    if (const StepResult r = trainer.step(step.windows, lr, StepWeights{step.weights}); r.skipped) first = r;
+  }
+  step.policy.ratio_drift = drift, step.policy.clip_share = mean(double(clipped), tokens);
+  return first;
 }
 
 Rollouts::Step Rollouts::step(int64_t first) {
@@ -209,8 +262,14 @@ Rollouts::Step Rollouts::step(int64_t first) {
 }
 
 std::string Rollouts::stuck(const runs::Policy& policy) {
-  constexpr int64_t kMost = 20;
+  constexpr int64_t kMost = 20, kMostCut = 5;
   unmixed_ = policy.mixed.value_or(0) > 0 || o_.beta > 0 ? 0 : unmixed_ + 1;
+  cut_ = unmixed_ > 0 && policy.finished.value_or(0) == 0 ? cut_ + 1 : 0;
+  if (cut_ >= kMostCut && !tokenizer_.end_of_generation().empty())
+    return fmt::format(
+        "in {} steps in a row, all answers were cut at --max-tokens {} and none got another first reward than the "
+        "others, so there is nothing to learn; use a larger --max-tokens",
+        cut_, o_.max_tokens);
   if (unmixed_ < kMost) return {};
   return fmt::format(
       "in {} steps in a row, the answers to each question had the same first reward, so there is nothing to learn: "
@@ -254,6 +313,9 @@ std::unique_ptr<Rollouts> make_rollouts(RecipeOptions& o, const Dataset& data, c
                                         const Tokenizer& tokenizer, Teller& tell) {
   check(o.trainer.shards == 1 && !o.trainer.ranks,
         "grpo: answers are drawn and learned in one process and one shard; start it without a launcher and --shards");
+  check(o.policy->num_iterations > 1 || !(o.policy->epsilon || o.policy->epsilon_high),
+        "{} changes nothing where a step has one update; add --num-iterations",
+        o.policy->epsilon ? "epsilon" : "epsilon-high");
   check(o.policy->beta == 0 || !spec.adapters.empty(),
         "beta: the divergence is from the model without the adapter, and --full trains none");
   auto made = std::make_unique<Rollouts>(*o.policy, data.files(), tokenizer, data.chat_template(), o.seed,

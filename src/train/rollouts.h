@@ -38,15 +38,25 @@ class Rollouts {
     runs::Policy policy;         ///< what the answers were like
     runs::Sample sample;         ///< one of them
     int64_t tokens = 0;          ///< of all answers
+    /// An answer, in the order of the windows.
+    struct Answer {
+      double advantage = 0, per_token = 0;
+      std::vector<double> logprobs;  ///< before the step's first update
+    };
+    std::vector<Answer> answers;
   };
   /// Draws and judges the answers to questions [first, first + questions of a step), counted through all epochs.
   Step step(int64_t first);
+  /// Learns from a step, in as many updates as the options say. Returns what the first one did, or one that was not
+  /// finite, after which there is none.
+  StepResult learn(Step& step, Trainer& trainer, double lr);
   /// Why nothing is learned, where many steps in a row had nothing to learn from; else "".
   std::string stuck(const runs::Policy& policy);
   /// What the rewards give right answers and wrong ones, line by line; and whether a wrong one gets as much.
   std::vector<std::string> try_rewards();
 
  private:
+  using Scores = std::vector<SampleScorer::Score>;
   struct Answer {
     size_t question = 0;
     std::vector<int32_t> ids;
@@ -57,6 +67,11 @@ class Rollouts {
   std::vector<Answer> draw(int64_t first);
   Windows batches(const std::vector<Answer>& answers, const std::vector<size_t>& order) const;
   void weigh(const std::vector<Answer>& answers, const PolicyWeights& of, const std::vector<size_t>& order, Step& step);
+  /// Of all targets that count, in their order.
+  static Scores scores_of(SampleScorer& scorer, const Windows& windows, int64_t places);
+  static void drop_unweighed(Step& step, int64_t places);
+  /// Sets the weights of an update, which are those of the model as it is now. Returns how many tokens it clips.
+  int64_t weigh_update(Step& step, const Scores& now, const Scores& base, double& deviation) const;
 
   const PolicyOptions o_;
   const Tokenizer& tokenizer_;
@@ -65,7 +80,7 @@ class Rollouts {
   std::vector<std::vector<int32_t>> prompts_;
   int64_t longest_ = 0;
   Judge judge_;
-  int64_t unmixed_ = 0;  // steps in a row
+  int64_t unmixed_ = 0, cut_ = 0;  // steps in a row: without a difference; of answers that were all cut, too
   int64_t epoch_ = -1;
   std::vector<size_t> order_;  // of that epoch
   int64_t batch_ = 0, tokens_ = 0;

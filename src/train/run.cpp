@@ -275,9 +275,7 @@ class Run {
     const bool learns = !windows.inputs.empty();
     if (learns) watcher_->before(state_.step + 1, windows, *trainer_, tell);
     const double before = tell_.seconds();
-    const StepResult r = !learns ? StepResult()
-                         : drawn ? trainer_->step(windows, lr, StepWeights{drawn->weights})
-                                 : trainer_->step(windows, lr);
+    const StepResult r = drawn ? rollouts_->learn(*drawn, *trainer_, lr) : trainer_->step(windows, lr);
     const double seconds = tell_.seconds() - before + drawing;
     const int64_t tokens = drawn ? drawn->tokens : tokens_per_step();
     training_ += seconds, seen_ += tokens;

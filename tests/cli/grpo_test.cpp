@@ -1,11 +1,14 @@
 // toy train grpo: a run learns, resumes to the same bytes, and refuses what it cannot do.
-#include "cli/cli_fixture.h"
+#include <chrono>
+#include <thread>
+
+#include "cli/checkpoint_fixture.h"
 
 namespace {
 
 using nlohmann::json;
 
-class CliGrpo : public Cli {
+class CliGrpo : public toy_cli_test::Checkpoints {
  protected:
   // A model that answers in two ways.
   std::string model() const {
@@ -67,6 +70,58 @@ TEST_F(CliGrpo, LearnsWithAnAdapterAndResumesToTheSameBytes) {
   EXPECT_EQ(slurp(path("one/adapter.gguf")), slurp(path("two/adapter.gguf")));
 }
 
+// Several updates per step, killed while answers are drawn, while they are judged, while weights are updated and while
+// a checkpoint is written: what is resumed ends with the same bytes.
+TEST_F(CliGrpo, KilledInEveryPhaseItResumesToTheSameBytes) {
+  const std::string m = model(), data = tasks();
+  // A program that kills the run once, at its N-th answer, N being in a file; the run has the process id of its parent.
+  const std::string script = write("r.sh", R"(while read line; do
+  id=$(echo "$line" | sed 's/.*"id":\([0-9]*\),.*/\1/')
+  n=$(cat "$1" 2>/dev/null || echo 0)
+  if [ "$n" -gt 0 ]; then n=$((n - 1)); echo $n > "$1"; [ $n -eq 0 ] && kill -9 $PPID; fi
+  case "$line" in *'"text":"y'*) r=1;; *) r=0;; esac
+  echo "{\"id\": $id, \"reward\": $r}"
+done)");
+  const std::string counter = path("counter");
+  const std::string grpo = "train grpo --model " + m + " --data " + data + " --reward 'program:exec sh " + script +
+                           " " + counter +
+                           "' --group 4 --questions 3 --max-tokens 6 --rank 4 --lr 3e-3 --loss gspo "
+                           "--num-iterations 3 --epsilon 0.01 --steps 5 --checkpoint-every 1 ";
+  const Result r = toy(grpo + "--json --out " + path("one"));
+  ASSERT_EQ(r.code, 0) << r.err;
+  for (const json& s : steps(r.out)) {
+    EXPECT_EQ(s.at("ratio_deviation"), 0.0);
+    if (s.at("groups_mixed") == 0.0) continue;
+    EXPECT_GT(s.at("ratio_drift").get<double>(), 0);
+    EXPECT_GE(s.at("clip_share").get<double>(), 0);
+  }
+  const std::string wanted = slurp(path("one/adapter.gguf"));
+  const auto resumes = [&](const std::string& out) {
+    std::ofstream(counter) << 0 << "\n";
+    const Result rest = toy(grpo + "--resume --out " + path(out));
+    ASSERT_EQ(rest.code, 0) << out << rest.err;
+    EXPECT_EQ(slurp(path(out + "/adapter.gguf")), wanted) << out;
+  };
+  // While answers are judged, in the first step and in a later one.
+  for (const int answer : {1, 7, 12, 13, 30}) {
+    std::ofstream(counter) << answer << "\n";
+    const std::string out = "judged" + std::to_string(answer);
+    EXPECT_NE(toy(grpo + "--out " + path(out)).code, 0) << answer;
+    resumes(out);
+  }
+  // At any time: the moments are spread over the run.
+  const double seconds = json::parse(r.out.substr(r.out.rfind('\n', r.out.size() - 2) + 1)).at("t").get<double>();
+  for (int i = 1; i <= 6; ++i) {
+    std::ofstream(counter) << 0 << "\n";
+    const std::string out = "killed" + std::to_string(i);
+    Running run(*this, out, grpo + "--out " + path(out));
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds * i / 7));
+    run.send(SIGKILL);
+    run.wait();
+    resumes(out);
+  }
+}
+
 TEST_F(CliGrpo, FullProgramsAndDryRun) {
   const std::string m = model();
   const std::string grpo =
@@ -95,6 +150,8 @@ TEST_F(CliGrpo, Refusals) {
   refuses(grpo + "--reward exact --full --rank 4", {"--rank", "--full"});
   refuses(grpo + "--reward exact --max-tokens 100000", {"max-tokens is 100000"});
   refuses(grpo + "--reward exact --group 1", {"--group"});
+  refuses(grpo + "--reward exact --epsilon 0.1", {"epsilon", "--num-iterations"});
+  refuses(grpo + "--reward exact --num-iterations 0", {"--num-iterations"});
   refuses(grpo + "--reward exact --full --beta 0.1 --steps 1", {"beta", "--full"});
   refuses("train grpo --model " + m + " --reward exact --data " + write("bad.jsonl", R"({"prompt": "x"})"),
           {"bad.jsonl", "answer"});

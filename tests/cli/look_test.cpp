@@ -40,6 +40,27 @@ TEST_F(CliLook, JsonTextAndPageAgreeWithInfer) {
   EXPECT_EQ(page, slurp(path("look.html")));
 }
 
+TEST_F(CliLook, ComparesModelsAndHeads) {
+  const std::string m = model(), prompt = " --prompt 'the cat sat on' ";
+  ASSERT_EQ(toy("quantize " + m + " " + path("small.gguf") + " --type q8_0").code, 0);
+  const json j = json::parse(toy("look --compare " + m + " " + path("small.gguf") + prompt + "--json").out);
+  EXPECT_EQ(j.at("compare"), m);
+  EXPECT_EQ(j.at("tokens").size(), 14u);
+  EXPECT_GT(j.at("layers").back().at("kl")[13].get<double>(), 0);
+  EXPECT_LT(j.at("layers").back().at("kl")[13].get<double>(), 0.01);
+  EXPECT_EQ(j.at("layers")[0].at("attention")[0].size(), 14u);
+  const Result r = toy("look " + m + prompt + "--ablate 0.0 --ablate 1.1 --out " + path("a.html"));
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find("after:  without 0.0, 1.1\n"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("\nmean  "), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("\nlayer 1  "), std::string::npos) << r.out;
+  EXPECT_TRUE(slurp(path("a.html")).starts_with("<!doctype html>"));
+  // Before it, nothing changes.
+  const json one = json::parse(toy("look " + m + prompt + "--ablate 1.0 --json").out);
+  EXPECT_EQ(one.at("layers")[0].at("rows")[13], 0.0);
+  EXPECT_GT(one.at("layers")[1].at("rows")[13].get<double>(), 0);
+}
+
 TEST_F(CliLook, Refusals) {
   const std::string m = model();
   refuses("look " + m, {"prompt", "empty"});
@@ -47,6 +68,11 @@ TEST_F(CliLook, Refusals) {
   refuses("look " + m + " --prompt a --top 0", {"--top", "0"});
   refuses("look " + m + " --prompt a --out " + write("mine.html", "<html>mine</html>"), {"out", "mine.html"});
   refuses("look " + path("none.gguf") + " --prompt a", {"none.gguf"});
+  refuses("look " + m + " --prompt a --ablate 9.0", {"ablate", "layer 9"});
+  refuses("look " + m + " --prompt a --ablate 0", {"LAYER.HEAD"});
+  refuses("look " + m + " --prompt a --ablate 0.0 --compare " + m, {"--ablate", "--compare"});
+  refuses("look " + m + " --prompt a --compare " + TOY_GOLDEN, {"cannot be compared", "tokens"});
+  refuses("look " + m + " --prompt a --ablate 0.0 --rows 3", {"--rows"});
   refuses("look " + std::string(TOY_GOLDEN) + " --prompt a", {"--prompt-ids"});
 }
 

@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "testing/errors.h"
@@ -54,8 +56,11 @@ class Losses {
     for (int64_t v = 0; v < kVocab; ++v) sum += std::exp(logits_[t * kVocab + size_t(v)]);
     return std::log(sum) - logits_[t * kVocab + size_t(chosen_[t])];
   }
-  // J of the papers with ratio p / p_old, p_old being p at `old`; no clipping matters at ratio 1.
-  double loss(const std::vector<double>& old) const {
+  // -log q of token t: the model without the adapter.
+  double base(size_t t) const { return 1.2 + 0.3 * std::sin(double(t)); }
+  // J of the papers with ratio p / p_old, p_old being p at `old`, clipped to [1 - low, 1 + high], less `beta` times the
+  // divergence from q, as k3 with the token's ratio.
+  double loss(const std::vector<double>& old, double low = 0.2, double high = 0.2, double beta = 0) const {
     double all = 0;
     const double count = double(tokens_.size());
     const double total = double(std::accumulate(tokens_.begin(), tokens_.end(), int64_t(0)));
@@ -68,8 +73,17 @@ class Losses {
       const double advantage =
           (rewards_[i] - mean) / (case_.scale == RewardScale::group ? std::sqrt(deviation) + 1e-4 : 1);
       double sum = 0;
-      for (int64_t k = 0; k < tokens_[i]; ++k, ++t) sum += std::exp(old[t] - nll(t)) * advantage;
-      all -= case_.loss == PolicyLoss::grpo   ? sum / double(tokens_[i]) / count
+      double mean_log = 0;
+      for (size_t k = 0; k < size_t(tokens_[i]); ++k) mean_log += (old[t + k] - nll(t + k)) / double(tokens_[i]);
+      for (int64_t k = 0; k < tokens_[i]; ++k, ++t) {
+        const double own = std::exp(old[t] - nll(t));
+        const double ratio = case_.loss == PolicyLoss::gspo ? std::exp(mean_log) : own;
+        sum += std::min(ratio * advantage, std::clamp(ratio, 1 - low, 1 + high) * advantage);
+        const double d = nll(t) - base(t);
+        sum -= beta * own * (std::exp(d) - d - 1);
+      }
+      const bool per_answer = case_.loss == PolicyLoss::grpo || case_.loss == PolicyLoss::gspo;
+      all -= per_answer                       ? sum / double(tokens_[i]) / count
              : case_.loss == PolicyLoss::dapo ? sum / total
                                               : sum / double(kMost) / count;
     }
@@ -117,9 +131,108 @@ TEST_P(PolicyGradient, IsThatOfTheLoss) {
   }
 }
 
+// Of later updates: the ratios have moved, some are clipped, and there is a divergence.
+TEST_P(PolicyGradient, OfLaterUpdatesIsThatOfTheClippedLoss) {
+  const auto [loss, scale] = GetParam();
+  Losses losses({loss, scale});
+  // Ratios of answers move less than those of tokens, by averaging.
+  const double low = loss == PolicyLoss::gspo ? 0.02 : 0.15, high = loss == PolicyLoss::gspo ? 0.03 : 0.1, beta = 0.07;
+  const PolicyOptions o{.max_tokens = Losses::kMost,
+                        .loss = loss,
+                        .scale = scale,
+                        .beta = beta,
+                        .num_iterations = 2,
+                        .epsilon = low,
+                        .epsilon_high = high};
+  const std::vector<PolicySample> samples = losses.samples();
+  const PolicyWeights w = policy_weights(o, samples);
+  std::vector<double> old, weights;
+  const Philox moved(11);
+  size_t t = 0, clipped = 0, all = 0;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    std::vector<double> ratios, to_base;
+    for (int64_t k = 0; k < samples[i].tokens; ++k, ++t) {
+      old.push_back(losses.nll(t) + 0.15 * moved.normal(t));
+      ratios.push_back(old[t] - losses.nll(t)), to_base.push_back(losses.nll(t) - losses.base(t));
+    }
+    const AnswerWeights a = update_weights(o, w.advantage[i], w.per_token[i], ratios, to_base);
+    weights.insert(weights.end(), a.tokens.begin(), a.tokens.end());
+    clipped += size_t(a.clipped), all += ratios.size();
+    EXPECT_GT(a.deviation, 0);
+  }
+  EXPECT_GT(clipped, 0u);
+  EXPECT_LT(clipped, all);
+  // As above; no ratio is within h of where it is clipped.
+  constexpr double kH = 1e-5;
+  const auto weighted = [&] {
+    double sum = 0;
+    for (size_t i = 0; i < weights.size(); ++i) sum += weights[i] * losses.nll(i);
+    return sum;
+  };
+  for (size_t i = 0; i < losses.size(); ++i) {
+    double& z = losses.logit(i);
+    const double at = z;
+    z = at + kH;
+    const double up = losses.loss(old, low, high, beta), weighted_up = weighted();
+    z = at - kH;
+    const double down = losses.loss(old, low, high, beta), weighted_down = weighted();
+    z = at;
+    EXPECT_NEAR((weighted_up - weighted_down) / (2 * kH), (up - down) / (2 * kH), 4e-10) << i;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Losses, PolicyGradient,
-                         ::testing::Combine(::testing::Values(PolicyLoss::dapo, PolicyLoss::grpo, PolicyLoss::dr_grpo),
+                         ::testing::Combine(::testing::Values(PolicyLoss::dapo, PolicyLoss::grpo, PolicyLoss::dr_grpo,
+                                                              PolicyLoss::gspo),
                                             ::testing::Values(RewardScale::none, RewardScale::group)));
+
+// tests/golden/make_policy_golden.py: PyTorch's autograd of the losses as papers write them, in f64.
+TEST(Policy, GradientsOfPyTorch) {
+  const auto golden =
+      nlohmann::json::parse(testing::slurp(std::string(TOY_SOURCE_DIR) + "/tests/golden/policy.golden.json"));
+  const auto list = [&](const char* name) { return golden.at(name).get<std::vector<double>>(); };
+  const std::vector<double> logits = list("logits"), old = list("old"), base = list("base"), rewards = list("rewards");
+  const auto chosen = golden.at("chosen").get<std::vector<size_t>>();
+  const auto lengths = golden.at("lengths").get<std::vector<int64_t>>();
+  const size_t vocab = golden.at("vocab").get<size_t>();
+  std::vector<PolicySample> samples;
+  for (size_t i = 0; i < lengths.size(); ++i)
+    samples.push_back({int64_t(i) / golden.at("group").get<int64_t>(), lengths[i], rewards[i], rewards[i]});
+  int64_t clipped = 0;
+  for (const auto& c : golden.at("cases")) {
+    PolicyOptions o{.max_tokens = golden.at("longest").get<int64_t>(), .beta = c.at("beta").get<double>()};
+    ASSERT_EQ(read_value(c.at("loss").get<std::string>(), {}, o.loss), "");
+    ASSERT_EQ(read_value(c.at("scale").get<std::string>(), {}, o.scale), "");
+    o.epsilon = c.at("epsilon").get<double>(), o.epsilon_high = c.at("epsilon_high").get<double>();
+    const auto gradient = c.at("gradient").get<std::vector<double>>();
+    const PolicyWeights w = policy_weights(o, samples);
+    size_t first = 0;
+    for (size_t i = 0; i < samples.size(); ++i) {
+      const auto n = size_t(lengths[i]);
+      std::vector<std::vector<double>> p;
+      std::vector<double> ratios, to_base;
+      for (size_t t = first; t < first + n; ++t) {
+        double sum = 0;
+        for (size_t v = 0; v < vocab; ++v) sum += std::exp(logits[t * vocab + v]);
+        p.emplace_back();
+        for (size_t v = 0; v < vocab; ++v) p.back().push_back(std::exp(logits[t * vocab + v]) / sum);
+        const double now = std::log(p.back()[chosen[t]]);
+        ratios.push_back(now - old[t]), to_base.push_back(base[t] - now);
+      }
+      const AnswerWeights a =
+          update_weights(o, w.advantage[i], w.per_token[i], ratios, o.beta > 0 ? to_base : std::vector<double>());
+      clipped += a.clipped;
+      // Numbers below 3 in some ten operations of f64.
+      for (size_t t = 0; t < n; ++t)
+        for (size_t v = 0; v < vocab; ++v)
+          EXPECT_NEAR(a.tokens[t] * (p[t][v] - double(v == chosen[first + t])), gradient[(first + t) * vocab + v],
+                      1e-14)
+              << c.at("loss") << " " << c.at("scale") << " " << i << " " << t;
+      first += n;
+    }
+  }
+  EXPECT_GT(clipped, 0);
+}
 
 TEST(Policy, GroupsWithoutADifferenceTeachNothing) {
   const PolicyOptions o{.max_tokens = 4};
@@ -257,15 +370,58 @@ TEST(Policy, ABanditFindsItsArm) {
   double first = 0, last = 0;
   constexpr int kSteps = 80;
   for (int i = 0; i < kSteps; ++i) {
-    const Rollouts::Step step = rollouts.step(i * o.questions);
+    Rollouts::Step step = rollouts.step(i * o.questions);
     ASSERT_EQ(step.policy.ratio_deviation, 0) << i;
     EXPECT_EQ(step.policy.length, 1);
     if (i < 5) first += *step.policy.reward / 5;
     if (i >= kSteps - 5) last += *step.policy.reward / 5;
-    if (!step.windows.inputs.empty()) trainer.step(step.windows, 5e-3, StepWeights{step.weights});
+    rollouts.learn(step, trainer, 5e-3);
   }
   EXPECT_LT(first, 0.7);
   EXPECT_GT(last, 0.97);
+}
+
+// Several updates from the same answers: the first has ratios of exactly 1, the later ones have moved, and what they
+// move is limited by clipping.
+TEST(Policy, LaterUpdatesHaveRatiosThatMove) {
+  const testing::Folder folder;
+  const auto device = make_test_device(2);
+  const auto files = tasks(folder, R"({"prompt": "Q", "answer": "a"})"
+                                   "\n");
+  for (const PolicyLoss loss : {PolicyLoss::dapo, PolicyLoss::gspo}) {
+    const auto drift_of = [&](int64_t iterations, double epsilon) {
+      Model model = byte_model(*device);
+      const PolicyOptions o{.rewards = {"regex:[^a-p]*"},
+                            .group = 6,
+                            .questions = 3,
+                            .max_tokens = 5,
+                            .loss = loss,
+                            .num_iterations = iterations,
+                            .epsilon = epsilon};
+      Rollouts rollouts(o, files, *model.tokenizer, nullptr, 5, [](const std::string&) {});
+      rollouts.begin(*device, model, 2, 16);
+      Trainer trainer(
+          *device, model,
+          {.batch = 2, .tokens = 16, .accumulate = 2, .optimizer = OptimizerOptions::of(OptimizerOptions::adamw)});
+      Rollouts::Step step = rollouts.step(0);
+      EXPECT_EQ(step.policy.ratio_deviation, 0);
+      EXPECT_FALSE(step.policy.clip_share);
+      const std::vector<float> first = step.weights;
+      rollouts.learn(step, trainer, 3e-3);
+      EXPECT_EQ(trainer.updates(), iterations);
+      EXPECT_EQ(bool(step.policy.clip_share), iterations > 1);
+      EXPECT_EQ(step.weights == first, iterations == 1);
+      // The next answers are drawn from the weights that all updates made.
+      EXPECT_EQ(rollouts.step(3).policy.ratio_deviation, 0);
+      return step.policy;
+    };
+    drift_of(1, 0.2);
+    const runs::Policy two = drift_of(2, 0.9), tight = drift_of(4, 1e-4), loose = drift_of(4, 0.9);
+    EXPECT_GT(two.ratio_drift.value(), 1e-3);
+    EXPECT_GT(loose.ratio_drift.value(), *two.ratio_drift);
+    EXPECT_GT(tight.clip_share.value(), 0.3);
+    EXPECT_LT(loose.clip_share.value(), *tight.clip_share);
+  }
 }
 
 // A step's weights are those of the formulas, its windows the prompts with the answers.

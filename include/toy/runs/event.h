@@ -108,7 +108,8 @@ struct Rewards {
 /// Of reinforcement learning: what the answers of a step were like.
 struct Policy {
   std::optional<double> reward = {}, mixed = {}, finished = {}, length = {}, entropy = {}, kl = {},
-                        ratio_deviation = {}, seconds_sampling = {}, seconds_reward = {};
+                        ratio_deviation = {}, ratio_drift = {}, clip_share = {}, seconds_sampling = {},
+                        seconds_reward = {};
   static void fields(auto& e, auto&& f) {
     f("reward", e.reward, "reinforcement learning: mean reward of the step's answers");
     f("groups_mixed", e.mixed,
@@ -119,6 +120,10 @@ struct Policy {
     f("kl", e.kl, "reinforcement learning: estimated divergence from the model without the adapter, nats a token");
     f("ratio_deviation", e.ratio_deviation,
       "reinforcement learning: largest |p / p' - 1| of the training's and the sampler's probability of a token");
+    f("ratio_drift", e.ratio_drift,
+      "reinforcement learning with several updates per step: largest |ratio - 1| of the updates after the first");
+    f("clip_share", e.clip_share,
+      "reinforcement learning with several updates per step: part of the tokens that those updates clip");
     f("seconds_sampling", e.seconds_sampling, "reinforcement learning: time to write the answers");
     f("seconds_reward", e.seconds_reward, "reinforcement learning: time to judge them");
   }

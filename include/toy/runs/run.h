@@ -20,6 +20,10 @@ struct Summary {
   int64_t vocab = 0;      ///< how many tokens there are
   int64_t step = 0, steps = 0, parameters = 0, tokens = 0, resumes = 0;
   std::optional<double> loss, best_loss, validation_loss, best_validation_loss, nats_per_byte, lr, tokens_per_second;
+  /// Of reinforcement learning: mean rewards of the answers of the last steps, at most kRewardSteps, the newest last.
+  std::vector<double> last_rewards;
+  static constexpr size_t kRewardSteps = 10;
+  std::optional<double> reward() const;     ///< their mean
   Rewards rewards;                          ///< of the last validation, before the first of the last step
   std::optional<bool> validation_is_whole;  ///< what best_validation_loss compares: losses on the whole text, or a part
   double seconds = 0;
@@ -37,6 +41,7 @@ struct Column {
   Better better;
   bool in_list;  ///< shown by `toy runs list`
   Cell (*cell)(const Summary&);
+  bool if_any = false;  ///< shown only where a run has it
 };
 /// All columns; lists, comparisons, sorting and JSON go by this list. The important ones stand first: a narrow terminal
 /// has no room for the last ones.

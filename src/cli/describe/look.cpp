@@ -1,11 +1,12 @@
 // toy look: what a model does while it reads a text.
-#include "toy/look/look.h"
+#include "toy/look/compare.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "cli/command.h"
 #include "cli/console.h"
@@ -21,7 +22,8 @@ namespace {
 constexpr size_t kShownHeads = 5, kShownBest = 3;
 
 struct LookCommand : Command {
-  std::string model_path, out;
+  std::string model_path, out, compare;
+  std::vector<std::string> ablate;
   PromptOptions prompt;
   LookOptions o;
   AdapterOptions adapters;
@@ -32,18 +34,25 @@ struct LookCommand : Command {
     add_model_option(app, model_path)->required();
     adapters.add(app);
     prompt.add(app, false);
+    begin_group(app, "Comparison");
+    add_option(app, "--compare", compare, "Model to compare with: before fine-tuning, or not quantized", file_name());
+    add_option(app, "--ablate", ablate, "Show what changes without this head, counted from 0; repeatable")
+        ->option_text("LAYER.HEAD");
     begin_group(app, "Output");
     app.add_flag("--json", json, "Print a JSON object with all numbers");
     add_option(app, "--out", out, "HTML file to write, which shows all of it without a network", file_name());
     add_listed(app, o);
     device.add(app);
-    show_in_help(app, {"--prompt", "--prompt-file", "--prompt-ids", "--json", "--out", "--top", "--exact"});
+    show_in_help(app, {"--prompt", "--prompt-file", "--prompt-ids", "--compare", "--ablate", "--json", "--out", "--top",
+                       "--exact"});
     app.footer(
         "Shows attention by head, what each layer would predict (logit lens), what each block adds, and the states of "
         "recurrent layers. See toy help look.md.\n\n"
         "Examples:\n"
         "  toy look out/book --prompt \"Once upon a time\"\n"
         "  toy look out/book --prompt \"Once upon a time\" --out look.html\n"
+        "  toy look small.gguf --compare model.gguf --prompt \"Once upon a time\"\n"
+        "  toy look out/book --ablate 3.1 --prompt \"Once upon a time\"\n"
         "  toy look model.gguf --prompt-ids 1,2,3 --json --exact");
   }
 
@@ -60,6 +69,7 @@ struct LookCommand : Command {
     const std::vector<int32_t> ids = prompt.tokens(model, model_path).at(0);
     print_warnings(model_path, model.warnings);
     warn_of_long_context(model_path, model.spec, int64_t(ids.size()));
+    if (!compare.empty() || !ablate.empty()) return compare_readings(*dev, model, ids);
     const int64_t tokens = int64_t(ids.size());
     if (!given("--rows") && !out.empty() && page_rows(tokens) < tokens) {
       o.rows = page_rows(tokens);
@@ -78,15 +88,85 @@ struct LookCommand : Command {
     if (!out.empty()) fmt::print("{}\n", out);
   }
 
+  // Of two models, or of one with and without some heads.
+  void compare_readings(Device& dev, const Model& model, const std::vector<int32_t>& ids) {
+    check(!given("--rows") && !given("--seed"), "--rows and --seed change nothing in a comparison; leave them out");
+    check(compare.empty() || ablate.empty(),
+          "--compare and --ablate exclude each other; a comparison has one difference");
+    Reading after{.model = model};
+    std::string all;
+    for (const std::string& text : ablate) {
+      after.without.push_back(parse_head(text));
+      all += (all.empty() ? "" : ", ") + text;
+    }
+    std::optional<Model> other;
+    std::string before_name = title(model), after_name = "without " + all;
+    if (!compare.empty()) {
+      compare = model_file(compare);
+      other = load_model(compare, dev);
+      print_warnings(compare, other->warnings);
+      const std::string why = incomparable(*other, model);
+      check(why.empty(), "{} and {} cannot be compared: {}; use a model and what was made of it", compare, model_path,
+            why);
+      before_name = compare, after_name = model_path;
+      if (!adapters.lora.empty()) after_name += " with its adapter";
+    }
+    const Reading before{.model = other ? *other : model};
+    const LookDifference d =
+        with_sound_weights({model_path}, [&] { return compare_looks(dev, before, after, ids, o); });
+    const Tokenizer* tokenizer = model.tokenizer.get();
+    if (!out.empty()) write_file(out, to_html(d, tokenizer, title(model), before_name, after_name));
+    if (json) {
+      nlohmann::ordered_json j{{"model", model_path}};
+      if (other) j["compare"] = compare;
+      if (!ablate.empty()) j["ablate"] = ablate;
+      j.update(to_json(d, tokenizer));
+      return print_json(j);
+    }
+    print(d, tokenizer, before_name, after_name);
+    if (!out.empty()) fmt::print("{}\n", out);
+  }
+
+  static void print(const LookDifference& d, const Tokenizer* tokenizer, const std::string& before,
+                    const std::string& after) {
+    fmt::print(
+        "before: {}\nafter:  {}\n\ntoken            loss before    after      KL   what is predicted to follow\n",
+        before, after);
+    for (size_t t = 0; t < d.ids.size(); ++t) {
+      const auto loss = [&](const std::vector<LensPoint>& of) {
+        return t > 0 ? fmt::format("{:.4f}", -std::log(of[t - 1].next)) : "-";
+      };
+      fmt::print("{:<16} {:>11} {:>8} {:>7.4f} {} ->{}\n", shown(tokenizer, d.ids[t]), loss(d.before), loss(d.after),
+                 d.after[t].kl, best(d.before[t].top, tokenizer, 1), best(d.after[t].top, tokenizer, 1));
+    }
+    if (d.ids.size() > 1) fmt::print("{:<16} {:>11.4f} {:>8.4f}\n", "mean", d.loss(d.before), d.loss(d.after));
+    const auto mean = [](const std::vector<double>& list) {
+      return std::accumulate(list.begin(), list.end(), 0.0) / double(list.size());
+    };
+    fmt::print("\nlayer        KL of the lens   difference of the rows   attention elsewhere, largest head\n");
+    fmt::print("{:<12} {:>14.4f} {:>24.4f}\n", "embedding", mean(d.embedding.kl), mean(d.embedding.rows));
+    for (size_t l = 0; l < d.layers.size(); ++l) {
+      double most = 0;
+      size_t head = 0;
+      for (size_t h = 0; h < d.layers[l].attention.size(); ++h)
+        if (const double m = mean(d.layers[l].attention[h]); m > most) most = m, head = h;
+      fmt::print("{:<12} {:>14.4f} {:>24.4f}{}\n", fmt::format("layer {}", l), mean(d.layers[l].kl),
+                 mean(d.layers[l].rows), most > 0 ? fmt::format("   {:.4f} in {}.{}", most, l, head) : "");
+    }
+  }
+
   std::string title(const Model& model) const { return model.spec.name.empty() ? model_path : model.spec.name; }
 
   static std::string shown(const Tokenizer* tokenizer, int32_t id) {
-    return tokenizer ? "'" + printable(tokenizer->written(id)) + "'" : fmt::format("{}", id);
+    if (!tokenizer) return fmt::format("{}", id);
+    std::string text = printable(tokenizer->written(id));
+    for (size_t at = 0; (at = text.find('\n', at)) != text.npos; at += 2) text.replace(at, 1, "\\n");
+    return "'" + text + "'";
   }
 
-  static std::string best(const std::vector<TokenChance>& top, const Tokenizer* tokenizer) {
+  static std::string best(const std::vector<TokenChance>& top, const Tokenizer* tokenizer, size_t count = kShownBest) {
     std::string text;
-    for (size_t i = 0; i < std::min(top.size(), kShownBest); ++i)
+    for (size_t i = 0; i < std::min(top.size(), count); ++i)
       text += fmt::format("  {} {:.2f}", shown(tokenizer, top[i].id), top[i].probability);
     return text;
   }

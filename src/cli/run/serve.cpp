@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 
@@ -22,10 +23,12 @@
 #include "serve/server.h"
 #include "serve/states.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 #include "toy/base/memory.h"
 #include "toy/base/run_files.h"
 #include "toy/base/utf8.h"
 #include "toy/decode/usual_sampling.h"
+#include "toy/look/look.h"
 
 namespace toy::cli {
 namespace {
@@ -230,6 +233,12 @@ struct Serve : Command {
     const Draft proposes = draft.make(*dev, model, decoder, decoding, INT32_MAX);
     warn_of_long_context(model_path, model.spec, decoder.context());
     serve::ServerOptions o = server_options(name, api_keys);
+    // The chosen token and the one that follows it are all that the page shows the attention of.
+    const LookOptions looks{.rows = 2, .exact = decoding.decoder.exact};
+    if (names.empty())
+      o.look = [&](const std::vector<int32_t>& ids) {
+        return json_text(to_json(look(*dev, model, ids, looks), model.tokenizer.get()));
+      };
     o.adapters = names, o.speculation = proposes.options;
     to_stderr(cache_text(model.spec, decoder.state()));
     to_stderr(fmt::format("toy: requests that do not say it use {}\n", usual_sampling(model.metadata).text()));

@@ -128,12 +128,16 @@ struct List : Command {
   void print(const std::vector<Summary>& list) const {
     std::vector<std::vector<std::string>> rows(1);
     std::vector<bool> right;
-    for (const runs::Column& c : runs::columns())
-      if (c.in_list) rows[0].push_back(c.title), right.push_back(!std::holds_alternative<std::string>(c.cell({})));
+    std::vector<const runs::Column*> shown;
+    for (const runs::Column& c : runs::columns()) {
+      const auto has_it = [&](const Summary& s) { return runs::to_text(c, s) != "-"; };
+      if (!c.in_list || (c.if_any && std::none_of(list.begin(), list.end(), has_it))) continue;
+      shown.push_back(&c);
+      rows[0].push_back(c.title), right.push_back(!std::holds_alternative<std::string>(c.cell({})));
+    }
     for (const Summary& s : list) {
       rows.emplace_back();
-      for (const runs::Column& c : runs::columns())
-        if (c.in_list) rows.back().push_back(one_line(runs::to_text(c, s)));
+      for (const runs::Column* c : shown) rows.back().push_back(one_line(runs::to_text(*c, s)));
     }
     put_line(table(rows, right, screen.table_columns()));
   }
