@@ -4,11 +4,18 @@ import importlib.util
 import json
 import pathlib
 import sys
+import types
+
+from nanobind.stubgen import StubGen
 
 module_folder, package, out = map(pathlib.Path, sys.argv[1:])
-spec = importlib.util.spec_from_file_location("_toy", next(module_folder.glob("_toy*.so")))
+spec = importlib.util.spec_from_file_location("toy._toy", next(module_folder.glob("_toy*.so")))
 _toy = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(_toy)
+# The names of the classes begin with "toy._toy"; the package itself is not complete yet.
+sys.modules["toy"] = types.ModuleType("toy")
+sys.modules["toy"].__path__ = []
+sys.modules["toy._toy"] = sys.modules["toy"]._toy = _toy
 
 TYPES = {"bool": "bool", "int": "int", "float": "float", "str": "str", "list[str]": "str | Sequence[str]",
          "object": "dict[str, Any] | Sequence[Any] | str"}
@@ -39,7 +46,9 @@ RETURNS = {"Model.generate": "str", "Model.stream": "Stream", "Model.score": "Sc
            "Model.tensors": "Tensors", "Tensors.__getitem__": "Tensor", "Tensors.__contains__": "bool",
            "Tensors.__iter__": "Iterator[str]", "Tensors.__len__": "int", "Tensors.keys": "list[str]",
            "Tensors.items": "list[tuple[str, Tensor]]", "Tensors.values": "list[Tensor]", "Stream.__iter__": "Stream",
-           "Stream.__next__": "Token", "Stream.reason": "str", "Stream.close": "None"}
+           "Stream.__next__": "Token", "Stream.reason": "str", "Stream.close": "None",
+           "Model.embed": "NDArray[np.float32]", "Model.taps": "dict[str, NDArray[Any]]", "Model.tap_names": "list[str]",
+           "Tensor.__dlpack__": "Any", "Tensor.__dlpack_device__": "tuple[int, int]"}
 FIELDS = {"Token": ["id: int", "text: str", "logprob: float", "top: list[tuple[int, float]]"],
           "Score": ["ids: NDArray[np.int32]", "logprobs: NDArray[np.float64]", "tokens: int", "bytes: int",
                     "nats_per_token: float", "nats_per_token_error: float", "perplexity: float",
@@ -49,9 +58,10 @@ FIELDS = {"Token": ["id: int", "text: str", "logprob: float", "top: list[tuple[i
           "Model": ["path: str", "warnings: list[str]"], "Stream": [], "Tensors": []}
 ARGUMENTS = {"text": "str", "ids": "Iterable[int]", "id": "int", "name": "str", "bos": "bool", "parse_special": "bool",
              "prompt": "str | Iterable[int]", "model": "str | PathLike[str]", "dtype": "Any", "copy": "bool | None",
+             "texts": "str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]]", "names": "str | Sequence[str]",
              "messages": "Sequence[dict[str, Any]]", "on_text": "Callable[[str], object] | None"}
 CALLS = {"generate": "generate", "stream": "generate", "score": "score", "logits": "logits", "load": "load",
-         "chat": "chat"}
+         "chat": "chat", "embed": "embed"}
 HEAD = ('from collections.abc import Callable, Iterable, Iterator, Sequence\nfrom os import PathLike\n'
         'from typing import Any\n\nimport numpy as np\nfrom numpy.typing import NDArray\n\n')
 
@@ -66,7 +76,8 @@ def function(node, owner, indent):
     with_defaults = arguments[len(arguments) - len(node.args.defaults):]
     typed = [a if a == "self" else f"{a}: {ARGUMENTS[a]}{' = ...' if a in with_defaults else ''}" for a in arguments]
     if node.args.kwarg:
-        typed = [", ".join(typed) + ", *,\n" + parameters(CALLS[node.name], inner) + "\n" + indent]
+        call = CALLS.get(node.name)
+        typed = [", ".join(typed) + (", *,\n" + parameters(call, inner) + "\n" + indent if call else ", **options: Any")]
     doc = doc_of(node, inner)
     return text + f"{indent}def {node.name}({', '.join(typed)}) -> {RETURNS[name]}:{' ...' if not doc else ''}\n" + doc + (
         f"{inner}...\n" if doc else "")
@@ -74,7 +85,9 @@ def function(node, owner, indent):
 
 def package_stub():
     tree = ast.parse((package / "__init__.py").read_text(encoding="utf-8"))
-    text = f'"""{ast.get_docstring(tree)}"""\n' + HEAD + "from . import train as train\n\n__version__: str\n\n"
+    text = f'"""{ast.get_docstring(tree)}"""\n' + HEAD + ("from . import ops as ops, train as train\nfrom .graph import Graph as Graph, Session as Session, Step as Step, "
+                                 "Value as Value\nfrom .graph import gradients as gradients, minimize as minimize\n\n"
+                                 "__version__: str\n\n")
     text += "class Error(RuntimeError): ...\nclass BadInput(Error, ValueError): ...\nclass DiskFull(BadInput, OSError): ...\n"
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
@@ -111,14 +124,35 @@ class Events(Iterable[Event]):
 
 def events(recipe: str, **options: Any) -> Events: ...
 '''
-    for call in _toy.calls():
-        if call in ("load", "generate", "chat", "score", "logits"):
-            continue
+    for call in _toy.recipes():
         text += (f"\ndef {call.replace('-', '_')}(*, on_event: Callable[[Event], object] | None = ...,\n"
                  + parameters(call, "    ") + "\n) -> Run: ...\n")
     return text
 
 
+def graph_stub():
+    arrays = "Mapping[str, Any] | Model | Session[Any] | None = ..."
+    make = ("    @overload\n    def __init__(self: Session[{0}], outputs: {1}, step: Step | None = ..., *, params: " + arrays
+            + ",\n" + parameters("session", "        ") + "\n    ) -> None: ...\n")
+    return HEAD.replace("Callable, Iterable, Iterator, Sequence", "Iterable, Mapping, Sequence").replace(
+        "import Any", "import Any, Generic, TypeVar, overload") + (
+        "from . import Model\nfrom ._toy import Graph as Graph, Value as Value, gradients as gradients\n\n"
+        "Result = TypeVar('Result')\n\nclass Step:\n    norm: Value\n\n"
+        "def minimize(loss: Value, params: Iterable[Value], *,\n" + parameters("minimize", "    ") + "\n) -> Step: ...\n\n"
+        "class Session(Generic[Result]):\n" + make.format("NDArray[Any]", "Value")
+        + make.format("list[NDArray[Any]]", "Sequence[Value]") +
+        "    def run(self, **inputs: Any) -> Result: ...\n    @property\n    def names(self) -> list[str]: ...\n"
+        "    def __getitem__(self, name: str) -> NDArray[Any]: ...\n"
+        "    def __setitem__(self, name: str, values: Any) -> None: ...\n")
+
+
+def module_stub(module):
+    generator = StubGen(module=module)
+    generator.put(module)
+    return generator.get()
+
+
 out.mkdir(parents=True, exist_ok=True)
-(out / "__init__.pyi").write_text(package_stub(), encoding="utf-8")
-(out / "train.pyi").write_text(train_stub(), encoding="utf-8")
+for name, text in {"__init__": package_stub(), "train": train_stub(), "graph": graph_stub(), "_toy": module_stub(_toy),
+                   "ops": module_stub(_toy.ops)}.items():
+    (out / f"{name}.pyi").write_text(text, encoding="utf-8")

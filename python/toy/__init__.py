@@ -7,13 +7,14 @@
 Options have the names of the command line, with underscores for hyphens; docs/python.md shows more.
 """
 import json as _json
+import sys as _sys
 
 from . import _toy
 from ._toy import BadInput, DiskFull, Error
 from ._toy import version as __version__
 
-__all__ = ["BadInput", "DiskFull", "Error", "Model", "Score", "Stream", "Tensor", "Tensors", "Token", "Tokenizer", "load",
-           "train"]
+__all__ = ["BadInput", "DiskFull", "Error", "Graph", "Model", "Score", "Session", "Step", "Stream", "Tensor", "Tensors",
+           "Token", "Tokenizer", "Value", "gradients", "load", "minimize", "ops", "train"]
 
 
 def _plain(value):
@@ -113,6 +114,12 @@ class Tensor:
     def dequantize(self):
         """The values as a new float32 array."""
         return self._model.dequantized(self.name)
+
+    def __dlpack__(self, **options):
+        return self.numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.numpy().__dlpack_device__()
 
     def __array__(self, dtype=None, copy=None):
         array = self.numpy()
@@ -236,6 +243,31 @@ class Model:
         ids = self._model.encode(prompt, True, True) if isinstance(prompt, str) else _ids(prompt)
         return self._model.logits(ids, _options(options))
 
+    def embed(self, texts, **options):
+        """The embedding of a text, as `toy embed` computes it: float32 [width]; of a list of texts [texts, width]. A text
+        may also be a list of token ids. With pooling="none" a text has a vector for each token: [tokens, width]."""
+        several = not isinstance(texts, str) and not hasattr(texts, "tolist")
+        texts = list(texts) if several else texts
+        several = several and not all(isinstance(t, int) for t in texts)
+        vectors = self._model.embed([_prompt(t) for t in texts] if several else [_prompt(texts)], _options(options))
+        if options.get("pooling") == "none":
+            if several:
+                raise BadInput("pooling is 'none', which gives a text several vectors; give one text per call")
+            return vectors[0]
+        import numpy
+        return numpy.concatenate(vectors) if several else vectors[0][0]
+
+    def taps(self, prompt, names, **options):
+        """Inner values of the forward pass on a text or a list of token ids, by name: {"blk.0.out": float32 array, ...}.
+        `names` are names of tap_names or patterns, such as "blk.*.attn_output"."""
+        ids = self._model.encode(prompt, True, True) if isinstance(prompt, str) else _ids(prompt)
+        return self._model.taps(ids, [names] if isinstance(names, str) else list(names), _options(options))
+
+    @property
+    def tap_names(self):
+        """What taps() can return, in the order in which it is computed."""
+        return self._model.tap_names
+
     def __repr__(self):
         return f"Model({self.path!r})"
 
@@ -257,8 +289,10 @@ def _option_lines(call):
 
 
 for _function, _call in ((load, "load"), (Model.generate, "generate"), (Model.chat, "chat"),
-                         (Model.score, "score"), (Model.logits, "logits")):
+                         (Model.score, "score"), (Model.logits, "logits"), (Model.embed, "embed")):
     _function.__doc__ += _option_lines(_call)
 del _function, _call
 
+_sys.modules["toy.ops"] = ops = _toy.ops
 from . import train  # noqa: E402
+from .graph import Graph, Session, Step, Value, gradients, minimize  # noqa: E402

@@ -11,8 +11,7 @@ import threading as _threading
 
 from . import _option_lines, _options, _toy
 
-_RECIPES = {name.replace("-", "_"): name for name in _toy.calls() if name not in
-            ("load", "generate", "chat", "score", "logits")}
+_RECIPES = {name.replace("-", "_"): name for name in _toy.recipes()}
 __all__ = ["Event", "Events", "Run", "events"] + list(_RECIPES)
 
 
