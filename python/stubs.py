@@ -3,6 +3,7 @@ import ast
 import importlib.util
 import json
 import pathlib
+import re
 import sys
 import types
 
@@ -47,6 +48,8 @@ RETURNS = {"Model.generate": "str", "Model.stream": "Stream", "Model.score": "Sc
            "Tensors.__iter__": "Iterator[str]", "Tensors.__len__": "int", "Tensors.keys": "list[str]",
            "Tensors.items": "list[tuple[str, Tensor]]", "Tensors.values": "list[Tensor]", "Stream.__iter__": "Stream",
            "Stream.__next__": "Token", "Stream.reason": "str", "Stream.close": "None",
+           "quantize": "list[dict[str, Any]]", "merge": "None", "convert": "list[str]",
+           "Log.table": "dict[str, NDArray[np.float64]]", "Log._repr_html_": "str", "Model._repr_html_": "str", "read": "Log", "svg": "str",
            "Model.embed": "NDArray[np.float32]", "Model.taps": "dict[str, NDArray[Any]]", "Model.tap_names": "list[str]",
            "Tensor.__dlpack__": "Any", "Tensor.__dlpack_device__": "tuple[int, int]"}
 FIELDS = {"Token": ["id: int", "text: str", "logprob: float", "top: list[tuple[int, float]]"],
@@ -55,13 +58,16 @@ FIELDS = {"Token": ["id: int", "text: str", "logprob: float", "top: list[tuple[i
                     "perplexity_error: float", "bits_per_byte: float", "bits_per_byte_error: float"],
           "Tensor": ["name: str", "dtype: str", "shape: tuple[int, ...]"],
           "Tokenizer": ["kind: str", "bos: int | None", "eos: int | None", "vocab_size: int"],
-          "Model": ["path: str", "warnings: list[str]"], "Stream": [], "Tensors": []}
+          "Model": ["path: str", "warnings: list[str]"], "Stream": [], "Tensors": [],
+          "Log": ["folder: str", "summary: dict[str, Any]", "events: list[dict[str, Any]]", "warnings: list[str]"]}
 ARGUMENTS = {"text": "str", "ids": "Iterable[int]", "id": "int", "name": "str", "bos": "bool", "parse_special": "bool",
              "prompt": "str | Iterable[int]", "model": "str | PathLike[str]", "dtype": "Any", "copy": "bool | None",
              "texts": "str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]]", "names": "str | Sequence[str]",
-             "messages": "Sequence[dict[str, Any]]", "on_text": "Callable[[str], object] | None"}
+             "out": "str | PathLike[str]", "kind": "str", "metric": "str", "run": "str | PathLike[str]",
+             "runs": "Sequence[str | PathLike[str] | Log]", "messages": "Sequence[dict[str, Any]]", "on_text": "Callable[[str], object] | None"}
 CALLS = {"generate": "generate", "stream": "generate", "score": "score", "logits": "logits", "load": "load",
-         "chat": "chat", "embed": "embed"}
+         "chat": "chat", "embed": "embed",
+         "quantize": "quantize", "merge": "merge", "convert": "convert"}
 HEAD = ('from collections.abc import Callable, Iterable, Iterator, Sequence\nfrom os import PathLike\n'
         'from typing import Any\n\nimport numpy as np\nfrom numpy.typing import NDArray\n\n')
 
@@ -85,10 +91,15 @@ def function(node, owner, indent):
 
 def package_stub():
     tree = ast.parse((package / "__init__.py").read_text(encoding="utf-8"))
-    text = f'"""{ast.get_docstring(tree)}"""\n' + HEAD + ("from . import ops as ops, train as train\nfrom .graph import Graph as Graph, Session as Session, Step as Step, "
+    text = f'"""{ast.get_docstring(tree)}"""\n' + HEAD + ("from . import ops as ops, runs as runs, train as train\nfrom .graph import Graph as Graph, Session as Session, Step as Step, "
                                  "Value as Value\nfrom .graph import gradients as gradients, minimize as minimize\n\n"
                                  "__version__: str\n\n")
     text += "class Error(RuntimeError): ...\nclass BadInput(Error, ValueError): ...\nclass DiskFull(BadInput, OSError): ...\n"
+    return text + definitions(tree)
+
+
+def definitions(tree):
+    text = ""
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             text += f"\nclass {node.name}:\n{doc_of(node, '    ')}"
@@ -99,6 +110,11 @@ def package_stub():
         elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             text += "\n" + function(node, "", "")
     return text
+
+
+def runs_stub():
+    tree = ast.parse((package / "runs.py").read_text(encoding="utf-8"))
+    return f'"""{ast.get_docstring(tree)}"""\n' + HEAD + definitions(tree)
 
 
 def train_stub():
@@ -146,13 +162,19 @@ def graph_stub():
         "    def __setitem__(self, name: str, values: Any) -> None: ...\n")
 
 
-def module_stub(module):
+def module_stub(module, names):
+    """What nanobind knows of a module, as far as people see it."""
     generator = StubGen(module=module)
     generator.put(module)
-    return generator.get()
+    tree = ast.parse(generator.get())
+    tree.body = [n for n in tree.body if isinstance(n, ast.Import) or not names or getattr(n, "name", "") in names
+                 or isinstance(n, ast.ImportFrom) and not n.module.startswith("toy")]
+    text = ast.unparse(tree).replace("-> tuple:", "-> tuple[int, ...]:")
+    return "from typing import Any\n" + re.sub(r"\bNDArray\b(?!\n|\[)", "NDArray[Any]", text)
 
 
 out.mkdir(parents=True, exist_ok=True)
-for name, text in {"__init__": package_stub(), "train": train_stub(), "graph": graph_stub(), "_toy": module_stub(_toy),
-                   "ops": module_stub(_toy.ops)}.items():
+for name, text in {"__init__": package_stub(), "train": train_stub(), "graph": graph_stub(), "runs": runs_stub(),
+                   "_toy": module_stub(_toy, ("Graph", "Value", "gradients")),
+                   "ops": module_stub(_toy.ops, ())}.items():
     (out / f"{name}.pyi").write_text(text, encoding="utf-8")

@@ -220,6 +220,7 @@ void add_model(nb::module_& m) {
       .def("score", &score, "text"_a, "options"_a)
       .def("logits", &logits, "ids"_a, "options"_a)
       .def("embed", &embed, "texts"_a, "options"_a)
+      .def_prop_ro("svg", [](BoundModel& b) { return toy::bind::forward_svg(b); })
       .def_prop_ro("tap_names", [](BoundModel& b) { return toy::bind::tap_names(b); })
       .def("taps", &taps, "ids"_a, "names"_a, "options"_a);
   m.def(

@@ -54,5 +54,6 @@ NB_MODULE(_toy, m) {
   m.def("recipes", &toy::bind::recipe_names);
   add_model(m);
   add_graphs(m);
+  add_files(m);
   add_training(m);
 }

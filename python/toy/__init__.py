@@ -8,13 +8,14 @@ Options have the names of the command line, with underscores for hyphens; docs/p
 """
 import json as _json
 import sys as _sys
+from math import prod as _prod
 
 from . import _toy
 from ._toy import BadInput, DiskFull, Error
 from ._toy import version as __version__
 
 __all__ = ["BadInput", "DiskFull", "Error", "Graph", "Model", "Score", "Session", "Step", "Stream", "Tensor", "Tensors",
-           "Token", "Tokenizer", "Value", "gradients", "load", "minimize", "ops", "train"]
+           "Token", "Tokenizer", "Value", "convert", "gradients", "load", "merge", "minimize", "ops", "quantize", "runs", "train"]
 
 
 def _plain(value):
@@ -269,12 +270,37 @@ class Model:
         return self._model.tap_names
 
     def __repr__(self):
-        return f"Model({self.path!r})"
+        d, weights = self.spec, sum(_prod(t.shape) for t in self.tensors.values())
+        return (f"Model({self.path!r}, {d['architecture']}, {weights / 1e6:.3g} M weights in {len(self.tensors)} tensors, "
+                f"vocabulary {d['vocab']})")
+
+    def _repr_html_(self):
+        return self._model.svg
+
+
+def _path(path):
+    return path.__fspath__() if hasattr(path, "__fspath__") else path
 
 
 def load(model, **options):
     """Loads a model: a GGUF file, the folder or id of a run, a folder from Hugging Face, or a name of `toy list`."""
-    return Model(_toy.load(model.__fspath__() if hasattr(model, "__fspath__") else model, _options(options)))
+    return Model(_toy.load(_path(model), _options(options)))
+
+
+def quantize(model, out, **options):
+    """Writes a model with quantized matrices, as `toy quantize`. Returns a dict for each tensor, with its `error`: the
+    root mean square of what changed, divided by that of the values."""
+    return _json.loads(_toy.quantize(_path(model), _path(out), _options(options)))
+
+
+def merge(model, out, **options):
+    """Writes a model and its adapters as one model, as `toy merge`."""
+    _toy.merge(_path(model), _path(out), _options(options))
+
+
+def convert(model, out, **options):
+    """Writes a folder from Hugging Face as a GGUF, or a GGUF as such a folder, as `toy convert`. Returns warnings."""
+    return _toy.convert(_path(model), _path(out), _options(options))
 
 
 def _option_lines(call):
@@ -289,10 +315,11 @@ def _option_lines(call):
 
 
 for _function, _call in ((load, "load"), (Model.generate, "generate"), (Model.chat, "chat"),
-                         (Model.score, "score"), (Model.logits, "logits"), (Model.embed, "embed")):
+                         (Model.score, "score"), (Model.logits, "logits"), (Model.embed, "embed"),
+                         (quantize, "quantize"), (merge, "merge"), (convert, "convert")):
     _function.__doc__ += _option_lines(_call)
 del _function, _call
 
 _sys.modules["toy.ops"] = ops = _toy.ops
-from . import train  # noqa: E402
+from . import runs, train  # noqa: E402
 from .graph import Graph, Session, Step, Value, gradients, minimize  # noqa: E402

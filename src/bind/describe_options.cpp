@@ -5,6 +5,7 @@
 
 #include "bind/bound_graph.h"
 #include "bind/bound_model.h"
+#include "bind/files.h"
 #include "bind/text_options.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -127,6 +128,15 @@ std::string options_json(std::string_view call) {
   } else if (call == "session") {
     SessionOptions o;
     SessionOptions::fields(o, d);
+  } else if (call == "quantize") {
+    QuantizeOptions o;
+    QuantizeOptions::fields(o, d);
+  } else if (call == "merge") {
+    MergeOptions o;
+    MergeOptions::fields(o, d);
+  } else if (call == "convert") {
+    ConvertFileOptions o;
+    ConvertFileOptions::fields(o, d);
   } else if (call == "load") {
     LoadOptions o;
     LoadOptions::fields(o, d);

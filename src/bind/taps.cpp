@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "bind/json_options.h"
 #include "toy/base/error.h"
@@ -13,7 +14,9 @@
 #include "toy/base/nearest.h"
 #include "toy/decode/encoder.h"
 #include "toy/graph/op_def.h"
+#include "toy/graph/cost.h"
 #include "toy/models/transformer.h"
+#include "toy/runs/drawings.h"
 #include "toy/runtime/session.h"
 #include "toy/tensor/convert.h"
 
@@ -120,6 +123,12 @@ std::vector<std::string> tap_names(BoundModel& model) {
   std::vector<std::string> names;
   for (const Point& p : points_of(*g)) names.push_back(p.name);
   return names;
+}
+
+std::string forward_svg(BoundModel& model) {
+  const auto g = forward_graph(model.model(), 1);
+  const std::optional<Value> end = g->find(model.model().spec.causal ? "logits" : "x_final");
+  return to_block_svg(*g, cost_of(*g, std::vector{*end}), model.model().spec.name);
 }
 
 std::vector<Tap> taps(BoundModel& model, std::span<const int32_t> ids, std::span<const std::string> patterns,

@@ -24,6 +24,9 @@ struct Tap {
 /// by their layer and op ("blk.0.attention"). Values that would share a name have ".2", ".3" and so on.
 std::vector<std::string> tap_names(BoundModel& model);
 
+/// The forward pass on a token as a few boxes a layer (SVG).
+std::string forward_svg(BoundModel& model);
+
 /// The values whose names fit a pattern (toy/base/glob.h), with the bits that scoring and decoding compute. Options:
 /// exact. Throws Error{bad_input} for ids and options as BoundModel::logits(), and for a pattern that no name fits.
 std::vector<Tap> taps(BoundModel& model, std::span<const int32_t> ids, std::span<const std::string> patterns,
