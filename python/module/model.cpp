@@ -15,6 +15,7 @@
 #include "bind/bound_model.h"
 #include "bind/chat_run.h"
 #include "bind/taps.h"
+#include "bind/score_fields.h"
 #include "bind/text_run.h"
 #include "module.h"
 #include "toy/base/error.h"

@@ -234,7 +234,7 @@ class Files(unittest.TestCase):
                 ("did you mean 'imatrix'", lambda: toy.quantize("out/book", "a.gguf", type="Q8_0", imatrx="x")),
                 ("nothing to merge", lambda: toy.merge("out/book", "a.gguf")),
                 ("ends with .gguf|becomes a folder", lambda: toy.convert("out/book", "a.gguf")),
-                ("check the path", lambda: toy.convert("nothing", "folder"))):
+                ("no such file", lambda: toy.convert("nothing", "folder"))):
             with self.assertRaisesRegex(toy.BadInput, pattern):
                 call()
         self.assertEqual(pathlib.Path("note.txt").read_text(), "mine")
