@@ -56,8 +56,7 @@ nb::object look_at(Owner owner, toy::HostTensor tensor, const std::string& name,
   const nb::dlpack::dtype type = dtype_of(view.dtype, name);
   const std::vector<size_t> shape = shape_of(view.shape);
   const nb::capsule kept(looked.release(), [](void* p) noexcept { delete static_cast<Looked*>(p); });
-  if (may_write)
-    return nb::cast(nb::ndarray<nb::numpy>(view.data, shape.size(), shape.data(), kept, nullptr, type));
+  if (may_write) return nb::cast(nb::ndarray<nb::numpy>(view.data, shape.size(), shape.data(), kept, nullptr, type));
   return nb::cast(nb::ndarray<nb::numpy, nb::ro>(view.data, shape.size(), shape.data(), kept, nullptr, type));
 }
 

@@ -55,18 +55,29 @@ std::string svg(const BoundGraph& g) {
 template <auto F>
 void one(nb::module_& m, const char* name, const char* help) {
   m.def(
-      name, [](const BoundValue& x) { return BoundValue{x.graph, F(x.value)}; }, "x"_a, help);
+      name,
+      [](const BoundValue& x) {
+        return BoundValue{x.graph, F(x.value)};
+      },
+      "x"_a, help);
 }
 template <auto F>
 void two(nb::module_& m, const char* name, const char* help, const char* a = "a", const char* b = "b") {
   m.def(
-      name, [](const BoundValue& x, const BoundValue& y) { return BoundValue{x.graph, F(x.value, y.value)}; },
+      name,
+      [](const BoundValue& x, const BoundValue& y) {
+        return BoundValue{x.graph, F(x.value, y.value)};
+      },
       nb::arg(a), nb::arg(b), help);
 }
 template <auto F>
 void along(nb::module_& m, const char* name, const char* help) {
   m.def(
-      name, [](const BoundValue& x, int axis) { return BoundValue{x.graph, F(x.value, axis)}; }, "x"_a, "axis"_a, help);
+      name,
+      [](const BoundValue& x, int axis) {
+        return BoundValue{x.graph, F(x.value, axis)};
+      },
+      "x"_a, "axis"_a, help);
 }
 toy::Value of(const std::optional<BoundValue>& v) { return v ? v->value : toy::Value{}; }
 
@@ -101,8 +112,10 @@ void add_elementwise(nb::module_& m) {
       "cond"_a, "a"_a, "b"_a, "a where cond (i32) is not 0, else b");
   m.def(
       "clamp",
-      [](const BoundValue& x, float lo, float hi) { return BoundValue{x.graph, toy::clamp(x.value, lo, hi)}; }, "x"_a,
-      "lo"_a, "hi"_a, "x limited to [lo, hi]");
+      [](const BoundValue& x, float lo, float hi) {
+        return BoundValue{x.graph, toy::clamp(x.value, lo, hi)};
+      },
+      "x"_a, "lo"_a, "hi"_a, "x limited to [lo, hi]");
 }
 
 void add_shapes(nb::module_& m) {
@@ -174,7 +187,9 @@ void add_layers(nb::module_& m) {
   two<toy::embedding>(m, "embedding", "rows of a table [V,D] at ids (i32 [N])", "table", "ids");
   m.def(
       "one_hot",
-      [](const BoundValue& ids, int64_t classes) { return BoundValue{ids.graph, toy::one_hot(ids.value, classes)}; },
+      [](const BoundValue& ids, int64_t classes) {
+        return BoundValue{ids.graph, toy::one_hot(ids.value, classes)};
+      },
       "ids"_a, "classes"_a, "a row with a 1 at each id");
   m.def(
       "rms_norm",
@@ -221,7 +236,10 @@ void add_values(nb::module_& m) {
       .def("__rmul__", by_number([](Value a, double b) { return b * a; }), nb::is_operator())
       .def("__truediv__", by_number([](Value a, double b) { return a / b; }), nb::is_operator())
       .def("__rtruediv__", by_number([](Value a, double b) { return b / a; }), nb::is_operator())
-      .def("__neg__", [](const BoundValue& v) { return BoundValue{v.graph, toy::neg(v.value)}; })
+      .def("__neg__",
+           [](const BoundValue& v) {
+             return BoundValue{v.graph, toy::neg(v.value)};
+           })
       .def("__repr__", [](const BoundValue& v) {
         const toy::Node& n = v.graph->graph.node(v.value);
         const std::string what = !n.name.empty() ? "'" + n.name + "'" : n.op ? n.op->name() : "constant";

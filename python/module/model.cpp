@@ -14,8 +14,8 @@
 #include "arrays.h"
 #include "bind/bound_model.h"
 #include "bind/chat_run.h"
-#include "bind/taps.h"
 #include "bind/score_fields.h"
+#include "bind/taps.h"
 #include "bind/text_run.h"
 #include "module.h"
 #include "toy/base/error.h"
@@ -158,8 +158,8 @@ nb::dict taps(const ModelPtr& model, const std::vector<int32_t>& ids, const std:
   }
   nb::dict all;
   for (toy::bind::Tap& t : found)
-    all[t.name.c_str()] = t.i32.empty() ? array_of(std::move(t.f32), shape_of(t.shape))
-                                        : array_of(std::move(t.i32), shape_of(t.shape));
+    all[t.name.c_str()] =
+        t.i32.empty() ? array_of(std::move(t.f32), shape_of(t.shape)) : array_of(std::move(t.i32), shape_of(t.shape));
   return all;
 }
 

@@ -58,7 +58,7 @@ BoundSession::BoundSession(std::shared_ptr<BoundGraph> graph, const std::vector<
   JsonOptions given("Session", json);
   given.read(o);
   given.finish();
-  device_ = sources_.model ? sources_.model->device().shared_from_this()
+  device_ = sources_.model     ? sources_.model->device().shared_from_this()
             : sources_.session ? sources_.session->device()
                                : SharedDevice::get(o);
   std::vector<Value> values;
@@ -75,7 +75,8 @@ BoundSession::BoundSession(std::shared_ptr<BoundGraph> graph, const std::vector<
                  "this session");
   add_params_of_plan(o.seed);
   const ParamStore* model = sources_.model ? sources_.model->model().params.get() : own_.get();
-  session_ = std::make_unique<Session>(device_->device(), plan_, std::initializer_list<const ParamStore*>{own_.get(), model});
+  session_ =
+      std::make_unique<Session>(device_->device(), plan_, std::initializer_list<const ParamStore*>{own_.get(), model});
   session_->check_finite(o.check_finite);
 }
 
@@ -117,8 +118,8 @@ void BoundSession::set(const std::string& input, const View& values) {
   if (of_name == plan_->inputs.end()) {
     std::vector<std::string> names;
     for (const PlanLeaf& p : plan_->inputs) names.push_back(p.name);
-    check(std::ranges::find(plan_->unused_inputs, input) != plan_->unused_inputs.end(),
-          "the graph has no input '{}'{}", input, near_text(input, names));
+    check(std::ranges::find(plan_->unused_inputs, input) != plan_->unused_inputs.end(), "the graph has no input '{}'{}",
+          input, near_text(input, names));
     return;
   }
   require_type(input, values, of_name->type);

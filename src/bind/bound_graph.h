@@ -60,7 +60,8 @@ class BoundSession {
     std::shared_ptr<BoundSession> session;
   };
   /// `train`: run() also makes the step of minimize(). Parameters that no source has are its own: those of minimize()
-  /// begin with zeros, the others as add_params() says. Options: SessionOptions; a source's device goes before. Throws Error{bad_input} for an array that does not fit, or that run() would change.
+  /// begin with zeros, the others as add_params() says. Options: SessionOptions; a source's device goes before. Throws
+  /// Error{bad_input} for an array that does not fit, or that run() would change.
   BoundSession(std::shared_ptr<BoundGraph> graph, const std::vector<BoundValue>& outputs, bool train, Sources sources,
                std::string_view json);
 

@@ -41,7 +41,8 @@ void require_free(const std::string& out, const std::string& model) {
   if (!fs::is_regular_file(out, error) || fs::file_size(out, error) == 0) return;
   std::array<char, 4> begin{};
   std::ifstream(out, std::ios::binary).read(begin.data(), begin.size());
-  check(std::string_view(begin.data(), begin.size()) == "GGUF", "out: '{}' exists and is no model; use another name, or remove it", out);
+  check(std::string_view(begin.data(), begin.size()) == "GGUF",
+        "out: '{}' exists and is no model; use another name, or remove it", out);
 }
 
 }  // namespace
@@ -111,8 +112,8 @@ std::vector<std::string> convert(const std::string& what, const std::string& out
     check(out.ends_with(".gguf"), "out is '{}'; a folder becomes a GGUF, so use a name that ends with .gguf", out);
     return hf::convert_folder(model, out, o).warnings;
   }
-  check(!out.ends_with(".gguf"), "out is '{}'; a GGUF becomes a folder of Hugging Face. For another type use quantize()",
-        out);
+  check(!out.ends_with(".gguf"),
+        "out is '{}'; a GGUF becomes a folder of Hugging Face. For another type use quantize()", out);
   return hf::convert_gguf(gguf::File::open(finder.model(model)), out, o).warnings;
 }
 

@@ -125,11 +125,8 @@ struct Eval : Command {
     const int64_t stride = o.stride > 0 ? o.stride : std::max<int64_t>(1, context / 2);
     const std::string over = EvalTextOptions::blocks_name(s.blocks_are_documents);
     if (json) {
-      ordered_json all{{"model", model_path},
-                       {"file", text.file},
-                       {"ctx", context},
-                       {"stride", stride},
-                       {"documents", documents}};
+      ordered_json all{
+          {"model", model_path}, {"file", text.file}, {"ctx", context}, {"stride", stride}, {"documents", documents}};
       all.update(bind::score_fields(s));
       all.update({{"error_over", over},
                   {"error_blocks", s.blocks},

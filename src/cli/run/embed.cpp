@@ -91,10 +91,11 @@ struct Embed : Command {
         ->excludes(one);
     add_text_option(app, "--prefix", given_options.prefix, "Put this before each text, such as \"query: \"");
     begin_group(app, "Embeddings");
-    add_option(app, "--pooling", given_options.pooling, "Vectors of tokens to one of the text (default: as the model's file says)",
+    add_option(app, "--pooling", given_options.pooling,
+               "Vectors of tokens to one of the text (default: as the model's file says)",
                CLI::IsMember({"mean", "cls", "last", "none"}));
-    add_option(app, "--dimensions", given_options.dimensions, "Keep the first N numbers, of models trained for it; 0 keeps all",
-               at_least(0));
+    add_option(app, "--dimensions", given_options.dimensions,
+               "Keep the first N numbers, of models trained for it; 0 keeps all", at_least(0));
     app.add_flag("--raw", raw, "Do not scale vectors to length 1");
     begin_group(app, "Output");
     app.add_flag("--json", json, "Print a JSON object per text: tokens, embedding");
@@ -113,8 +114,8 @@ struct Embed : Command {
   std::vector<std::vector<int32_t>> tokens(const Model& model, std::vector<bool>& cut) const {
     check(given("text") || given("--file"), "there is no text; give one, or --file with a text per line");
     const std::vector<Source> sources = file.empty() ? std::vector<Source>{{"text", text}} : read_lines(file);
-    std::vector<std::vector<int32_t>> ids = bind::ids_to_embed(
-        model, model_path, sources, given_options.prefix, R"(give token ids: {"ids": [1, 2]} in --file)", cut);
+    std::vector<std::vector<int32_t>> ids = bind::ids_to_embed(model, model_path, sources, given_options.prefix,
+                                                               R"(give token ids: {"ids": [1, 2]} in --file)", cut);
     if (const auto n = std::ranges::count(cut, true); n > 0)
       to_stderr(fmt::format("toy: {} of {} texts {} longer than {} tokens and {} cut\n", n, sources.size(),
                             n == 1 ? "is" : "are", most_tokens_to_embed(model), n == 1 ? "was" : "were"));
