@@ -14,6 +14,7 @@ command -v dpkg > /dev/null || { say "dpkg is missing; there is nothing to test"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 build=${TOY_BUILD:-build/release}
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2> /dev/null || stat -c %Y CHANGELOG.md)}
 for copy in one two; do
   mkdir "$work/$copy"
   code=0
