@@ -1,4 +1,4 @@
-# cpack -G DEB: the packages toy, libtoy0 and libtoy-dev, which scripts/package.sh builds. What is in them is said by the
+# cpack -G DEB: the packages toy, libtoy0, libtoy-dev and, where MPI is, toy-mpi, which scripts/package.sh builds. What is in them is said by the
 # COMPONENT of each install() in ToyInstall.cmake.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME toy)
@@ -8,6 +8,9 @@ set(CPACK_PACKAGE_CONTACT ${TOY_MAINTAINER})
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)
 set(CPACK_COMPONENTS_ALL toy libtoy0 libtoy-dev)
+if(TARGET toy_mpi)
+  list(APPEND CPACK_COMPONENTS_ALL toy-mpi)
+endif()
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_COMPONENTS_GROUPING ONE_PER_GROUP)
 set(CPACK_STRIP_FILES ON)
@@ -23,6 +26,11 @@ set(CPACK_DEBIAN_TOY_PACKAGE_RECOMMENDS libcurl4)  # loaded by the first request
 set(CPACK_COMPONENT_TOY_DESCRIPTION "One program trains language models from a text, fine-tunes them, generates,
 scores, quantizes, serves them over HTTP and shows what is inside. Models are
 GGUF files, as llama.cpp and Ollama use them.")
+set(CPACK_DEBIAN_TOY_PACKAGE_SUGGESTS toy-mpi)
+set(CPACK_DEBIAN_TOY-MPI_PACKAGE_NAME toy-mpi)
+set(CPACK_DEBIAN_TOY-MPI_PACKAGE_DEPENDS "toy (= ${PROJECT_VERSION})")
+set(CPACK_COMPONENT_TOY-MPI_DESCRIPTION "What toy loads where a launcher such as mpirun started it, so that several
+processes, on one machine or on many, train one model together.")
 set(CPACK_DEBIAN_LIBTOY0_PACKAGE_NAME libtoy0)
 set(CPACK_DEBIAN_LIBTOY0_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_LIBTOY0_PACKAGE_CONTROL_EXTRA ${PROJECT_BINARY_DIR}/debian/shlibs ${PROJECT_BINARY_DIR}/debian/triggers)

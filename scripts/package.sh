@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds packages for Debian: toy, libtoy0 and libtoy-dev. The last lines of stdout are their paths.
+# Builds packages for Debian: toy, libtoy0, libtoy-dev and, where MPI is, toy-mpi, with a list of what they are made of
+# (SPDX). The last lines of stdout are their paths.
 #
 #   scripts/package.sh
 #
@@ -38,4 +39,5 @@ find "$build/manual" -name '*.1' -exec gzip -9nf {} +
 say "packing"
 (cd "$build" && cpack -G DEB) >> "$log" 2>&1 || fail "packing failed"
 find "$build/manual" -name '*.1.gz' -exec gunzip -f {} +
+python3 scripts/sbom.py "$build/packages/toy.spdx.json" >> "$log" 2>&1 || fail "writing the SBOM failed"
 find "$build/packages" -maxdepth 1 -name '*.deb' | sort

@@ -12,8 +12,8 @@ set -euo pipefail
 dir=${TOY_PEERS:-/opt/toy-peers}
 packages=(numpy torch transformers peft gguf tokenizers sentencepiece safetensors llama-cpp-python "jsonschema[format-nongpl]" openai anthropic "lm_eval[api]" selenium
   ollama openai-agents "autogen-ext[openai]" autogen-agentchat langchain langchain-openai litellm
-  "pydantic-ai-slim[openai]" instructor)
-modules="numpy torch transformers peft gguf tokenizers sentencepiece safetensors llama_cpp jsonschema openai anthropic lm_eval selenium ollama agents autogen_ext autogen_agentchat langchain langchain_openai litellm pydantic_ai instructor"
+  "pydantic-ai-slim[openai]" instructor mypy)
+modules="numpy torch transformers peft gguf tokenizers sentencepiece safetensors llama_cpp jsonschema openai anthropic lm_eval selenium ollama agents autogen_ext autogen_agentchat langchain langchain_openai litellm pydantic_ai instructor mypy"
 stamp=$dir/.complete
 want="v1 ${packages[*]}"
 

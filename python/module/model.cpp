@@ -1,5 +1,4 @@
 // Models: texts, scores, logits, tensors.
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -12,8 +11,11 @@
 #include <tuple>
 #include <variant>
 
+#include "arrays.h"
 #include "bind/bound_model.h"
 #include "bind/chat_run.h"
+#include "bind/score_fields.h"
+#include "bind/taps.h"
 #include "bind/text_run.h"
 #include "module.h"
 #include "toy/base/error.h"
@@ -28,52 +30,6 @@ using ModelPtr = std::shared_ptr<BoundModel>;
 using Prompt = std::variant<std::string, std::vector<int32_t>>;
 
 namespace {
-
-// An array that owns its values.
-template <class T>
-nb::object array_of(std::vector<T> values, std::vector<size_t> shape) {
-  auto* kept = new std::vector<T>(std::move(values));
-  const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return nb::cast(nb::ndarray<nb::numpy, T>(kept->data(), shape.size(), shape.data(), owner));
-}
-
-std::vector<size_t> shape_of(const toy::Shape& shape) {
-  std::vector<size_t> sizes;
-  for (int i = 0; i < shape.rank(); ++i) sizes.push_back(size_t(shape[i]));
-  return sizes;
-}
-
-// The memory that an array looks at.
-struct Looked {
-  ModelPtr model;  // destroyed last
-  toy::HostTensor tensor;
-};
-
-// A view without a copy, read-only: it keeps the model alive.
-nb::object look_at(const ModelPtr& model, const std::string& name) {
-  auto looked = std::make_unique<Looked>(Looked{model, model->model().params->host(name)});
-  const toy::View view = looked->tensor.view();
-  nb::dlpack::dtype type;
-  switch (view.dtype) {
-    case toy::DType::f32:
-      type = nb::dtype<float>();
-      break;
-    case toy::DType::f64:
-      type = nb::dtype<double>();
-      break;
-    case toy::DType::i32:
-      type = nb::dtype<int32_t>();
-      break;
-    case toy::DType::f16:
-      type = {uint8_t(nb::dlpack::dtype_code::Float), 16, 1};
-      break;
-    default:
-      toy::fail("tensor '{}' is {}, which numpy does not have; use dequantize()", name, toy::name_of(view.dtype));
-  }
-  const std::vector<size_t> shape = shape_of(view.shape);
-  const nb::capsule owner(looked.release(), [](void* p) noexcept { delete static_cast<Looked*>(p); });
-  return nb::cast(nb::ndarray<nb::numpy, nb::ro>(view.data, shape.size(), shape.data(), owner, nullptr, type));
-}
 
 nb::object dequantized(const ModelPtr& model, const std::string& name) {
   const std::vector<size_t> shape = shape_of(model->model().params->type(name).shape);
@@ -169,6 +125,44 @@ nb::object logits(const ModelPtr& model, const std::vector<int32_t>& ids, const 
   return array_of(std::move(values), {ids.size(), size_t(model->model().spec.vocab)});
 }
 
+// Texts, or lists of ids: (values, lengths of the vectors), one after the other.
+nb::list embed(const ModelPtr& model, const std::vector<Prompt>& texts, const std::string& options) {
+  std::vector<toy::bind::TextToEmbed> list;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    list.push_back({texts.size() == 1 ? "text" : "text " + std::to_string(i + 1), "", {}});
+    if (const auto* text = std::get_if<std::string>(&texts[i]))
+      list.back().text = *text;
+    else
+      list.back().ids = std::get<std::vector<int32_t>>(texts[i]);
+  }
+  size_t width = 0;
+  std::vector<std::vector<float>> vectors;
+  {
+    nb::gil_scoped_release free;
+    vectors = model->embed(list, options, width);
+  }
+  nb::list all;
+  for (std::vector<float>& v : vectors) {
+    const size_t rows = v.size() / width;
+    all.append(array_of(std::move(v), {rows, width}));
+  }
+  return all;
+}
+
+nb::dict taps(const ModelPtr& model, const std::vector<int32_t>& ids, const std::vector<std::string>& patterns,
+              const std::string& options) {
+  std::vector<toy::bind::Tap> found;
+  {
+    nb::gil_scoped_release free;
+    found = toy::bind::taps(*model, ids, patterns, options);
+  }
+  nb::dict all;
+  for (toy::bind::Tap& t : found)
+    all[t.name.c_str()] =
+        t.i32.empty() ? array_of(std::move(t.f32), shape_of(t.shape)) : array_of(std::move(t.i32), shape_of(t.shape));
+  return all;
+}
+
 std::vector<int32_t> encode(const ModelPtr& model, const std::string& text, bool bos, bool parse_special) {
   TextOptions o;
   o.bos = bos, o.parse_special = parse_special;
@@ -214,13 +208,22 @@ void add_model(nb::module_& m) {
              return std::make_tuple(std::string(toy::name_of(b.model().params->stored(name))),
                                     shape_of(b.model().params->type(name).shape));
            })
-      .def("array", &look_at, "name"_a)
+      .def(
+          "array",
+          [](const ModelPtr& model, const std::string& name) {
+            return look_at(model, model->model().params->host(name), name, false);
+          },
+          "name"_a)
       .def("dequantized", &dequantized, "name"_a)
       .def("start", &start, "prompt"_a, "options"_a)
       .def("generate", &generate, "prompt"_a, "options"_a)
       .def("chat", &chat, "messages"_a, "options"_a)
       .def("score", &score, "text"_a, "options"_a)
-      .def("logits", &logits, "ids"_a, "options"_a);
+      .def("logits", &logits, "ids"_a, "options"_a)
+      .def("embed", &embed, "texts"_a, "options"_a)
+      .def_prop_ro("svg", [](BoundModel& b) { return toy::bind::forward_svg(b); })
+      .def_prop_ro("tap_names", [](BoundModel& b) { return toy::bind::tap_names(b); })
+      .def("taps", &taps, "ids"_a, "names"_a, "options"_a);
   m.def(
       "load",
       [](const std::string& what, const std::string& options) {

@@ -51,7 +51,9 @@ NB_MODULE(_toy, m) {
   m.attr("version") = toy::bind::version();
   m.def(
       "options", [](const std::string& call) { return toy::bind::options_json(call); }, "call"_a);
-  m.def("calls", &toy::bind::calls_with_options);
+  m.def("recipes", &toy::bind::recipe_names);
   add_model(m);
+  add_graphs(m);
+  add_files(m);
   add_training(m);
 }

@@ -7,6 +7,10 @@ namespace nb = nanobind;
 
 /// Adds the class Model and load().
 void add_model(nb::module_& m);
+/// Adds Graph, Value, Session and the module ops.
+void add_graphs(nb::module_& m);
+/// Adds quantize(), merge(), convert(), read_run() and runs_svg().
+void add_files(nb::module_& m);
 /// Adds train().
 void add_training(nb::module_& m);
 

@@ -7,13 +7,15 @@
 Options have the names of the command line, with underscores for hyphens; docs/python.md shows more.
 """
 import json as _json
+import sys as _sys
+from math import prod as _prod
 
 from . import _toy
 from ._toy import BadInput, DiskFull, Error
 from ._toy import version as __version__
 
-__all__ = ["BadInput", "DiskFull", "Error", "Model", "Score", "Stream", "Tensor", "Tensors", "Token", "Tokenizer", "load",
-           "train"]
+__all__ = ["BadInput", "DiskFull", "Error", "Graph", "Model", "Score", "Session", "Step", "Stream", "Tensor", "Tensors",
+           "Token", "Tokenizer", "Value", "convert", "gradients", "load", "merge", "minimize", "ops", "quantize", "runs", "train"]
 
 
 def _plain(value):
@@ -113,6 +115,12 @@ class Tensor:
     def dequantize(self):
         """The values as a new float32 array."""
         return self._model.dequantized(self.name)
+
+    def __dlpack__(self, **options):
+        return self.numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.numpy().__dlpack_device__()
 
     def __array__(self, dtype=None, copy=None):
         array = self.numpy()
@@ -236,13 +244,63 @@ class Model:
         ids = self._model.encode(prompt, True, True) if isinstance(prompt, str) else _ids(prompt)
         return self._model.logits(ids, _options(options))
 
+    def embed(self, texts, **options):
+        """The embedding of a text, as `toy embed` computes it: float32 [width]; of a list of texts [texts, width]. A text
+        may also be a list of token ids. With pooling="none" a text has a vector for each token: [tokens, width]."""
+        several = not isinstance(texts, str) and not hasattr(texts, "tolist")
+        texts = list(texts) if several else texts
+        several = several and not all(isinstance(t, int) for t in texts)
+        vectors = self._model.embed([_prompt(t) for t in texts] if several else [_prompt(texts)], _options(options))
+        if options.get("pooling") == "none":
+            if several:
+                raise BadInput("pooling is 'none', which gives a text several vectors; give one text per call")
+            return vectors[0]
+        import numpy
+        return numpy.concatenate(vectors) if several else vectors[0][0]
+
+    def taps(self, prompt, names, **options):
+        """Inner values of the forward pass on a text or a list of token ids, by name: {"blk.0.out": float32 array, ...}.
+        `names` are names of tap_names or patterns, such as "blk.*.attn_output"."""
+        ids = self._model.encode(prompt, True, True) if isinstance(prompt, str) else _ids(prompt)
+        return self._model.taps(ids, [names] if isinstance(names, str) else list(names), _options(options))
+
+    @property
+    def tap_names(self):
+        """What taps() can return, in the order in which it is computed."""
+        return self._model.tap_names
+
     def __repr__(self):
-        return f"Model({self.path!r})"
+        d, weights = self.spec, sum(_prod(t.shape) for t in self.tensors.values())
+        return (f"Model({self.path!r}, {d['architecture']}, {weights / 1e6:.3g} M weights in {len(self.tensors)} tensors, "
+                f"vocabulary {d['vocab']})")
+
+    def _repr_html_(self):
+        return self._model.svg
+
+
+def _path(path):
+    return path.__fspath__() if hasattr(path, "__fspath__") else path
 
 
 def load(model, **options):
     """Loads a model: a GGUF file, the folder or id of a run, a folder from Hugging Face, or a name of `toy list`."""
-    return Model(_toy.load(model.__fspath__() if hasattr(model, "__fspath__") else model, _options(options)))
+    return Model(_toy.load(_path(model), _options(options)))
+
+
+def quantize(model, out, **options):
+    """Writes a model with quantized matrices, as `toy quantize`. Returns a dict for each tensor, with its `error`: the
+    root mean square of what changed, divided by that of the values."""
+    return _json.loads(_toy.quantize(_path(model), _path(out), _options(options)))
+
+
+def merge(model, out, **options):
+    """Writes a model and its adapters as one model, as `toy merge`."""
+    _toy.merge(_path(model), _path(out), _options(options))
+
+
+def convert(model, out, **options):
+    """Writes a folder from Hugging Face as a GGUF, or a GGUF as such a folder, as `toy convert`. Returns warnings."""
+    return _toy.convert(_path(model), _path(out), _options(options))
 
 
 def _option_lines(call):
@@ -257,8 +315,11 @@ def _option_lines(call):
 
 
 for _function, _call in ((load, "load"), (Model.generate, "generate"), (Model.chat, "chat"),
-                         (Model.score, "score"), (Model.logits, "logits")):
+                         (Model.score, "score"), (Model.logits, "logits"), (Model.embed, "embed"),
+                         (quantize, "quantize"), (merge, "merge"), (convert, "convert")):
     _function.__doc__ += _option_lines(_call)
 del _function, _call
 
-from . import train  # noqa: E402
+_sys.modules["toy.ops"] = ops = _toy.ops
+from . import runs, train  # noqa: E402
+from .graph import Graph, Session, Step, Value, gradients, minimize  # noqa: E402

@@ -6,13 +6,10 @@
             print(event.step, event.loss)
 """
 import json as _json
-import queue as _queue
-import threading as _threading
 
 from . import _option_lines, _options, _toy
 
-_RECIPES = {name.replace("-", "_"): name for name in _toy.calls() if name not in
-            ("load", "generate", "chat", "score", "logits")}
+_RECIPES = {name.replace("-", "_"): name for name in _toy.recipes()}
 __all__ = ["Event", "Events", "Run", "events"] + list(_RECIPES)
 
 
@@ -57,9 +54,15 @@ def _recipe(name):
     return run
 
 
-for _name in _RECIPES:
-    globals()[_name] = _recipe(_name)
-del _name
+def __getattr__(name):  # a recipe's description takes milliseconds, so each is made when it is first asked for
+    if name not in _RECIPES:
+        raise AttributeError(f"module 'toy.train' has no attribute '{name}'; there are: {', '.join(_RECIPES)}")
+    function = globals()[name] = _recipe(name)
+    return function
+
+
+def __dir__():
+    return __all__
 
 
 class Events:
@@ -67,10 +70,13 @@ class Events:
     step, with a checkpoint. After the last event `run` is what it leaves."""
 
     def __init__(self, recipe, options):
+        import queue
+        import threading
         self.run = None
-        self._queue = _queue.Queue(maxsize=1000)
-        self._stop = _threading.Event()
-        self._thread = _threading.Thread(target=self._work, args=(recipe, options), daemon=True)
+        self._full = queue.Full
+        self._queue = queue.Queue(maxsize=1000)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, args=(recipe, options), daemon=True)
         self._error = None
         self._ended = False
         self._thread.start()
@@ -79,7 +85,7 @@ class Events:
         while not self._stop.is_set():
             try:
                 return self._queue.put(item, timeout=0.1)
-            except _queue.Full:
+            except self._full:
                 pass
 
     def _work(self, recipe, options):

@@ -81,6 +81,20 @@ std::vector<float> BoundModel::logits(std::span<const int32_t> ids, std::string_
   return all;
 }
 
+std::vector<std::vector<float>> BoundModel::embed(std::span<const TextToEmbed> texts, std::string_view json,
+                                                  size_t& width) {
+  JsonOptions given("embed", json);
+  EmbedTextOptions o;
+  given.read(o);
+  given.finish();
+  const EmbedOptions options = o.of(model_);
+  std::vector<bool> cut;
+  const auto ids = ids_to_embed(model_, path_, texts, o.prefix, "use token ids", cut);
+  width = size_t(options.dimensions > 0 ? options.dimensions : model_.spec.d_model);
+  const Turn turn(*device_);
+  return embed_tokens(device_->device(), model_, ids, options);
+}
+
 TextScore BoundModel::score(const std::string& text, const ScoreTextOptions& options, std::vector<TokenScore>& tokens,
                             const std::function<bool()>& stop) {
   model_.spec.require_positions(options.score.context, "context");

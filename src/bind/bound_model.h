@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bind/embed_texts.h"
 #include "bind/shared_device.h"
 #include "bind/text_options.h"
 #include "toy/decode/decoder.h"
@@ -50,6 +51,9 @@ class BoundModel : public std::enable_shared_from_this<BoundModel> {
   void check_ids(std::span<const int32_t> ids) const;
   /// Logits [T,V] after each token of a text.
   std::vector<float> logits(std::span<const int32_t> ids, std::string_view json);
+  /// Embeddings of texts or token ids, as `toy embed` has them. `width`: numbers of each vector; with pooling "none" a
+  /// text has a vector for each token. Throws Error{bad_input}. Options: those of EmbedTextOptions.
+  std::vector<std::vector<float>> embed(std::span<const TextToEmbed> texts, std::string_view json, size_t& width);
   /// Scores a text, token by token.
   TextScore score(const std::string& text, const ScoreTextOptions& options, std::vector<TokenScore>& tokens,
                   const std::function<bool()>& stop);

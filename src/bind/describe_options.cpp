@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "bind/bound_graph.h"
 #include "bind/bound_model.h"
+#include "bind/files.h"
 #include "bind/text_options.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -14,8 +16,6 @@ namespace toy::bind {
 namespace {
 
 using nlohmann::ordered_json;
-
-const std::vector<std::string> kCalls{"load", "generate", "chat", "score", "logits"};
 
 template <class T>
 const char* type_of(const Option& option) {
@@ -102,8 +102,8 @@ void describe_text(Describer& d, bool chat) {
 
 }  // namespace
 
-std::vector<std::string> calls_with_options() {
-  std::vector<std::string> all = kCalls;
+std::vector<std::string> recipe_names() {
+  std::vector<std::string> all;
   for (const auto& [name, kind] : NamesOf<Recipe::Kind>::list) all.emplace_back(name);
   return all;
 }
@@ -118,6 +118,25 @@ std::string options_json(std::string_view call) {
   } else if (call == "logits") {
     TextOptions o;
     TextOptions::read_fields(o, d);
+  } else if (call == "embed") {
+    EmbedTextOptions o;
+    EmbedTextOptions::fields(o, d);
+  } else if (call == "minimize") {
+    d.also("optimizer", "Name of an optimizer, with settings: 'sgd(momentum=0.5)'", "Optimizer", "str");
+    OptimizerOptions o;
+    OptimizerOptions::fields(o, d);
+  } else if (call == "session") {
+    SessionOptions o;
+    SessionOptions::fields(o, d);
+  } else if (call == "quantize") {
+    QuantizeOptions o;
+    QuantizeOptions::fields(o, d);
+  } else if (call == "merge") {
+    MergeOptions o;
+    MergeOptions::fields(o, d);
+  } else if (call == "convert") {
+    ConvertFileOptions o;
+    ConvertFileOptions::fields(o, d);
   } else if (call == "load") {
     LoadOptions o;
     LoadOptions::fields(o, d);

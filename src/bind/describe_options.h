@@ -7,11 +7,12 @@
 
 namespace toy::bind {
 
-/// Names for options_json(): calls of a model ("load", "generate", "chat", "score", "logits") and the recipes.
-std::vector<std::string> calls_with_options();
-/// A JSON list of the call's options: name (with underscores), help, group, type ("bool", "int", "float", "str",
-/// "list[str]", "object"), takes (what a value may be, or ""), default (null: none, or it follows from others) and
-/// required. Throws Error{bad_input} for another name.
+/// Names of the recipes, as `toy train` has them.
+std::vector<std::string> recipe_names();
+/// A JSON list of the options of a call, of a model ("load", "generate", "chat", "score", "logits", "embed"), of a
+/// graph ("minimize", "session"), of files ("quantize", "merge", "convert") or a recipe: name (with underscores), help,
+/// group, type ("bool", "int", "float", "str", "list[str]", "object"), takes (what a value may be, or ""), default
+/// (null: none, or it follows from others) and required. Throws Error{bad_input} for another name.
 std::string options_json(std::string_view call);
 
 }  // namespace toy::bind

@@ -6,11 +6,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "toy/base/json_text.h"
 #include "toy/base/options.h"
 #include "toy/tensor/dtype.h"
+#include "toy/train/recipes.h"
 
 namespace toy::bind {
 
@@ -49,6 +51,10 @@ class JsonOptions {
       if (type == std::end(kDTypes) || bars.find("|" + texts.back() + "|") == bars.npos)
         return "is '" + texts.back() + "'; use one of " + std::string(option.text);
       return value = type->type, "";
+    } else if constexpr (std::is_same_v<T, std::vector<std::pair<std::string, double>>>) {
+      value.clear();
+      for (const std::string& text : texts) value.push_back(pattern_and_factor(std::string(option.name), text));
+      return "";
     } else {
       return read_texts(option, texts, value);
     }

@@ -26,7 +26,7 @@ struct DeviceOptions {
 };
 
 /// A device of this process. Threads take turns on it. Its own threads do not survive a fork.
-class SharedDevice {
+class SharedDevice : public std::enable_shared_from_this<SharedDevice> {
  public:
   /// The one that lives already, or a new one.
   static std::shared_ptr<SharedDevice> get(const DeviceOptions& options);

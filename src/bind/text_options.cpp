@@ -106,15 +106,4 @@ ScoreTextOptions parse_score_options(std::string_view json) {
   return o;
 }
 
-std::string score_json(const TextScore& s) {
-  return json_text(ordered_json{{"tokens", s.tokens},
-                                {"bytes", s.bytes},
-                                {"nats_per_token", s.nats_per_token()},
-                                {"nats_per_token_error", s.standard_error},
-                                {"perplexity", s.perplexity()},
-                                {"perplexity_error", s.perplexity_error()},
-                                {"bits_per_byte", s.bits_per_byte()},
-                                {"bits_per_byte_error", s.bits_per_byte_error()}});
-}
-
 }  // namespace toy::bind

@@ -80,7 +80,5 @@ struct ScoreTextOptions {
 };
 /// From JSON. Throws Error{bad_input} naming the option.
 ScoreTextOptions parse_score_options(std::string_view json);
-/// What `toy eval --json` says of a text, without where it came from.
-std::string score_json(const TextScore& score);
 
 }  // namespace toy::bind

@@ -10,6 +10,7 @@
 #include "bind/bound_model.h"
 #include "bind/chat_run.h"
 #include "bind/describe_options.h"
+#include "bind/score_fields.h"
 #include "bind/text_run.h"
 #include "bind/train_run.h"
 #include "bind/version.h"

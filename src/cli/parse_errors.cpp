@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <utility>
 
 #include "cli/command.h"
 #include "cli/help.h"
@@ -183,9 +184,15 @@ std::string explain_conversion(const CLI::App& app, const std::string& text) {
 std::string explain_unknown_command(const CLI::App& root, const std::vector<std::string>& words) {
   const CLI::App* app = &root;
   std::string option;  // that stands before the word
+  bool is_value = false;
   for (const std::string& word : words) {
     const std::vector<std::string> names = commands_of(*app);
-    if (word.starts_with("-")) option = word.substr(0, word.find('='));
+    if (std::exchange(is_value, false)) continue;
+    if (word.starts_with("-")) {
+      option = word.substr(0, word.find('='));
+      const CLI::Option* of = app->get_option_no_throw(option);
+      is_value = of && of->get_expected_min() > 0 && option == word;
+    }
     if (word.starts_with("-") || names.empty()) continue;
     if (const CLI::App* sub = find_command(*app, word)) {
       app = sub;

@@ -21,16 +21,6 @@ std::string key_of(std::string_view name) {
   return key;
 }
 
-// "PATTERN=FACTOR", cut at the last '='.
-std::pair<std::string, double> pattern_and_factor(const std::string& name, const std::string& text) {
-  const size_t at = text.rfind('=');
-  check(at != std::string::npos && at > 0, "{} is '{}'; use PATTERN=FACTOR, such as 'token_embd.*=0.1'", name, text);
-  double factor = 0;
-  const std::string wrong = read_number(std::string_view(text).substr(at + 1), {}, factor);
-  check(wrong.empty(), "{} is '{}'; use a number instead of '{}'", name, text, text.substr(at + 1));
-  return {text.substr(0, at), factor};
-}
-
 // Reads what was given into the options of a recipe.
 class Reader {
  public:
@@ -148,6 +138,15 @@ class Reader {
 };
 
 }  // namespace
+
+std::pair<std::string, double> pattern_and_factor(const std::string& name, const std::string& text) {
+  const size_t at = text.rfind('=');
+  check(at != std::string::npos && at > 0, "{} is '{}'; use PATTERN=FACTOR, such as 'token_embd.*=0.1'", name, text);
+  double factor = 0;
+  const std::string wrong = read_number(std::string_view(text).substr(at + 1), {}, factor);
+  check(wrong.empty(), "{} is '{}'; use a number instead of '{}'", name, text, text.substr(at + 1));
+  return {text.substr(0, at), factor};
+}
 
 std::vector<GivenOption> given_options(std::string_view json, const std::string& what) {
   std::set<std::string> keys;

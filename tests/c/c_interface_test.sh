@@ -51,3 +51,8 @@ nm -D --defined-only "$3" | awk '$2 != "A" { print $3 }' | sort > shown.txt
 grep -oE '\btoy_[a-z_]+\(' "$here/../../include/toy/c/toy.h" | tr -d '(' | sort -u \
   | while read -r name; do grep -qE "TOY_API [^;]*\b$name\(" "$here/../../include/toy/c/toy.h" && echo "$name@@TOY_0"; done > declared.txt
 diff declared.txt shown.txt || fail "the library does not show what its header declares"
+
+# Programs that were built against an earlier version of this library still run: what it shows and declares is abi.txt.
+# Where it has grown, add the new lines there; a line that changes or goes needs another TOY_ABI and soname.
+{ cat shown.txt; "${CC:-cc}" -fpreprocessed -dD -E -P "$here/../../include/toy/c/toy.h"; } > abi.txt
+diff "$here/abi.txt" abi.txt || fail "the interface is not that of tests/c/abi.txt"

@@ -79,4 +79,16 @@ TEST_F(Completion, Fish) {
   EXPECT_EQ(complete("toy infer x --prompt-file=mo"), Words{"--prompt-file=model.gguf"});
 }
 
+// A value in a word of its own is no command.
+TEST_F(Completion, ManualPages) {
+  for (const char* given : {"--man-pages ", "--man-pages="}) {
+    const std::string folder = path(given[11] == '=' ? "joined" : "apart");
+    const Result r = toy(given + folder);
+    EXPECT_EQ(r.code, 0) << r.err;
+    EXPECT_EQ(r.err, "");
+    EXPECT_NE(slurp(folder + "/toy-train-lora.1").find("rank"), std::string::npos);
+  }
+  refuses("--version trin", {"did you mean 'train'"});
+}
+
 }  // namespace

@@ -175,6 +175,71 @@ class Arrays(unittest.TestCase):
             t.decode([10**6])
 
 
+class Files(unittest.TestCase):
+    """Python's files are the program's."""
+
+    def test_quantize(self):
+        program("quantize", "out/book/model.gguf", "theirs.gguf", "--type", "Q4_K_M", "--tensor", "blk.0.*=Q8_0")
+        tensors = toy.quantize("out/book", pathlib.Path("own.gguf"), type="q4_k_m", tensor=["blk.0.*=Q8_0"])
+        self.assertEqual(bytes_of("own.gguf"), bytes_of("theirs.gguf"))
+        changed = [t for t in tensors if t["from"] != t["to"]]
+        self.assertTrue(changed)
+        exact, own = MODEL().tensors, toy.load("own.gguf").tensors
+        for t in changed:
+            w = exact[t["name"]].numpy().astype(np.float64)
+            error = np.sqrt(((own[t["name"]].dequantize() - w)**2).mean() / (w**2).mean())
+            self.assertAlmostEqual(t["error"], error, delta=1e-6)
+
+    def test_merge(self):
+        toy.train.lora(model="out/book", corpus="book.txt", rank=2, steps=2, batch=2, tokens=32, out="out/merged")
+        for kind in ("F16", "Q8_0"):
+            program("merge", "out/book", "--lora", "out/merged", "--type", kind, "--out", "theirs2.gguf")
+            toy.merge("out/book", "own2.gguf", lora=["out/merged"], type=kind)
+            self.assertEqual(bytes_of("own2.gguf"), bytes_of("theirs2.gguf"))
+
+    def test_convert(self):
+        toy.convert("out/book", "hf-own")
+        program("convert", "out/book", "hf-theirs")
+        for file in sorted(pathlib.Path("hf-theirs").iterdir()):
+            self.assertEqual(bytes_of(pathlib.Path("hf-own") / file.name), file.read_bytes(), file)
+        toy.convert("hf-own", "back.gguf", type="f16")
+        program("convert", "hf-theirs", "back2.gguf", "--type", "f16")
+        self.assertEqual(toy.load("back.gguf").generate(PROMPT, max_tokens=8),
+                         toy.load("back2.gguf").generate(PROMPT, max_tokens=8))
+
+    def test_runs(self):
+        log = toy.runs.read("out/book")
+        steps = log.table("step")
+        self.assertEqual(steps["step"].tolist(), list(range(1, 13)))
+        lines = [json.loads(line) for line in bytes_of("out/book/events.jsonl").splitlines()]
+        self.assertEqual(steps["loss"].tolist(), [e["loss"] for e in lines if e["kind"] == "step"])
+        self.assertEqual(log.summary["step"], 12)
+        self.assertEqual((steps["loss"].dtype, log.table("no such kind")), (np.float64, {}))
+        self.assertIn("<svg", log._repr_html_())
+        self.assertIn("step=12", repr(log))
+        self.assertIn("tensors, vocabulary 300", repr(MODEL()))
+        self.assertTrue(MODEL()._repr_html_().startswith("<svg"))
+        with self.assertRaises(toy.BadInput):
+            toy.runs.read("no/such/run")
+        with self.assertRaisesRegex(toy.BadInput, "loss"):
+            toy.runs.svg([log], "losss")
+
+    def test_refuses(self):
+        pathlib.Path("note.txt").write_text("mine")
+        for pattern, call in (
+                ("is no model", lambda: toy.quantize("out/book", "note.txt", type="Q8_0")),
+                ("which is the model", lambda: toy.quantize("out/book", "out/book/model.gguf", type="Q8_0")),
+                ("type is missing", lambda: toy.quantize("out/book", "a.gguf")),
+                ("Q9", lambda: toy.quantize("out/book", "a.gguf", type="Q9")),
+                ("did you mean 'imatrix'", lambda: toy.quantize("out/book", "a.gguf", type="Q8_0", imatrx="x")),
+                ("nothing to merge", lambda: toy.merge("out/book", "a.gguf")),
+                ("ends with .gguf|becomes a folder", lambda: toy.convert("out/book", "a.gguf")),
+                ("no such file", lambda: toy.convert("nothing", "folder"))):
+            with self.assertRaisesRegex(toy.BadInput, pattern):
+                call()
+        self.assertEqual(pathlib.Path("note.txt").read_text(), "mine")
+
+
 class BadInput(unittest.TestCase):
     def refused(self, pattern, call, *arguments, **options):
         with self.assertRaisesRegex(toy.BadInput, pattern) as caught:

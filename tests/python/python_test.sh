@@ -11,9 +11,11 @@ if ((code == 77)); then echo "no wheel: its tools are not here and cannot be had
 ((code == 0)) || exit "$code"
 cd "$here/../.."
 python=${TOY_WHEEL_VENV:-build/wheel-venv}/bin/python
+python=$(cd "$(dirname "$python")" && pwd)/python
 "$python" -m pip install --quiet --disable-pip-version-check --no-index --no-deps --target "$work/site" "$wheel"
-PYTHONPATH=$work/site "$python" "$here/python_test.py" "$toy" "$work"
-# What people write, as types: mypy where it is installed.
-if "$python" -c 'import mypy' 2> /dev/null; then
-  MYPYPATH=$work/site "$python" -m mypy --strict --cache-dir "$work/mypy" "$here/typed.py"
-fi
+for test in python_test graph_test; do
+  mkdir "$work/$test"
+  PYTHONPATH=$work/site "$python" "$here/$test.py" "$toy" "$work/$test" "$PWD"
+done
+mkdir "$work/examples"
+PYTHONPATH=$work/site bash "$here/examples_test.sh" "$python" "$toy" "$work/examples" "$PWD/examples/python"

@@ -1,5 +1,8 @@
 """What type checkers see of the package: mypy --strict."""
+from typing import Any
+
 import numpy as np
+import numpy.typing
 import toy
 
 
@@ -11,5 +14,15 @@ def use(path: str) -> float:
     run: toy.train.Run = toy.train.lora(model=path, corpus="a.txt", rank=4, steps=3)
     for event in toy.train.events("dpo", model=path, data="a.jsonl"):
         print(event.kind, event.step)
+    vector: np.typing.NDArray[np.float32] = model.embed("a", pooling="mean")
+    g = toy.Graph()
+    w: toy.Value = g.param("w", (2, 3))
+    loss = toy.ops.sum_all(w * w / 2 + 1.0)
+    session = toy.Session(loss, toy.minimize(loss, [w], optimizer="sgd", clip=1.0), threads=1)
+    total += vector.sum(dtype=np.float32) + session.run(lr=0.1).sum(dtype=np.float32)
+    both: list[np.typing.NDArray[Any]] = toy.Session([loss, w], params=session).run()
+    session["w"] = both[1]
+    print(model.taps("a", "blk.*.out")["blk.0.out"].shape, toy.runs.read(run.out).table("step")["loss"][0])
+    print(toy.quantize(path, "a.gguf", type="Q8_0")[0]["error"])
     dims = model.tensors["token_embd.weight"].shape
     return model.score(text + "".join(pieces)).perplexity + float(total) + run.step + dims[0]

@@ -96,6 +96,9 @@ struct NamesOf<Recipe::Kind> {
                                       std::pair("grpo", Recipe::grpo)};
 };
 
+/// "PATTERN=FACTOR", cut at the last '='. Throws Error{bad_input}, which begins with the option's name.
+std::pair<std::string, double> pattern_and_factor(const std::string& name, const std::string& text);
+
 /// The recipe with these options. What is not given follows from what is: steps from rows of --data, rates from the
 /// optimizer. Throws Error{bad_input} naming an option as it was written: one that the recipe lacks, with the nearest
 /// that it has, a value that it does not take, and options that do not go together.

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "bind/score_fields.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/files/model_file.h"
@@ -123,24 +124,16 @@ struct Eval : Command {
     const DecoderOptions options{.kv = o.kv, .exact = o.exact};
     const int64_t stride = o.stride > 0 ? o.stride : std::max<int64_t>(1, context / 2);
     const std::string over = EvalTextOptions::blocks_name(s.blocks_are_documents);
-    if (json)
-      return print_json({{"model", model_path},
-                         {"file", text.file},
-                         {"ctx", context},
-                         {"stride", stride},
-                         {"documents", documents},
-                         {"tokens", s.tokens},
-                         {"bytes", s.bytes},
-                         {"nats_per_token", s.nats_per_token()},
-                         {"nats_per_token_error", s.standard_error},
-                         {"perplexity", s.perplexity()},
-                         {"perplexity_error", s.perplexity_error()},
-                         {"bits_per_byte", s.bits_per_byte()},
-                         {"bits_per_byte_error", s.bits_per_byte_error()},
-                         {"error_over", over},
-                         {"error_blocks", s.blocks},
-                         {"products", products_name(rounds_activations(model, options))},
-                         {"kv", name_of(decode_shape(model, options).kv)}});
+    if (json) {
+      ordered_json all{
+          {"model", model_path}, {"file", text.file}, {"ctx", context}, {"stride", stride}, {"documents", documents}};
+      all.update(bind::score_fields(s));
+      all.update({{"error_over", over},
+                  {"error_blocks", s.blocks},
+                  {"products", products_name(rounds_activations(model, options))},
+                  {"kv", name_of(decode_shape(model, options).kv)}});
+      return print_json(all);
+    }
     fmt::print("perplexity {}\n{} nats per token\n{} bits per byte\n", with_error(s.perplexity(), s.perplexity_error()),
                with_error(s.nats_per_token(), s.standard_error),
                with_error(s.bits_per_byte(), s.bits_per_byte_error()));

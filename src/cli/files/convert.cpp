@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "bind/files.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/files/model_file.h"
@@ -54,9 +55,7 @@ struct Convert : Command {
   }
 
   void run() {
-    if (const std::string listed = finder().listed(rewrite.in, true); !listed.empty()) rewrite.in = listed;
-    const std::string run = finder().run(rewrite.in);
-    if (const std::string model = run.empty() ? "" : runs::newest_model(run).file; !model.empty()) rewrite.in = model;
+    rewrite.in = bind::model_to_convert(finder(), rewrite.in);
     if (hf::is_model_folder(rewrite.in)) {
       check(rewrite.out.ends_with(".gguf"), "OUT is '{}'; a folder becomes a GGUF, so use a name that ends with .gguf",
             rewrite.out);

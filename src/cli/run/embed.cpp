@@ -9,6 +9,7 @@
 #include <span>
 #include <sstream>
 
+#include "bind/embed_texts.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/files/model_file.h"
@@ -24,10 +25,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Source {
-  std::string where, text;
-  std::vector<int32_t> ids = {};  // instead of a text
-};
+using Source = bind::TextToEmbed;
 
 // {"text": "..."}, {"ids": [1, 2]}, or any other text.
 Source parse_line(const std::string& where, const std::string& line) {
@@ -77,7 +75,8 @@ void write_npy(const std::string& path, const std::vector<std::vector<float>>& r
 }
 
 struct Embed : Command {
-  std::string model_path, text, file, pooling, prefix, out;
+  std::string model_path, text, file, out;
+  bind::EmbedTextOptions given_options;
   EmbedOptions o;
   DeviceOptions device;
   AdapterOptions adapters;
@@ -90,12 +89,13 @@ struct Embed : Command {
     CLI::Option* one = app.add_option("text", text, "Text to embed");
     add_option(app, "--file", file, "File with one text per line, as text or JSON; - reads standard input", file_name())
         ->excludes(one);
-    add_text_option(app, "--prefix", prefix, "Put this before each text, such as \"query: \"");
+    add_text_option(app, "--prefix", given_options.prefix, "Put this before each text, such as \"query: \"");
     begin_group(app, "Embeddings");
-    add_option(app, "--pooling", pooling, "Vectors of tokens to one of the text (default: as the model's file says)",
+    add_option(app, "--pooling", given_options.pooling,
+               "Vectors of tokens to one of the text (default: as the model's file says)",
                CLI::IsMember({"mean", "cls", "last", "none"}));
-    add_option(app, "--dimensions", o.dimensions, "Keep the first N numbers, of models trained for it; 0 keeps all",
-               at_least(0));
+    add_option(app, "--dimensions", given_options.dimensions,
+               "Keep the first N numbers, of models trained for it; 0 keeps all", at_least(0));
     app.add_flag("--raw", raw, "Do not scale vectors to length 1");
     begin_group(app, "Output");
     app.add_flag("--json", json, "Print a JSON object per text: tokens, embedding");
@@ -114,27 +114,11 @@ struct Embed : Command {
   std::vector<std::vector<int32_t>> tokens(const Model& model, std::vector<bool>& cut) const {
     check(given("text") || given("--file"), "there is no text; give one, or --file with a text per line");
     const std::vector<Source> sources = file.empty() ? std::vector<Source>{{"text", text}} : read_lines(file);
-    const int64_t most = most_tokens_to_embed(model);
-    std::vector<std::vector<int32_t>> ids;
-    for (const Source& s : sources) {
-      ids.push_back(s.ids);
-      cut.push_back(false);
-      if (s.ids.empty()) {
-        require_tokenizer(model, model_path, R"(give token ids: {"ids": [1, 2]} in --file)");
-        ids.back() = encode_for_embedding(*model.tokenizer, prefix + s.text, 0);
-        cut.back() = int64_t(ids.back().size()) > most;
-        if (cut.back()) ids.back() = encode_for_embedding(*model.tokenizer, prefix + s.text, most);
-      }
-      check(!ids.back().empty(), "{}: it is empty; give a text", s.where);
-      check(int64_t(ids.back().size()) <= model.spec.context, "{}: it has {} ids; the model takes at most {}", s.where,
-            ids.back().size(), model.spec.context);
-      for (const int32_t id : ids.back())
-        check(id < model.spec.vocab, "{}: token id {} is outside the vocabulary; use 0 to {}", s.where, id,
-              model.spec.vocab - 1);
-    }
+    std::vector<std::vector<int32_t>> ids = bind::ids_to_embed(model, model_path, sources, given_options.prefix,
+                                                               R"(give token ids: {"ids": [1, 2]} in --file)", cut);
     if (const auto n = std::ranges::count(cut, true); n > 0)
       to_stderr(fmt::format("toy: {} of {} texts {} longer than {} tokens and {} cut\n", n, sources.size(),
-                            n == 1 ? "is" : "are", most, n == 1 ? "was" : "were"));
+                            n == 1 ? "is" : "are", most_tokens_to_embed(model), n == 1 ? "was" : "were"));
     return ids;
   }
 
@@ -160,12 +144,8 @@ struct Embed : Command {
     Model model = load_model(model_path, *dev);
     adapters.apply(model);
     print_warnings(model_path, model.warnings);
-    const int64_t dimensions = o.dimensions;
-    o = embed_options(model, pooling);
-    o.dimensions = dimensions;
-    if (raw) o.normalize = false;
-    check(dimensions <= model.spec.d_model, "--dimensions is {}; the embeddings of this model have {}", dimensions,
-          model.spec.d_model);
+    given_options.normalize = !raw;
+    o = given_options.of(model, "--");
     check(o.pooling != Pooling::none || json, "--pooling none gives a vector for each token; add --json");
     std::vector<bool> cut;
     const std::vector<std::vector<int32_t>> ids = tokens(model, cut);
