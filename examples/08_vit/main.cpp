@@ -30,10 +30,10 @@ void run(const std::string& folder) {
   std::filesystem::remove_all(folder + "/shapes");
   write_shapes({.images = 3000, .test = 300, .size = 16}, folder + "/shapes");
   const auto device = make_cpu_device();
-  const Recipe recipe = parse_recipe(
-      "vit", fmt::format(R"({{"data": "{0}/shapes", "size": "vit-micro", "epochs": 30, "eval-every": 200,
+  const Recipe recipe =
+      parse_recipe("vit", fmt::format(R"({{"data": "{0}/shapes", "size": "vit-micro", "epochs": 30, "eval-every": 200,
                               "lr": 0.002, "overwrite": true, "out": "{0}/run"}})",
-                         folder));
+                                      folder));
   Printer printer;
   const TrainResult result = recipe.train(*device, printer);
 

@@ -18,7 +18,7 @@ Windows Windows::part(int64_t first, int64_t count) const {
     if (n == 0) return std::vector<float>();
     return std::vector<float>(from.begin() + n * first / places, from.begin() + n * (first + count) / places);
   };
-  Windows out{cut(inputs),  cut(targets), cut(sequence),     cut(position),
+  Windows out{cut(inputs),  cut(targets), cut(sequence),    cut(position),
               cut(trained), {},           cut_rows(pixels), cut_rows(shares)};
   for (Answer a : answers)
     if (a.first >= first && a.first < first + count) a.first -= first, out.answers.push_back(a);

@@ -48,8 +48,8 @@ struct Warp {
     return {std::cos(a), -std::sin(a), std::sin(a), std::cos(a)};
   }
   Warp after(const Warp& w) const {  // this one of what w gives
-    return {xx * w.xx + xy * w.yx,      xx * w.xy + xy * w.yy,      yx * w.xx + yy * w.yx,
-            yx * w.xy + yy * w.yy,      xx * w.x + xy * w.y + x,    yx * w.x + yy * w.y + y};
+    return {xx * w.xx + xy * w.yx, xx * w.xy + xy * w.yy,   yx * w.xx + yy * w.yx,
+            yx * w.xy + yy * w.yy, xx * w.x + xy * w.y + x, yx * w.x + yy * w.y + y};
   }
 };
 
@@ -126,12 +126,8 @@ void solarize(Values& v, const Change& c) {
     if (double(x) >= from) x = 255 - x;
 }
 void rotate(Values& v, const Change& c) { v = warped(v, c.size, c.channels, Warp::rotation(30 * c.sign * c.strength)); }
-void shear_x(Values& v, const Change& c) {
-  v = warped(v, c.size, c.channels, {.xy = 0.3 * c.sign * c.strength});
-}
-void shear_y(Values& v, const Change& c) {
-  v = warped(v, c.size, c.channels, {.yx = 0.3 * c.sign * c.strength});
-}
+void shear_x(Values& v, const Change& c) { v = warped(v, c.size, c.channels, {.xy = 0.3 * c.sign * c.strength}); }
+void shear_y(Values& v, const Change& c) { v = warped(v, c.size, c.channels, {.yx = 0.3 * c.sign * c.strength}); }
 void move_x(Values& v, const Change& c) {
   v = warped(v, c.size, c.channels, {.x = std::round(0.3 * c.sign * c.strength * double(c.size))});
 }

@@ -109,8 +109,7 @@ ImageSet read_folder(const ImageSource& source) {
       set.labels.push_back(label), set.names.push_back(file.string());
     }
   }
-  check(!set.classes.empty(), "{}: it has no subfolders; a folder of pictures has one for each class",
-        folder.string());
+  check(!set.classes.empty(), "{}: it has no subfolders; a folder of pictures has one for each class", folder.string());
   check(!pictures.empty(), "{}: there are no pictures in its subfolders; they end with .png, .jpg, .ppm or .pgm",
         folder.string());
   if (set.channels == 0) set.channels = grey ? 1 : 3;
@@ -211,8 +210,8 @@ void parse_cifar(std::span<const std::byte> bytes, const std::string& name, bool
   }
 }
 
-void parse_idx(std::span<const std::byte> pictures, const std::string& pictures_name,
-               std::span<const std::byte> labels, const std::string& labels_name, ImageSet& set) {
+void parse_idx(std::span<const std::byte> pictures, const std::string& pictures_name, std::span<const std::byte> labels,
+               const std::string& labels_name, ImageSet& set) {
   constexpr size_t kPictures = 16, kLabels = 8;  // bytes of the headers
   constexpr uint64_t kMost = 4096;
   check(pictures.size() >= kPictures && big_endian(pictures, 0) == 0x803,
@@ -289,7 +288,8 @@ ImageSet hold_out(ImageSet& set, double fraction) {
   if (fraction <= 0) return held;
   // The pictures with the smallest of random numbers that depend on their place alone.
   const Philox random(0, "held out");
-  const auto n = size_t(set.count()), wanted = std::min(n - 1, std::max<size_t>(1, size_t(std::llround(fraction * double(n)))));
+  const auto n = size_t(set.count()),
+             wanted = std::min(n - 1, std::max<size_t>(1, size_t(std::llround(fraction * double(n)))));
   std::vector<std::pair<uint64_t, size_t>> order(n);
   for (size_t i = 0; i < n; ++i) order[i] = {random.below(i, uint64_t(1) << 62), i};
   std::ranges::sort(order);

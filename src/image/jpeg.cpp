@@ -80,9 +80,8 @@ Picture parse_jpeg(std::span<const std::byte> bytes, const std::string& name) {
   };
   require(begin(d, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()));
   check_dimensions(name, d.jpeg.image_width, d.jpeg.image_height, bytes.size(), kPixels);
-  check(d.jpeg.num_components == 1 || d.jpeg.num_components == 3,
-        "{}: it has {} colours{}; convert it to RGB", name, d.jpeg.num_components,
-        d.jpeg.num_components == 4 ? " (CMYK)" : "");
+  check(d.jpeg.num_components == 1 || d.jpeg.num_components == 3, "{}: it has {} colours{}; convert it to RGB", name,
+        d.jpeg.num_components, d.jpeg.num_components == 4 ? " (CMYK)" : "");
   const bool grey = d.jpeg.num_components == 1;
   require(start(d, grey));
   Picture p{int64_t(d.jpeg.output_width), int64_t(d.jpeg.output_height), grey ? 1 : 3};

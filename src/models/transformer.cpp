@@ -137,8 +137,8 @@ nn::Block make_block(const ModelSpec& m, size_t layer, const Weights& w, RopeTab
 
 }  // namespace
 
-// In 2 dimensions (Beyer et al. 2022): of D elements, a quarter each are sines of the column, cosines of it, and the same
-// of the row, with D/4 wavelengths from 2 pi to 20000 pi. A class token in front of the patches has zeros.
+// In 2 dimensions (Beyer et al. 2022): of D elements, a quarter each are sines of the column, cosines of it, and the
+// same of the row, with D/4 wavelengths from 2 pi to 20000 pi. A class token in front of the patches has zeros.
 static double sincos_position(const Shape& shape, const Philox&, int64_t i, double) {
   const auto side = int64_t(std::sqrt(double(shape[0]))), quarter = shape[1] / 4;
   const int64_t place = i / shape[1] - (shape[0] - side * side), k = i % shape[1];

@@ -38,15 +38,18 @@ bool in_star(double x, double y, int n, double outer, double inner) {
 constexpr Shape2D kShapes[] = {
     {"bar", in_bar},
     {"circle", [](double x, double y) { return std::hypot(x, y) < 0.9; }},
-    {"ell", [](double x, double y) {
-       return (std::fabs(x + 0.5) < 0.25 && std::fabs(y) < 0.9) || (std::fabs(y - 0.65) < 0.25 && x > -0.75 && x < 0.75);
+    {"ell",
+     [](double x, double y) {
+       return (std::fabs(x + 0.5) < 0.25 && std::fabs(y) < 0.9) ||
+              (std::fabs(y - 0.65) < 0.25 && x > -0.75 && x < 0.75);
      }},
     {"half", [](double x, double y) { return std::hypot(x, y + 0.4) < 1 && y > -0.4; }},
     {"plus", [](double x, double y) { return in_bar(x, y) || in_bar(y, x); }},
     {"ring", [](double x, double y) { return std::fabs(std::hypot(x, y) - 0.75) < 0.2; }},
     {"square", [](double x, double y) { return std::max(std::fabs(x), std::fabs(y)) < 0.72; }},
     {"star", [](double x, double y) { return in_star(x, y, 5, 1.05, 0.42); }},
-    {"tee", [](double x, double y) {
+    {"tee",
+     [](double x, double y) {
        return (std::fabs(y + 0.7) < 0.24 && std::fabs(x) < 0.85) || (std::fabs(x) < 0.24 && y > -0.7 && y < 0.95);
      }},
     {"triangle", [](double x, double y) { return in_star(x, y, 3, 1, 0.5); }},

@@ -8,9 +8,9 @@
 #include "text/byte_tokenizer.h"
 #include "text/spm/spm.h"
 #include "text/wordpiece.h"
-#include "toy/text/class_names.h"
 #include "toy/base/error.h"
 #include "toy/formats/mapped_file.h"
+#include "toy/text/class_names.h"
 
 namespace toy {
 namespace {

@@ -103,8 +103,7 @@ RunImages read_run_images(const ImageOptions& o, const DataOptions& data, size_t
     tell.note(fmt::format("{}: {} files are left out, as their names are no pictures'", o.path, training.left_out));
   check(data.validation.size() <= 1, "val: {} folders; give one", data.validation.size());
   if (!data.validation.empty()) {
-    images.validation =
-        read_images({data.validation[0], ImageSource::test, training.size, training.channels, memory});
+    images.validation = read_images({data.validation[0], ImageSource::test, training.size, training.channels, memory});
     require_known_classes(training, images.validation);
   } else {
     images.validation = hold_out(training, data.validation_fraction);
@@ -124,12 +123,16 @@ RunImages read_run_images(const ImageOptions& o, const DataOptions& data, size_t
 
 nlohmann::ordered_json config_of(const RunImages& images, const ImageOptions& o) {
   const ImageSet& t = images.training;
-  nlohmann::ordered_json j{{"path", o.path},           {"pictures", t.count()},         {"size", t.size},
-                           {"channels", t.channels},   {"classes", t.classes},          {"xxh64", checksum(t)},
-                           {"validation", images.validation.count()}, {"validation_xxh64", checksum(images.validation)}};
-  AugmentOptions::fields(o.augment, [&](const Option& option, const auto& value) {
-    j["augment"][std::string(option.name)] = value;
-  });
+  nlohmann::ordered_json j{{"path", o.path},
+                           {"pictures", t.count()},
+                           {"size", t.size},
+                           {"channels", t.channels},
+                           {"classes", t.classes},
+                           {"xxh64", checksum(t)},
+                           {"validation", images.validation.count()},
+                           {"validation_xxh64", checksum(images.validation)}};
+  AugmentOptions::fields(
+      o.augment, [&](const Option& option, const auto& value) { j["augment"][std::string(option.name)] = value; });
   return j;
 }
 

@@ -48,8 +48,7 @@ LossValues build_image_loss(Graph& g, const ModelSpec& spec, const Weights::DTyp
   const Value shares = g.input("shares", {DType::f32, {images, spec.vocab}, 0});
   const Value weight = g.input("weight", {DType::f32, {images * v.rows}, 0});
   const Value of_images = slice(reshape(weight, {images, v.rows}), 1, 0, 1);
-  return {sum_all(of_images * soft_cross_entropy(v.logits, shares)), v.logits,
-          with_logits ? v.logits : Value{}};
+  return {sum_all(of_images * soft_cross_entropy(v.logits, shares)), v.logits, with_logits ? v.logits : Value{}};
 }
 
 // Inputs `tokens`, `targets`, `weight`, `sequence`, `position`, and the loss sum_i weight_i nll_i.

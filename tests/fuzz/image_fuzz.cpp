@@ -1,5 +1,5 @@
-// libFuzzer: the first byte says what the others are: a picture, records of CIFAR, or files of IDX. They are refused with
-// an Error, or give pictures whose values all are there.
+// libFuzzer: the first byte says what the others are: a picture, records of CIFAR, or files of IDX. They are refused
+// with an Error, or give pictures whose values all are there.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

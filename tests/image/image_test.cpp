@@ -94,7 +94,8 @@ TEST(Pictures, ExifOrientations) {
   for (int o = 1; o <= 8; ++o) {
     EXPECT_EQ(upright(p, o).values, want[size_t(o - 1)]) << o;
     EXPECT_EQ(upright(p, o).width, o < 5 ? 3 : 2);
-    const std::string tiff = std::string("MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01", 18) + char(0) + char(o) + "\0\0";
+    const std::string tiff =
+        std::string("MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01", 18) + char(0) + char(o) + "\0\0";
     const std::string exif = std::string("Exif\0\0", 6) + tiff, n{char(0), char(exif.size() + 2)};
     EXPECT_EQ(exif_orientation(bytes("\xff\xd8\xff\xe1" + n + exif)), o);
   }
@@ -112,9 +113,8 @@ TEST(Pictures, ResizingAndCropping) {
   Picture p{4, 4, 1};
   for (int i = 0; i < 16; ++i) p.values.push_back(uint8_t(i % 4 * 70));
   const double left = (3 * 0 + 3 * 70 + 140) / 7.0, right = 210 - left;
-  EXPECT_EQ(fitted(p, 2).values,
-            (std::vector<uint8_t>{uint8_t(std::lround(left)), uint8_t(std::lround(right)), uint8_t(std::lround(left)),
-                                  uint8_t(std::lround(right))}));
+  EXPECT_EQ(fitted(p, 2).values, (std::vector<uint8_t>{uint8_t(std::lround(left)), uint8_t(std::lround(right)),
+                                                       uint8_t(std::lround(left)), uint8_t(std::lround(right))}));
 }
 
 TEST(ImageSets, Cifar) {
@@ -134,7 +134,8 @@ TEST(ImageSets, Cifar) {
 }
 
 TEST(ImageSets, Idx) {
-  const std::string pictures = big(0x803) + big(2) + big(2) + big(2) + "abcdefgh", labels = big(0x801) + big(2) + "\x03\x09";
+  const std::string pictures = big(0x803) + big(2) + big(2) + big(2) + "abcdefgh",
+                    labels = big(0x801) + big(2) + "\x03\x09";
   ImageSet set{0, 1, std::vector<std::string>(10)};
   parse_idx(bytes(pictures), "p", bytes(labels), "l", set);
   EXPECT_EQ(set.labels, (std::vector<int32_t>{3, 9}));

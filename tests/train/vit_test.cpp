@@ -99,7 +99,7 @@ TEST(VitGolden, TenStepsBesidePyTorch) {
           const HostTensor moment = trainer.moments().host(name + ".v");
           ASSERT_EQ(size_t(moment.view().count()), want.size()) << name;
           for (size_t i = 0; i < want.size(); ++i)
-            EXPECT_NEAR(testing::element(moment.view(), int64_t(i)), want[i].get<double>(), tolerance) << name << i;
+            EXPECT_NEAR(element(moment.view(), int64_t(i)), want[i].get<double>(), tolerance) << name << i;
           ++compared;
         }
         EXPECT_EQ(compared, tensors_of(model.spec).size());
@@ -139,8 +139,8 @@ TEST(Vit, FilesKeepEverything) {
     save_model(model, path, DType::f32);
     const gguf::File file = gguf::File::open(path);
     EXPECT_EQ(file.get_string("general.architecture"), "vit");
-    for (const char* name : {"v.patch_embd.weight", "v.position_embd.weight", "v.blk.1.ln1.bias", "v.blk.0.attn_out.weight",
-                             "v.post_ln.weight", "head.weight", "head.bias"})
+    for (const char* name : {"v.patch_embd.weight", "v.position_embd.weight", "v.blk.1.ln1.bias",
+                             "v.blk.0.attn_out.weight", "v.post_ln.weight", "head.weight", "head.bias"})
       EXPECT_TRUE(file.find(name)) << name;
     EXPECT_EQ(file.find("v.class_embd") != nullptr, token);
     const Model again = load_model(path, *device);
@@ -148,7 +148,8 @@ TEST(Vit, FilesKeepEverything) {
     EXPECT_TRUE(again.warnings.empty());
     ASSERT_TRUE(again.tokenizer);
     EXPECT_EQ(class_names(*again.tokenizer), class_names(*model.tokenizer));
-    for (const TensorSpec& t : tensors_of(model.spec)) EXPECT_EQ(again.params->read(t.name), model.params->read(t.name));
+    for (const TensorSpec& t : tensors_of(model.spec))
+      EXPECT_EQ(again.params->read(t.name), model.params->read(t.name));
     testing::expect_contains(testing::message_of([&] { require_causal(again.spec); }), "--image");
   }
 }
@@ -163,8 +164,12 @@ TEST(Vit, SpecsThatCannotBeAreRefused) {
   m = model_spec("vit-micro");
   m.context = 65;
   testing::expect_contains(testing::message_of([&] { m.validate(); }), "64 rows");
-  testing::expect_contains(testing::message_of([&] { Listener listener;
-                            parse_recipe("vit", R"({"data": "x", "size": "tiny"})").train(*make_reference_device(), listener); }), "model of text");
+  testing::expect_contains(
+      testing::message_of([&] {
+        Listener listener;
+        parse_recipe("vit", R"({"data": "x", "size": "tiny"})").train(*make_reference_device(), listener);
+      }),
+      "model of text");
 }
 
 std::string write_pictures(const testing::Folder& folder) {
@@ -174,8 +179,10 @@ std::string write_pictures(const testing::Folder& folder) {
 }
 
 Recipe small_run(const std::string& data, const std::string& out, const char* more = "") {
-  return parse_recipe("vit", fmt::format(R"({{"data": "{}", "out": "{}", "steps": 6, "batch": 8, "mixup": 0.8, "cutmix": 1,
-      "rand-augment": 2, "erase": 0.3, "checkpoint-every": 3, "val-fraction": 0.2, "dropout": 0.1{}}})", data, out, more));
+  return parse_recipe("vit",
+                      fmt::format(R"({{"data": "{}", "out": "{}", "steps": 6, "batch": 8, "mixup": 0.8, "cutmix": 1,
+      "rand-augment": 2, "erase": 0.3, "checkpoint-every": 3, "val-fraction": 0.2, "dropout": 0.1{}}})",
+                                  data, out, more));
 }
 
 // Augmentation included: the same bytes with other threads, after a resume, and in more shards than one.
@@ -202,7 +209,8 @@ TEST(VitRun, SinCosPositionsStayAndAreInTheFile) {
   const std::string data = write_pictures(folder);
   const auto device = make_device("cpu", {.threads = 1});
   Listener listener;
-  const TrainResult r = small_run(data, folder.path("a"), R"(, "positions": "sincos", "pooling": "token")").train(*device, listener);
+  const TrainResult r =
+      small_run(data, folder.path("a"), R"(, "positions": "sincos", "pooling": "token")").train(*device, listener);
   const Model model = load_model(r.model_path, *device);
   EXPECT_TRUE(model.spec.vision.class_token);
   const std::vector<float> table = model.params->read("v.position_embd.weight");
@@ -222,10 +230,20 @@ TEST(VitRun, WhatCannotBeIsRefused) {
   Listener listener;
   std::filesystem::create_directories(other + "/blob");
   std::filesystem::copy_file(data + "/test/star/00007.ppm", other + "/blob/1.ppm");
-  testing::expect_contains(testing::message_of([&] { small_run(data, folder.path("a"), fmt::format(R"(, "val": "{}")", other).c_str()).train(*device, listener); }), "of the class 'blob'");
-  testing::expect_contains(testing::message_of([&] { small_run(data, folder.path("a"), R"(, "patch": 3)").train(*device, listener); }), "--image-size 15");
-  testing::expect_contains(testing::message_of([&] { small_run(data + "/train/star", folder.path("a")).train(*device, listener); }), "no subfolders");
-  testing::expect_contains(testing::message_of([&] { small_run(folder.path("none"), folder.path("a")).train(*device, listener); }), "no such folder");
+  testing::expect_contains(
+      testing::message_of([&] {
+        small_run(data, folder.path("a"), fmt::format(R"(, "val": "{}")", other).c_str()).train(*device, listener);
+      }),
+      "of the class 'blob'");
+  testing::expect_contains(
+      testing::message_of([&] { small_run(data, folder.path("a"), R"(, "patch": 3)").train(*device, listener); }),
+      "--image-size 15");
+  testing::expect_contains(
+      testing::message_of([&] { small_run(data + "/train/star", folder.path("a")).train(*device, listener); }),
+      "no subfolders");
+  testing::expect_contains(
+      testing::message_of([&] { small_run(folder.path("none"), folder.path("a")).train(*device, listener); }),
+      "no such folder");
 }
 
 }  // namespace

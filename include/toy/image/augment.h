@@ -11,16 +11,17 @@ namespace toy {
 
 /// What is drawn for each picture, each time that it is learned. See docs/images.md.
 struct AugmentOptions {
-  int64_t crop = -1;  ///< shifts by up to so many pixels, with black beyond the edge; -1: an eighth of the size
-  double flip = -1;   ///< probability of a mirrored picture; -1: 0.5 for colour, 0 for grey
-  double rotate = 0;  ///< by up to so many degrees
-  double zoom = 0;    ///< by up to this fraction, larger or smaller, each side by itself
-  double shear = 0;   ///< by up to this
+  int64_t crop = -1;         ///< shifts by up to so many pixels, with black beyond the edge; -1: an eighth of the size
+  double flip = -1;          ///< probability of a mirrored picture; -1: 0.5 for colour, 0 for grey
+  double rotate = 0;         ///< by up to so many degrees
+  double zoom = 0;           ///< by up to this fraction, larger or smaller, each side by itself
+  double shear = 0;          ///< by up to this
   int64_t rand_augment = 0;  ///< so many changes of a list (Cubuk et al. 2019)
   double magnitude = 9;      ///< of those, 0 to 10
   double erase = 0;          ///< probability of a rectangle of noise (Zhong et al. 2017)
-  double mixup = 0;   ///< alpha: another picture is added with a share of Beta(alpha, alpha) (Zhang et al. 2017); 0: none
-  double cutmix = 0;  ///< the same with a rectangle of it (Yun et al. 2019); with both, one of them is drawn
+  double mixup =
+      0;  ///< alpha: another picture is added with a share of Beta(alpha, alpha) (Zhang et al. 2017); 0: none
+  double cutmix = 0;             ///< the same with a rectangle of it (Yun et al. 2019); with both, one of them is drawn
   double label_smoothing = 0.1;  ///< of the class's share, so much is divided among all classes
 
   /// See toy/base/options.h.

@@ -17,9 +17,10 @@ struct ImageSet {
   std::vector<int32_t> labels = {};       ///< [N]
   std::vector<uint8_t> values = {};       ///< [N,size,size,channels]
   std::vector<std::string> names = {};    ///< [N] where each comes from: a path, or "FILE, picture 17"
-  int64_t left_out = 0;              ///< files of a folder that are no pictures by their names
+  int64_t left_out = 0;                   ///< files of a folder that are no pictures by their names
   int64_t count() const { return int64_t(labels.size()); }
   int64_t values_of_one() const { return size * size * channels; }
+  /// Values [size,size,channels] of picture i.
   std::span<const uint8_t> picture(int64_t i) const {
     return std::span(values).subspan(size_t(i * values_of_one()), size_t(values_of_one()));
   }
@@ -61,8 +62,8 @@ ImageSet hold_out(ImageSet& set, double fraction);
 /// Records of a class (of CIFAR-100: a coarse and a fine one) and 32 x 32 values of red, then green, then blue.
 void parse_cifar(std::span<const std::byte> bytes, const std::string& name, bool has_coarse, ImageSet& set);
 /// IDX: u8 [N,rows,columns], and the labels, u8 [N].
-void parse_idx(std::span<const std::byte> pictures, const std::string& pictures_name,
-               std::span<const std::byte> labels, const std::string& labels_name, ImageSet& set);
+void parse_idx(std::span<const std::byte> pictures, const std::string& pictures_name, std::span<const std::byte> labels,
+               const std::string& labels_name, ImageSet& set);
 /// @}
 
 }  // namespace toy

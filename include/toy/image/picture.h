@@ -14,6 +14,7 @@ struct Picture {
   int64_t width = 0, height = 0;
   int64_t channels = 3;  ///< 1: grey, 3: red, green, blue
   std::vector<uint8_t> values = {};
+  /// A value.
   uint8_t at(int64_t x, int64_t y, int64_t c) const { return values[size_t((y * width + x) * channels + c)]; }
 };
 

@@ -200,8 +200,8 @@ enum class PositionKind {
   learned,  ///< a table "position_embd" [context,D] is added to the embedding; there is nothing beyond it
 };
 
-/// What a model sees instead of tokens: a square picture, cut into square patches from left to right and from the top. A
-/// patch is a row of the model, its values in the order channel, row, column.
+/// What a model sees instead of tokens: a square picture, cut into square patches from left to right and from the top.
+/// A patch is a row of the model, its values in the order channel, row, column.
 struct VisionSpec {
   int64_t image = 0;  ///< S: side in pixels; 0: the model reads tokens
   int64_t patch = 0;  ///< side of a patch, which divides S

@@ -38,7 +38,7 @@ class Embedder {
   nn::Linear patches_;  // [D,C P P], of pictures
   Value class_;         // [D] or absent
   Value positions_;     // [C,D], where they are learned
-  Value types_;      // [T,D] or absent
+  Value types_;         // [T,D] or absent
   nn::Maybe<nn::Norm> norm_;
   Value layer_embedding_;   // [V,L E] or absent
   nn::Linear layer_map_;    // [L E,D]

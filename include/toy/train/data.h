@@ -51,7 +51,7 @@ struct DataOptions {
   bool binary = false;             ///< files with NUL bytes are texts, too
   /// Folder of tokenized texts; "none": they stay in memory; "": in the user's cache folder above 64 MiB of text.
   std::string cache;
-  std::optional<ImageOptions> images = {};  ///< pictures instead of all texts; `validation` is a folder of them
+  std::optional<ImageOptions> images = {};      ///< pictures instead of all texts; `validation` is a folder of them
   int64_t tokenizer_bytes = int64_t(64) << 20;  ///< of training text that a new tokenizer is trained on, at most
 
   /// See toy/base/options.h.

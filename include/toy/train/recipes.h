@@ -55,8 +55,8 @@ struct Recipe {
                                                     "dropout",       "compute",     "patience",      "min_delta",
                                                     "eval_every",    "eval_tokens", "sample_tokens", "lora_dropout"};
       constexpr std::string_view kNotOfPictures[] = {
-          "corpus", "train_on",      "documents",     "pack",    "binary",        "data_cache", "corpus_weight", "bad_rows",
-          "map",    "chat_template", "sample_tokens", "context", "fit_tokens",    "tokens"};
+          "corpus",   "train_on", "documents",     "pack",          "binary",  "data_cache", "corpus_weight",
+          "bad_rows", "map",      "chat_template", "sample_tokens", "context", "fit_tokens", "tokens"};
       constexpr std::pair<std::string_view, std::string_view> kOfPictures[] = {
           {"val", "Folder of pictures to validate on (default: a part of --data)"},
           {"val_fraction", "Fraction of the pictures to validate on"},

@@ -54,7 +54,8 @@ struct Eval : Command {
                at_least(0));
     decoding.add(app, {"check_finite"});
     device.add(app);
-    show_in_help(app, {"--file", "--data", "--by-documents", "--ctx", "--stride", "--json", "--logprobs-out", "--threads"});
+    show_in_help(app,
+                 {"--file", "--data", "--by-documents", "--ctx", "--stride", "--json", "--logprobs-out", "--threads"});
     app.footer(
         "Perplexity depends on the tokenizer; bits per byte compare any two models on the same text. Errors are "
         "standard errors over documents, or over blocks of 64 tokens.\n\n"

@@ -120,12 +120,13 @@ struct Shapes : Command {
     add_option(app, "--image-size", o.size, "Their side in pixels", from_to(16, 512));
     add_option(app, "--seed", o.seed, "Seed of the pictures");
     add_option(app, "--out", out, "Folder to write, which must not be there yet", file_name())->required();
-    app.footer(fmt::format(
-        "Shapes of {} kinds, of random place, size, angle and colours, with noise. No two kinds look alike, so a model can "
-        "be right every time. See toy help images.md.\n\n"
-        "Example:\n"
-        "  toy corpus shapes --images 4000 --out shapes",
-        shape_names().size()));
+    app.footer(
+        fmt::format("Shapes of {} kinds, of random place, size, angle and colours, with noise. No two kinds look "
+                    "alike, so a model can "
+                    "be right every time. See toy help images.md.\n\n"
+                    "Example:\n"
+                    "  toy corpus shapes --images 4000 --out shapes",
+                    shape_names().size()));
   }
   void run() const {
     write_shapes(o, out);
@@ -163,7 +164,8 @@ struct Ngram : Command {
 }  // namespace
 
 void add_corpus(CLI::App& root) {
-  CLI::App& app = add_command_group(root, "corpus", "Write stories, conversations, questions and pictures, and score text");
+  CLI::App& app =
+      add_command_group(root, "corpus", "Write stories, conversations, questions and pictures, and score text");
   add_subcommand<Stories>(app, "stories", "Write English stories from a random grammar");
   add_subcommand<Chats>(app, "chats", "Write short conversations to train a first chat model on");
   add_subcommand<Qa>(app, "qa", "Write questions that have one right answer");
