@@ -197,7 +197,7 @@ Value Embedder::of_patches(Value patches, const nn::Context& ctx) const {
   const Value x = patches_(patches);
   if (!class_) return x;
   const Value position = reshape(cast(ctx.batch.position, x.type().dtype), {-1, 1});
-  return where(greater(position, fill(*x.graph, {1, 1}, 0)), x, reshape(class_, {1, -1}));
+  return where(greater(position, fill(*x.graph, {1, 1}, 0)), x, reshape(class_, {1, class_.dim(0)}));
 }
 
 Value Embedder::of_layers(Value tokens, Value x) const {
