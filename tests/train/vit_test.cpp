@@ -179,11 +179,13 @@ std::string write_pictures(const testing::Folder& folder) {
 }
 
 Recipe small_run(const std::string& data, const std::string& out, const char* more = "") {
-  return parse_recipe("vit",
-                      fmt::format(R"({{"data": "{}", "out": "{}", "steps": 6, "batch": 8, "mixup": 0.8, "cutmix": 1,
+  return parse_recipe(
+      "vit",
+      fmt::format(R"({{"data": "{}", "out": "{}", "steps": 6, "batch": 8, "mixup": 0.8, "cutmix": 1,
       "rand-augment": 2, "erase": 0.3, "checkpoint-every": 3, "dropout": 0.1{}{}}})",
-                                  data, out, std::string_view(more).find("\"val\"") == std::string_view::npos ? R"(, "val-fraction": 0.2)" : "",
-                                  more));
+                  data, out,
+                  std::string_view(more).find("\"val\"") == std::string_view::npos ? R"(, "val-fraction": 0.2)" : "",
+                  more));
 }
 
 // Augmentation included: the same bytes with other threads, after a resume, and in more shards than one.

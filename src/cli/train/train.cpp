@@ -145,8 +145,7 @@ struct Train : Command {
       if (CLI::Option* added = app.get_option(option.flag()); option.derived)
         added->description(fmt::format("{} (default: {})", option.help, usual(recipe, option.name)));
       else if (about.kind == Recipe::vit && option.name == "size")
-        added->description(
-            fmt::format("Size or JSON file of dimensions: {}", fmt::join(image_size_names(), ", ")));
+        added->description(fmt::format("Size or JSON file of dimensions: {}", fmt::join(image_size_names(), ", ")));
     });
     begin_group(app, "Output");
     app.add_flag("--json", json, "Print the run's events as JSON Lines");
