@@ -16,7 +16,7 @@ log=$root/build/setup.log
 packages=(
   cmake:cmake ninja-build:ninja g++:g++ pkg-config:pkg-config python3:python3
   libfmt-dev nlohmann-json3-dev libcli11-dev libhwy-dev libeigen3-dev libsentencepiece-dev libutf8proc-dev
-  libcurl4-openssl-dev libssl-dev libedit-dev libboost-dev libgtest-dev
+  libpng-dev libjpeg62-turbo-dev libcurl4-openssl-dev libssl-dev libedit-dev libboost-dev libgtest-dev
 )
 # Faster rebuilds, faster links, one test of fsyncs, training with several processes; all may be missing.
 optional=(ccache:ccache mold:mold strace:strace libopenmpi-dev openmpi-bin:mpirun)

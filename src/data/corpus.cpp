@@ -13,7 +13,13 @@ Windows Windows::part(int64_t first, int64_t count) const {
     using List = std::remove_cvref_t<decltype(from)>;
     return from.empty() ? List{} : List(from.begin() + first, from.begin() + first + count);
   };
-  Windows out{cut(inputs), cut(targets), cut(sequence), cut(position), cut(trained), {}};
+  const auto cut_rows = [&](const std::vector<float>& from) {  // several of a place, or one of several places
+    const auto places = int64_t(inputs.size()), n = int64_t(from.size());
+    if (n == 0) return std::vector<float>();
+    return std::vector<float>(from.begin() + n * first / places, from.begin() + n * (first + count) / places);
+  };
+  Windows out{cut(inputs),  cut(targets), cut(sequence),    cut(position),
+              cut(trained), {},           cut_rows(pixels), cut_rows(shares)};
   for (Answer a : answers)
     if (a.first >= first && a.first < first + count) a.first -= first, out.answers.push_back(a);
   return out;

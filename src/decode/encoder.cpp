@@ -26,6 +26,8 @@ EncoderGraph build_encoder_graph(const ModelSpec& spec, const Weights::DTypeOf& 
 
 Encoder::Encoder(Device& device, const Model& model, const EncoderOptions& options)
     : device_(device), model_(model), options_(options), fixed_(!device.host_visible()) {
+  check(!model.spec.vision.there(), "model {}: it reads pictures, and no text; use toy infer with --image",
+        model.spec.name);
   check(!model.spec.causal, "model {}: its tokens see only those before them, so it is no encoder", model.spec.name);
   check(options.rows >= 1, "encoder: {} rows together, expected at least 1", options.rows);
   prepare(options.rows);

@@ -19,6 +19,8 @@ Pooling pooling_of(std::string_view word) {
 }
 
 EmbedOptions embed_options(const Model& model, const std::string& pooling) {
+  check(!model.spec.vision.there(), "model {}: it reads pictures, and no text; use toy infer with --image",
+        model.spec.name);
   const EmbeddingRule rule = embedding_rule(model.metadata);
   const std::string& word = pooling.empty() ? rule.pooling : pooling;
   check(word != "rank", "model {}: it ranks texts and has no pooling of its own; use --pooling mean, cls or last",

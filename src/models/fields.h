@@ -108,6 +108,9 @@ void visit_fields_of_model(Model& m, const Visit& visit) {
   visit("layer_embedding", m.layer_embedding);
   visit("causal", m.causal), visit("token_types", m.token_types);
   visit("embedding_norm", m.embedding_norm), visit("final_norm", m.final_norm);
+  visit("image_size", m.vision.image), visit("patch_size", m.vision.patch), visit("channels", m.vision.channels);
+  visit("class_token", m.vision.class_token), visit("sincos", m.vision.sincos);
+  visit("image_mean", m.vision.mean), visit("image_std", m.vision.std);
   if (m.positions == PositionKind::learned) return;
   visit("rope_pairing", m.rope.pairing), visit("rope_base", m.rope.base);
   visit("rope_attn_factor", m.rope.attn_factor), visit("rope_whole_pairs", m.rope.whole_pairs);

@@ -215,14 +215,15 @@ ModelSpec read_spec(Metadata& metadata, ModelSpec m) {
   m.name = one_line(f.get_string("general.name", m.architecture));  // it will be printed on terminals
   m.d_model = metadata.u32("embedding_length");
   m.context = metadata.u32("context_length");
-  m.vocab = f.require("token_embd.weight").shape[0];
+  const char* rows = m.vision.there() ? "head.weight" : "token_embd.weight";
+  m.vocab = f.require(rows).shape[0];
   if (holds(m, "tied")) m.tied = f.find("output.weight") == nullptr;
   const int64_t blocks = metadata.u32("block_count"), vocab = metadata.u32("vocab_size", m.vocab);
   check(blocks >= 1 && blocks <= kMaxLayers, "{}: {} is {}, expected 1 to {}", f.path(), metadata.key("block_count"),
         blocks, kMaxLayers);
   if (vocab != m.vocab)
-    metadata.warn(fmt::format("{} is {}, token_embd.weight has {} rows, which are used", metadata.key("vocab_size"),
-                              vocab, m.vocab));
+    metadata.warn(
+        fmt::format("{} is {}, {} has {} rows, which are used", metadata.key("vocab_size"), vocab, rows, m.vocab));
   metadata.ignore("tensor_data_layout");
   const int64_t pooling = metadata.u32("pooling_type", 0);
   check(pooling < int64_t(kPoolings.size()), "{}: {} is {}, expected 0 to {}", f.path(), metadata.key("pooling_type"),
@@ -312,8 +313,10 @@ Model load(const gguf::File& f, ModelSpec spec, const Device& device, bool mappe
   Model m{std::move(spec), std::make_unique<ParamStore>(device), nullptr};
   if (unsupported_tokenizer(f).empty()) m.tokenizer = load_tokenizer(f);  // else warnings_of() says so
   if (m.tokenizer)
-    check(m.tokenizer->vocab_size() == m.spec.vocab, "{}: the tokenizer has {} tokens, token_embd.weight has {} rows",
-          path, m.tokenizer->vocab_size(), m.spec.vocab);
+    check(m.tokenizer->vocab_size() == m.spec.vocab, "{}: {} {} {}, {} has {} rows", path,
+          m.spec.vision.there() ? "there are" : "the tokenizer has", m.tokenizer->vocab_size(),
+          m.spec.vision.there() ? "classes" : "tokens", m.spec.vision.there() ? "head.weight" : "token_embd.weight",
+          m.spec.vocab);
   m.warnings = warnings_of(f, m.spec);
   std::vector<FileTensor> tensors = file_tensors(m.spec);
   for (FileTensor& t : tensors)

@@ -3,6 +3,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <sstream>
 
 #include "models/families/families.h"
@@ -35,6 +36,18 @@ constexpr Size kSizes[] = {
     {"hybrid-60m", "qwen35", 512, 1536, 12, 8, 2, 64, 32000, 8192, 1e4},
     {"gpt2-355m", "gpt2", 1024, 4096, 24, 16, 16, 64, 50257, 1024},
 };
+// Of pictures: 64 patches of 32 x 32 pixels, until a data set says otherwise.
+constexpr Size kImageSizes[] = {
+    {"vit-micro", "vit", 64, 256, 4, 4, 4, 16, 10, 64},
+    {"vit-lite", "vit", 256, 512, 7, 4, 4, 64, 10, 64},
+    {"vit-tiny", "vit", 192, 768, 12, 3, 3, 64, 10, 64},
+};
+
+std::vector<std::string> names_of(std::span<const Size> sizes) {
+  std::vector<std::string> names;
+  for (const Size& s : sizes) names.push_back(s.name);
+  return names;
+}
 
 ModelSpec make(const Size& s) {
   ModelSpec m = spec_of(s.architecture, {}, s.name);
@@ -57,16 +70,16 @@ ModelSpec make(const Size& s) {
 
 }  // namespace
 
-std::vector<std::string> size_names() {
-  std::vector<std::string> names;
-  for (const Size& s : kSizes) names.push_back(s.name);
-  return names;
-}
+std::vector<std::string> size_names() { return names_of(kSizes); }
+
+std::vector<std::string> image_size_names() { return names_of(kImageSizes); }
 
 ModelSpec model_spec(const std::string& size_or_file, int64_t vocab, int64_t context, const Families& more) {
   ModelSpec m;
   bool found = false;
   for (const Size& s : kSizes)
+    if (size_or_file == s.name) m = make(s), found = true;
+  for (const Size& s : kImageSizes)
     if (size_or_file == s.name) m = make(s), found = true;
   if (!found) {
     std::ifstream f(size_or_file);

@@ -122,6 +122,10 @@ void refuse_encoder(const std::string& name) {
 }
 
 void require_causal(const ModelSpec& m) {
+  check(!m.vision.there(),
+        "model {}: it tells classes of pictures and does not generate; use toy infer with --image, or toy eval with "
+        "--data",
+        m.name);
   if (!m.causal) refuse_encoder(m.name);
 }
 

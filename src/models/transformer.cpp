@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "models/families/families.h"
 #include "models/mixers/mixer.h"
 #include "toy/base/error.h"
 
@@ -136,9 +137,23 @@ nn::Block make_block(const ModelSpec& m, size_t layer, const Weights& w, RopeTab
 
 }  // namespace
 
+// In 2 dimensions (Beyer et al. 2022): of D elements, a quarter each are sines of the column, cosines of it, and the
+// same of the row, with D/4 wavelengths from 2 pi to 20000 pi. A class token in front of the patches has zeros.
+static double sincos_position(const Shape& shape, const Philox&, int64_t i, double) {
+  const auto side = int64_t(std::sqrt(double(shape[0]))), quarter = shape[1] / 4;
+  const int64_t place = i / shape[1] - (shape[0] - side * side), k = i % shape[1];
+  if (place < 0) return 0;
+  const double at = double(k / quarter < 2 ? place % side : place / side);
+  const double angle = at / std::pow(10000.0, double(k % quarter) / double(std::max<int64_t>(1, quarter - 1)));
+  return k / quarter % 2 == 0 ? std::sin(angle) : std::cos(angle);
+}
+
 Embedder::Embedder(const ModelSpec& spec, const Weights& weights) {
   const Weights w = weights.of(ModelPart::embedding);
-  if (spec.lens > 0) {
+  if (const VisionSpec& v = spec.vision; v.there()) {
+    patches_ = make_linear(w, "v.patch_embd", spec.d_model, v.values(), true);
+    if (v.class_token) class_ = w({Init::embedding, "v.class_embd", {spec.d_model}});
+  } else if (spec.lens > 0) {
     matrix_ = w({Init::embedding, kDonorEmbedding, {spec.vocab, spec.lens}});
     lens_ = w({Init::matrix, kLens, {spec.d_model, spec.lens}});
   } else {
@@ -148,9 +163,11 @@ Embedder::Embedder(const ModelSpec& spec, const Weights& weights) {
     adapters_ = make_adapters(w, t.name, t.shape, true);
   }
   scale_ = {spec.embedding_scale > 0 ? double(spec.embedding_scale) : std::sqrt(double(spec.d_model))};
-  if (spec.positions == PositionKind::learned)  // f32 in files, as llama.cpp's converter writes it
-    positions_ = weights.of(ModelPart::positions)(
-        {Init::embedding, "position_embd.weight", {spec.context, spec.d_model}, "", false});
+  if (spec.positions == PositionKind::learned) {  // f32 in files, as llama.cpp's converter writes it
+    TensorSpec t{Init::embedding, "position_embd.weight", {spec.context, spec.d_model}, "", false};
+    if (spec.vision.sincos) t.init = Init::own, t.own = sincos_position;
+    positions_ = weights.of(ModelPart::positions)(t);
+  }
   if (spec.token_types > 0)
     types_ = w({Init::embedding, "token_types.weight", {spec.token_types, spec.d_model}, "", false});
   if (spec.embedding_norm) norm_ = {make_norm(spec, weights, "token_embd_norm")};
@@ -162,7 +179,7 @@ Embedder::Embedder(const ModelSpec& spec, const Weights& weights) {
 }
 
 Embedded Embedder::operator()(Value tokens, const nn::Context& ctx) const {
-  Value x = embedding(matrix_, tokens);
+  Value x = patches_.weight ? of_patches(tokens, ctx) : embedding(matrix_, tokens);
   for (const nn::Adapter& e : adapters_) x = linear(e.scaled(embedding(e.a, tokens)), e.b, {}, x);
   if (lens_) x = linear(x, lens_);
   x = scale_(x);
@@ -173,6 +190,14 @@ Embedded Embedder::operator()(Value tokens, const nn::Context& ctx) const {
   x = ctx.dropout(x, "embedding");
   tokens.graph->set_name(x, "x_embed");
   return {x, layers};
+}
+
+// The patches of a class token are zeros; its row is the vector of its own.
+Value Embedder::of_patches(Value patches, const nn::Context& ctx) const {
+  const Value x = patches_(patches);
+  if (!class_) return x;
+  const Value position = reshape(cast(ctx.batch.position, x.type().dtype), {-1, 1});
+  return where(greater(position, fill(*x.graph, {1, 1}, 0)), x, reshape(class_, {1, class_.dim(0)}));
 }
 
 Value Embedder::of_layers(Value tokens, Value x) const {
@@ -222,6 +247,7 @@ Head::Head(const ModelSpec& spec, const Weights& weights, const Embedder& embedd
   TensorSpec output{Init::embedding, "output.weight", {spec.vocab, spec.d_model}};
   output.adaptable = true;
   output_ = spec.tied ? embedder.matrix() : weights(output);
+  if (spec.vision.there()) bias_ = weights({Init::zeros, "output.bias", {spec.vocab}});
   if (spec.tied && embedder.lens()) lens_ = permute(embedder.lens(), {1, 0});
   adapters_ = make_adapters(weights, output.name, output.shape);
 }
@@ -237,7 +263,7 @@ Value Head::before_output(Value x) const { return lens_ ? linear(scale_(x), lens
 
 Value Head::logits(Value x, Value rows) const {
   const Value y = before_output(x);
-  Value logits = linear(y, output_);
+  Value logits = linear(y, output_, bias_);
   for (nn::Adapter adapter : adapters_) {
     if (adapter.factors && rows) adapter.factors = embedding(adapter.factors, rows);
     logits = adapter(y, logits);
@@ -259,8 +285,8 @@ CrossEntropy Head::loss(Value x, Value targets, Value weight) const {
 
 // The one place where a model's tensors are declared; their order is that of files.
 Transformer::Transformer(const ModelSpec& spec, Weights weights, int64_t positions, Value random)
-    : embedder(spec, weights = weights.with(spec.adapters, random)),
-      stack(spec, weights, positions),
+    : embedder(spec, weights = weights.with(spec.adapters, random).renamed(family_of(spec).names)),
+      stack(spec, weights, positions, family_of(spec).blocks),
       head(spec, weights, embedder) {}
 
 }  // namespace toy

@@ -10,6 +10,7 @@
 #include "text/wordpiece.h"
 #include "toy/base/error.h"
 #include "toy/formats/mapped_file.h"
+#include "toy/text/class_names.h"
 
 namespace toy {
 namespace {
@@ -36,7 +37,7 @@ struct Loader {
   std::shared_ptr<const Tokenizer> (*load)(const gguf::File& file);
 };
 constexpr Loader kLoaders[] = {
-    {"none", [](const gguf::File&) { return std::shared_ptr<const Tokenizer>(); }},
+    {"none", load_class_names},
     {"no_vocab", [](const gguf::File&) { return std::shared_ptr<const Tokenizer>(); }},
     {"llama", [](const gguf::File& file) { return load_spm(file, SpmModel::bpe); }},
     {"t5", [](const gguf::File& file) { return load_spm(file, SpmModel::unigram); }},

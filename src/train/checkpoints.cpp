@@ -83,6 +83,9 @@ ordered_json eval_json(const std::optional<Evaluation>& e) {
   ordered_json j{
       {"step", e->step}, {"loss", number(e->loss)}, {"nats_per_byte", number(e->nats_per_byte)}, {"whole", e->whole}};
   if (e->average_loss) j["average_loss"] = number(*e->average_loss);
+  runs::Eval::each_part(*e, [&](const char* name, const auto& value, const char*) {
+    if (value) j[name] = *value;
+  });
   return j;
 }
 
@@ -91,6 +94,9 @@ std::optional<Evaluation> eval_of(const Fields& state, const char* key) {
   const Fields f = state.object(key);
   Evaluation e{{f.number("loss"), f.number("nats_per_byte"), f.flag("whole"), {}}, f.count("step")};
   if (f.has("average_loss")) e.average_loss = f.number("average_loss");
+  runs::Eval::each_part(e, [&](const char* name, auto& value, const char*) {
+    if (f.has(name)) value = f.number(name);
+  });
   return e;
 }
 

@@ -34,7 +34,9 @@ static void archive(Unpacker& a, TensorType& v) {
   v.shape = Shape(shape);
 }
 static void archive(auto& a, Answer& v) { a(v.first, v.places, v.chosen, v.id); }
-static void archive(auto& a, Windows& v) { a(v.inputs, v.targets, v.sequence, v.position, v.trained, v.answers); }
+static void archive(auto& a, Windows& v) {
+  a(v.inputs, v.targets, v.sequence, v.position, v.trained, v.answers, v.pixels, v.shares);
+}
 static void archive(auto& a, StepPart& v) { a(v.rows, v.weights, v.lr, v.steps, v.updates); }
 static void archive(auto& a, PartResult& v) { a(v.losses, v.norm, v.error, v.code); }
 static void archive(auto& a, TrainerRecipe& v) {

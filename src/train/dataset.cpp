@@ -86,6 +86,10 @@ Dataset::Dataset(const DataOptions& options, const std::string& out, size_t memo
       tell_(tell),
       documents_(parse_documents(options.documents)),
       packs_(o_.pack || !o_.examples.empty()) {
+  if (o_.images) {
+    images_ = std::make_unique<RunImages>(read_run_images(*o_.images, o_, memory_, tell_));
+    return;
+  }
   check(o_.preferences == Preferences::none || !o_.examples.empty(),
         "--data is missing: give a JSON Lines file of preferences (toy help preferences.md)");
   check(!paths().empty(), "--corpus is missing: give a file or a folder of text, or examples with --data");
@@ -223,7 +227,18 @@ void Dataset::tokenize(DataSource& source, const Tokenizer& tokenizer, double fr
                            source.text.path()));
 }
 
+// A row is a picture.
+void Dataset::make_image_rows(uint64_t seed) {
+  tokens_ = images_->vision.rows();
+  mixed_ = toy::make_image_rows(*images_, o_.images->augment, seed);
+  const int64_t n = images_->validation.count();
+  if (n == 0) return;
+  const std::string& name = o_.validation.empty() ? o_.images->path : o_.validation[0];
+  validation_.push_back({nullptr, name, 1, {}, make_image_validation(*images_), n, double(n)});
+}
+
 void Dataset::tokenize(const Tokenizer& tokenizer, std::optional<int64_t> tokens, uint64_t seed, int64_t most) {
+  if (images_) return make_image_rows(seed);
   if (mixture_) mixture_.emplace(o_.weights, seed);
   for (DataSource& s : sources_) {
     tell_.preparing(fmt::format("{}: {}", s.name, format_bytes(size_t(s.files.bytes()))));
@@ -327,6 +342,7 @@ void Dataset::add_validation(DataSource& source, double share, const Tokenizer& 
 }
 
 ordered_json Dataset::config() const {
+  if (images_) return {{"images", config_of(*images_, *o_.images)}};
   ordered_json j;
   if (!mixture_) {
     j["corpus"] = files_config(sources_[0].name, sources_[0].text.files());
@@ -353,6 +369,7 @@ ordered_json Dataset::config() const {
 
 Windows Dataset::windows(int64_t first, int64_t count) {
   Windows out = rows().windows(first, count);
+  if (images_) return out;
   const auto places = out.position.empty() ? count : std::count(out.position.begin(), out.position.end(), 0);
   touched_ += uint64_t(count * tokens_) * 4 + uint64_t(places) * kAround;
   if (touched_ >= kReleaseAfter) {
@@ -363,12 +380,14 @@ Windows Dataset::windows(int64_t first, int64_t count) {
 }
 
 int64_t Dataset::training_tokens() const {
+  if (images_) return images_->training.count() * tokens_;
   int64_t tokens = 0;
   for (const DataSource& s : sources_) tokens += s.text.training().ids.size();
   return tokens;
 }
 
 int64_t Dataset::validation_tokens() const {
+  if (images_) return images_->validation.count() * tokens_;
   int64_t tokens = given_validation_ ? given_validation_->text.validation().ids.size() : 0;
   if (!given_validation_)
     for (const DataSource& s : sources_) tokens += s.text.validation().ids.size();
@@ -399,7 +418,7 @@ Dataset::Start Dataset::validation_start(int64_t number, int64_t most) const {
   return start;
 }
 
-std::string Dataset::name() const { return joined(paths()); }
+std::string Dataset::name() const { return images_ ? o_.images->path : joined(paths()); }
 
 void Dataset::warn_of_epochs(int64_t rows) const {
   constexpr double kMost = 10;

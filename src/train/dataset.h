@@ -14,6 +14,7 @@
 #include "toy/data/tokenized.h"
 #include "toy/train/data.h"
 #include "toy/train/recipe.h"
+#include "train/image_rows.h"
 #include "train/tell.h"
 
 namespace toy {
@@ -60,6 +61,8 @@ class Dataset {
   /// chat_time of the config of a run that is resumed, or null. Before tokenize().
   void find_chat_template(const std::string& model_file, const Tokenizer& tokenizer,
                           const nlohmann::ordered_json& earlier_time);
+  /// Of a run that learns pictures; else nullptr.
+  RunImages* images() const { return images_.get(); }
   const ChatTemplate* chat_template() const { return chat_ ? &*chat_ : nullptr; }
   /// Tokenizes, or opens caches, for rows of `tokens` places; nullopt: of as many as the longest example takes, rounded
   /// up to a multiple of 64, and `most` at most.
@@ -95,6 +98,7 @@ class Dataset {
 
  private:
   std::optional<ChatTemplate> template_of_options() const;
+  void make_image_rows(uint64_t seed);
   void list(const std::string& out);
   std::string cache_folder() const;
   void tokenize(DataSource& source, const Tokenizer& tokenizer, double fraction) const;
@@ -121,7 +125,8 @@ class Dataset {
   std::vector<DataSource> sources_;
   std::optional<DataSource> given_validation_;
   std::optional<Mixture> mixture_;
-  std::unique_ptr<Rows> mixed_;  // of several sources
+  std::unique_ptr<Rows> mixed_;  // of several sources, or of pictures
+  std::unique_ptr<RunImages> images_;
   std::vector<ValidationText> validation_;
   std::vector<HashedFile> watched_;
   int64_t tokens_ = 0;

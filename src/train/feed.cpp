@@ -6,6 +6,7 @@
 #include <array>
 
 #include "toy/backend/kernel_fault.h"
+#include "toy/models/vision.h"
 
 namespace toy {
 
@@ -21,7 +22,22 @@ std::vector<float> equal_weights(const Windows& windows, double weight) {
   return weights;
 }
 
+namespace {
+
+void feed_pictures(Session& session, const Windows& batch, int64_t tokens, std::span<const float> weights) {
+  const VisionRows rows(int64_t(batch.inputs.size()) / tokens, tokens);
+  session.set("pixels", batch.pixels);
+  session.set("shares", batch.shares);
+  session.set("sequence", rows.sequence);
+  session.set("position", rows.position);
+  session.set("until", rows.until);
+  session.set("weight", weights);
+}
+
+}  // namespace
+
 void feed_windows(Session& session, const Windows& batch, int64_t tokens, std::span<const float> weights) {
+  if (!batch.pixels.empty()) return feed_pictures(session, batch, tokens, weights);
   std::vector<int32_t> targets;
   for (const int32_t target : batch.targets) targets.push_back(std::max(target, 0));
   session.set("tokens", batch.inputs);
@@ -46,6 +62,11 @@ void feed_random(Session& session, uint64_t seed, int64_t number) {
 }
 
 void pad(Windows& w, int64_t places) {
+  if (!w.pixels.empty()) {
+    const size_t n = w.inputs.size();
+    for (std::vector<float>* v : {&w.pixels, &w.shares}) v->resize(v->size() * size_t(places) / n, 0.0f);
+    w.targets.resize(size_t(places), -1);
+  }
   for (std::vector<int32_t>* v : {&w.inputs, &w.targets}) v->resize(size_t(places), 0);
   if (!w.trained.empty()) w.trained.resize(size_t(places), 0);
   if (w.sequence.empty()) return;

@@ -38,6 +38,8 @@ class Fresh final : public ModelSource {
   }
   ModelSpec spec(const Tokenizer& tokenizer) override {
     ModelSpec spec = model_spec(o_.size, tokenizer.vocab_size(), o_.context);
+    check(!spec.vision.there(), "size: {} is of a model of pictures; use toy train vit, or one of {}", o_.size,
+          fmt::join(size_names(), ", "));
     if (!o_.layers.empty()) set_layers(spec, o_.layers);
     spec.context = std::max(spec.context, o_.trainer.tokens);
     spec.name = o_.name.empty() ? "toy" : o_.name;

@@ -46,6 +46,7 @@ class CrossEntropyObjective final : public Objective {
 }  // namespace
 
 std::unique_ptr<Objective> make_objective(const TrainerOptions& options, const ModelSpec& spec) {
+  if (spec.vision.there()) return make_image_objective(spec);
   if (options.preference) return make_preference_objective(options, spec);
   return std::make_unique<CrossEntropyObjective>(spec);
 }

@@ -38,6 +38,8 @@ class Objective {
 };
 /// The one that the options say, which must outlive it, as the model must.
 std::unique_ptr<Objective> make_objective(const TrainerOptions& options, const ModelSpec& spec);
+/// Of pictures.
+std::unique_ptr<Objective> make_image_objective(const ModelSpec& spec);
 /// Of answers: options.preference.
 std::unique_ptr<Objective> make_preference_objective(const TrainerOptions& options, const ModelSpec& spec);
 

@@ -98,6 +98,7 @@ class Reader {
     check(find("patience") || !find("min-delta"), "--min-delta needs early stopping; add --patience");
     const bool rows = !o_.data.examples.empty();
     if (rows && !o_.epochs && !find("steps") && !o_.policy) o_.epochs = 3;
+    if (o_.data.images && !o_.epochs && !find("steps")) o_.epochs = 50;
     o_.fit_tokens = rows && r_.kind != Recipe::dpo && !find("tokens");
     if (r_.kind == Recipe::warm_start) settle_begin();
     auto* fine = std::get_if<FineTuneOptions>(&r_.options);
@@ -170,6 +171,12 @@ std::vector<GivenOption> given_options(std::string_view json, const std::string&
 Recipe::Recipe(Kind k) : kind(k) {
   if (kind == warm_start) options = GrowOptions();
   if (kind == from_scratch || kind == warm_start) return;
+  if (kind == vit) {
+    VitOptions& o = options.emplace<VitOptions>();
+    o.data.images.emplace();
+    o.trainer.batch = 64;
+    return;
+  }
   FineTuneOptions& o = options.emplace<FineTuneOptions>();
   if (adapts()) o.lora.emplace();
   if (kind == grpo) {
@@ -194,13 +201,14 @@ std::string* Recipe::init() {
 }
 
 double Recipe::usual_lr(const OptimizerOptions& optimizer) const {
-  constexpr double kParts[] = {1, 0.1, 0.1, 0.2, 0.05, 0.1};  // of that for a new model
+  constexpr double kParts[] = {1, 0.1, 0.1, 0.2, 0.05, 0.1, 1};  // of that for a new model
   return optimizer.usual_lr() * (kind == grpo && !adapts() ? 0.01 : kParts[kind]);
 }
 
 TrainResult Recipe::train(Device& device, TrainObserver& observer) const {
   if (const auto* o = std::get_if<FromScratchOptions>(&options)) return train_from_scratch(*o, device, observer);
   if (const auto* o = std::get_if<FineTuneOptions>(&options)) return train_fine_tune(*o, device, observer);
+  if (const auto* o = std::get_if<VitOptions>(&options)) return train_vit(*o, device, observer);
   const auto& o = std::get<GrowOptions>(options);
   return grows ? train_from_donor(o, device, observer) : train_warm_start(o, device, observer);
 }
@@ -208,6 +216,7 @@ TrainResult Recipe::train(Device& device, TrainObserver& observer) const {
 RunEstimate Recipe::estimate(Device& device, TrainObserver& observer) const {
   if (const auto* o = std::get_if<FromScratchOptions>(&options)) return estimate_from_scratch(*o, device, observer);
   if (const auto* o = std::get_if<FineTuneOptions>(&options)) return estimate_fine_tune(*o, device, observer);
+  if (const auto* o = std::get_if<VitOptions>(&options)) return estimate_vit(*o, device, observer);
   const auto& o = std::get<GrowOptions>(options);
   return grows ? estimate_from_donor(o, device, observer) : estimate_warm_start(o, device, observer);
 }

@@ -43,6 +43,7 @@ class Run {
         data_(o_.data, o.out, o.memory, tell),
         resume_(o_, source, tell, writes),
         state_(resume_.state()) {
+    source.look_at(data_);
     auto tokenizer = resume_.tokenizer();
     if (!tokenizer) tokenizer = source.tokenizer(data_);
     const ModelSpec spec = source.spec(*tokenizer);

@@ -22,6 +22,8 @@ class ModelSource {
   virtual ~ModelSource() = default;
   /// The recipe's name and its own options, by which a resumed run knows that it is the same.
   virtual nlohmann::ordered_json config() const = 0;
+  /// Before all others but config(): the data, which outlive it.
+  virtual void look_at(const Dataset&) {}
   /// Loaded, or made from the data.
   virtual std::shared_ptr<const Tokenizer> tokenizer(const Dataset& data) = 0;
   virtual ModelSpec spec(const Tokenizer& tokenizer) = 0;

@@ -9,6 +9,7 @@
 
 #include "toy/backend/devices.h"
 #include "toy/base/clock.h"
+#include "toy/models/vision.h"
 #include "toy/train/memory.h"
 #include "train/agree.h"
 #include "train/archive.h"
@@ -38,11 +39,24 @@ size_t mapped_bytes(const Plan& plan, const ModelSpec& spec, const Device& devic
   return bytes;
 }
 
+// Of pictures: inputs of VisionGraph, `shares` [B,K] of classes and `weight`, of which that at the first place of each
+// picture counts: the loss is sum_b weight_b ce_b. What stands for `nll` are the logits, from which all follows.
+LossValues build_image_loss(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& dtype_of, int64_t images,
+                            double dropout, bool trains, bool with_logits) {
+  const Value random = trains && drops(spec, dropout) ? g.input("random", {DType::i32, {3}, 0}) : Value{};
+  const VisionGraph v = build_vision(g, spec, dtype_of, images, random, dropout);
+  const Value shares = g.input("shares", {DType::f32, {images, spec.vocab}, 0});
+  const Value weight = g.input("weight", {DType::f32, {images * v.rows}, 0});
+  const Value of_images = slice(reshape(weight, {images, v.rows}), 1, 0, 1);
+  return {sum_all(of_images * soft_cross_entropy(v.logits, shares)), v.logits, with_logits ? v.logits : Value{}};
+}
+
 // Inputs `tokens`, `targets`, `weight`, `sequence`, `position`, and the loss sum_i weight_i nll_i.
 // With dropout also `random`: its seed and the step. With logits: those of all rows.
 LossValues build_loss(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& dtype_of, int64_t batch, int64_t tokens,
                       double dropout, bool trains, bool with_logits) {
   spec.require_positions(tokens, "tokens");
+  if (spec.vision.there()) return build_image_loss(g, spec, dtype_of, batch, dropout, trains, with_logits);
   const int64_t n = batch * tokens;
   const TensorType ids{DType::i32, {n}, 0};
   const Value inputs = g.input("tokens", ids, spec.vocab), targets = g.input("targets", ids, spec.vocab);

@@ -335,6 +335,7 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
   ASSERT_EQ(toy("train from-scratch --corpus " + corpus + kSmall + "--steps 1 --out " + path("start")).code, 0);
   const std::string few = " --steps 1 --batch 2 --tokens 16 --corpus " + corpus + " --model " + with_tokenizer;
   ASSERT_EQ(toy("train lora --rank 2" + few + " --out " + path("adapter")).code, 0);
+  for (const char* f : {"pictures/a/1.pgm", "pictures/b/1.pgm"}) write(f, "P5 4 4 255\nabcdefghijklmnop");
   const std::map<std::string, std::string> rest{
       {"train from-scratch", " --steps 1 --corpus " + corpus + kSmall + out},
       {"train warm-start", " --steps 1 --batch 2 --tokens 16 --corpus " + corpus + " --init " + with_tokenizer + out},
@@ -344,6 +345,7 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
                         write("pairs.jsonl", R"({"prompt": "a", "chosen": "b", "rejected": "c"})")},
       {"train grpo", " --rank 2 --steps 1 --group 2 --questions 1 --max-tokens 2 --reward exact --model " +
                          with_tokenizer + out + " --data " + write("tasks.jsonl", R"({"prompt": "a", "answer": "b"})")},
+      {"train vit", " --steps 1 --batch 2 --val-fraction 0 --data " + path("pictures") + out},
       {"merge", " " + with_tokenizer + " --lora " + path("adapter") + " --type f32 --out " + path("merged.gguf")},
       {"infer", " " + golden + " --prompt-ids 1,2 --n 2"},
       {"chat", " " + with_tokenizer + " --chat-template " + write("chat.jinja", "{{ messages[0].content }}")},
@@ -364,6 +366,7 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
       {"corpus stories", " --bytes 100"},
       {"corpus chats", " --rows 3"},
       {"corpus qa", " --rows 3"},
+      {"corpus shapes", " --images 10 --test 0 --image-size 16 --out " + path("shapes")},
       {"bench machine", ""},
       {"bench ops", " --shape tiny --batch 1 --tokens 16 --context 16 --steps 1"},
       {"bench train", " --shape tiny --batch 1 --tokens 16 --steps 1"},

@@ -32,7 +32,8 @@ TEST_F(Completion, Bash) {
                     "if ((${#COMPREPLY[@]})); then printf \"%s\\n\" \"${COMPREPLY[@]}\"; fi'");
   };
   EXPECT_EQ(complete("tr"), Words{"train"});
-  EXPECT_EQ(complete("train \"\""), (Words{"dpo", "from-scratch", "full-finetune", "grpo", "lora", "warm-start"}));
+  EXPECT_EQ(complete("train \"\""),
+            (Words{"dpo", "from-scratch", "full-finetune", "grpo", "lora", "vit", "warm-start"}));
   EXPECT_EQ(complete("help tr"), Words{"train"});
   EXPECT_EQ(complete("help train f"), (Words{"from-scratch", "full-finetune"}));
   EXPECT_EQ(complete("train from-scratch --optim"), Words{"--optimizer"});

@@ -26,6 +26,9 @@ struct Windows {
   std::vector<uint8_t> trained = {};
   /// Of preference training, in the order of places. Of pairs the chosen answer comes first, then the rejected one.
   std::vector<Answer> answers = {};
+  /// Of pictures, each a row of places: the values of each place's patch, and for each picture the share that each
+  /// class has in what it shows. The target at the first place of a picture is its class; the others count in no loss.
+  std::vector<float> pixels = {}, shares = {};
   /// Its `count` places from `first` on, which begin and end with sequences.
   Windows part(int64_t first, int64_t count) const;
   /// Does the target at place `i` count?

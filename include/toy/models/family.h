@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "toy/models/metadata.h"
@@ -30,6 +31,10 @@ struct Family {
   bool holds_all = false;  ///< every key
   /// Throws for a model that its files cannot hold, naming the dimension. ModelSpec::validate() calls it. May be empty.
   std::function<void(const ModelSpec&)> check = {};
+  /// What its tensors are called instead of the usual names, without ".weight" and ".bias", and what those of block i
+  /// begin with, in front of "<i>.".
+  std::vector<std::pair<std::string, std::string>> names = {};
+  std::string blocks = "blk.";
   /// Names of tensors that a file of this model may have besides tensors_of(). May be empty.
   std::function<std::vector<std::string>(const ModelSpec&)> extra_tensors = {};
 };

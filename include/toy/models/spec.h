@@ -200,6 +200,22 @@ enum class PositionKind {
   learned,  ///< a table "position_embd" [context,D] is added to the embedding; there is nothing beyond it
 };
 
+/// What a model sees instead of tokens: a square picture, cut into square patches from left to right and from the top.
+/// A patch is a row of the model, its values in the order channel, row, column.
+struct VisionSpec {
+  int64_t image = 0;  ///< S: side in pixels; 0: the model reads tokens
+  int64_t patch = 0;  ///< side of a patch, which divides S
+  int64_t channels = 0;
+  /// A row in front of the patches, "v.class_embd", whose output decides on the class; else the mean over the patches.
+  bool class_token = false;
+  bool sincos = false;  ///< positions begin as sines and cosines of row and column (Beyer et al. 2022)
+  std::vector<float> mean = {}, std = {};  ///< of each channel: a value v of 0 to 255 enters as (v / 255 - mean) / std
+  bool there() const { return image > 0; }
+  int64_t rows() const { return (image / patch) * (image / patch) + class_token; }  ///< of a picture
+  int64_t values() const { return channels * patch * patch; }                       ///< of a patch
+  bool operator==(const VisionSpec&) const = default;
+};
+
 /// Which of a model's tensors training changes: those whose name fits a pattern of `train` (all, where there is none)
 /// and none of `freeze`.
 struct Roles {
@@ -230,6 +246,7 @@ struct ModelSpec {
   int64_t token_types = 0;      ///< T: rows of a table "token_types" that is added to the embedding (BERT); 0: none
   bool embedding_norm = false;  ///< "token_embd_norm", of the embedding (BERT)
   bool final_norm = true;       ///< "output_norm", of what the last block returns
+  VisionSpec vision = {};       ///< of a classifier of pictures, whose `vocab` are its classes
   PositionKind positions = PositionKind::rope;
   RopeSpec rope;                  ///< where positions are rope: of layers with LayerRope::global
   float local_rope_base = 10000;  ///< of layers with LayerRope::local, which nothing stretches
@@ -286,6 +303,8 @@ int64_t trained_count(const ModelSpec& spec);
 
 /// Names that --size takes, and their dimensions.
 std::vector<std::string> size_names();
+/// The same of classifiers of pictures.
+std::vector<std::string> image_size_names();
 /// A named size or a JSON file of dimensions. `vocab` > 0 replaces the size's own (a tokenizer decides), `context` > 0
 /// likewise. A file may name one of `more` as its architecture. Throws naming the nearest size.
 ModelSpec model_spec(const std::string& size_or_file, int64_t vocab = 0, int64_t context = 0,

@@ -21,20 +21,24 @@ class Embedder {
  public:
   /// Declares its tensors.
   Embedder(const ModelSpec& spec, const Weights& weights);
-  /// tokens: i32[N]
+  /// tokens: i32[N]; of pictures f32[N,C P P], see VisionSpec
   Embedded operator()(Value tokens, const nn::Context& ctx) const;
   Value matrix() const { return matrix_; }  ///< [V,D]; [V,E] where there is a lens
   Value lens() const { return lens_; }      ///< [D,E] or absent
 
  private:
+  /// patches: [N,C P P]
+  Value of_patches(Value patches, const nn::Context& ctx) const;
   /// x: the embedding of the model, scaled.
   Value of_layers(Value tokens, Value x) const;
 
   Value matrix_, lens_;
   std::vector<nn::Adapter> adapters_;
   nn::Scale scale_;
-  Value positions_;  // [C,D], where they are learned
-  Value types_;      // [T,D] or absent
+  nn::Linear patches_;  // [D,C P P], of pictures
+  Value class_;         // [D] or absent
+  Value positions_;     // [C,D], where they are learned
+  Value types_;         // [T,D] or absent
   nn::Maybe<nn::Norm> norm_;
   Value layer_embedding_;   // [V,L E] or absent
   nn::Linear layer_map_;    // [L E,D]
@@ -79,6 +83,7 @@ class Head {
   nn::Maybe<nn::Norm> norm_;
   nn::Scale scale_;  // of logits
   Value output_;     // [V,D]; the embedding itself where it is tied
+  Value bias_;       // [V] of a classifier, or absent
   Value lens_;       // [E,D] of a tied output, or absent
   std::vector<nn::Adapter> adapters_;
   double softcap_;  // 0: none

@@ -23,7 +23,7 @@ class Weights {
 
   /// The parameter of this tensor, whose names get the prefix.
   Value operator()(TensorSpec tensor) const {
-    tensor.name = prefix_ + tensor.name;
+    tensor.name = full_name(tensor.name);
     if (!tensor.file_name.empty()) tensor.file_name = prefix_ + tensor.file_name;
     tensor.part = part_, tensor.block = block_;
     const Value v = graph_->param(tensor.name, {dtype_of_(tensor.name), tensor.shape, 0});
@@ -61,8 +61,20 @@ class Weights {
   std::span<const AdapterSpec> adapters() const { return adapters_; }
   Value random() const { return random_; }  ///< of their dropout
   Graph& graph() const { return *graph_; }
+  /// The same where tensors have other names: pairs of the usual one and the other, without ".weight" and ".bias". Must
+  /// outlive it.
+  Weights renamed(std::span<const std::pair<std::string, std::string>> names) const {
+    Weights inner = *this;
+    inner.names_ = names;
+    return inner;
+  }
   /// The name in full.
-  std::string full_name(const std::string& name) const { return prefix_ + name; }
+  std::string full_name(const std::string& name) const {
+    const std::string stem = name.substr(0, name.find('.'));
+    for (const auto& [usual, other] : names_)
+      if (stem == usual) return prefix_ + other + name.substr(stem.size());
+    return prefix_ + name;
+  }
   /// All tensors that were asked for through this and the views of it, in their order.
   const std::vector<TensorSpec>& declared() const { return *declared_; }
 
@@ -70,6 +82,7 @@ class Weights {
   Graph* graph_;
   DTypeOf dtype_of_;
   std::string prefix_;
+  std::span<const std::pair<std::string, std::string>> names_;
   ModelPart part_ = ModelPart::output;
   int block_ = -1;
   std::span<const AdapterSpec> adapters_;

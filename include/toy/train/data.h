@@ -9,8 +9,27 @@
 
 #include "toy/base/options.h"
 #include "toy/data/examples.h"
+#include "toy/image/augment.h"
 
 namespace toy {
+
+/// The pictures of a run; docs/images.md.
+struct ImageOptions {
+  std::string path;  ///< as read_images() takes it
+  int64_t size = 0;  ///< side that pictures get; 0: that of the data
+  AugmentOptions augment = {};
+
+  /// See toy/base/options.h.
+  static void fields(auto& o, auto&& f) {
+    constexpr auto k = "Data";
+    Option path = text_option("data", "Folder of pictures with a subfolder for each class, or CIFAR's or MNIST's files",
+                              k, "FOLDER");
+    path.required = true;
+    f(path, o.path);
+    f({"image_size", "Side of the pictures in pixels; 0 takes that of the data", from_to(0, 4096), k}, o.size);
+    AugmentOptions::fields(o.augment, f);
+  }
+};
 
 /// The texts of a run and how rows are made of them; docs/data.md.
 struct DataOptions {
@@ -32,6 +51,7 @@ struct DataOptions {
   bool binary = false;             ///< files with NUL bytes are texts, too
   /// Folder of tokenized texts; "none": they stay in memory; "": in the user's cache folder above 64 MiB of text.
   std::string cache;
+  std::optional<ImageOptions> images = {};      ///< pictures instead of all texts; `validation` is a folder of them
   int64_t tokenizer_bytes = int64_t(64) << 20;  ///< of training text that a new tokenizer is trained on, at most
 
   /// See toy/base/options.h.

@@ -11,6 +11,7 @@
 
 #include "toy/train/fine_tune.h"
 #include "toy/train/from_scratch.h"
+#include "toy/train/vit.h"
 #include "toy/train/warm_start.h"
 
 namespace toy {
@@ -26,8 +27,8 @@ std::vector<GivenOption> given_options(std::string_view json, const std::string&
 
 /// A recipe and all that it may be told.
 struct Recipe {
-  enum Kind { from_scratch, warm_start, full_finetune, lora, dpo, grpo } kind;
-  std::variant<FromScratchOptions, GrowOptions, FineTuneOptions> options;
+  enum Kind { from_scratch, warm_start, full_finetune, lora, dpo, grpo, vit } kind;
+  std::variant<FromScratchOptions, GrowOptions, FineTuneOptions, VitOptions> options;
   bool grows = false;  ///< of warm_start: GrowOptions::init is a donor
 
   /// With its defaults.
@@ -53,16 +54,33 @@ struct Recipe {
                                                     "val_fraction",  "epochs",      "accumulate",    "updates",
                                                     "dropout",       "compute",     "patience",      "min_delta",
                                                     "eval_every",    "eval_tokens", "sample_tokens", "lora_dropout"};
+      constexpr std::string_view kNotOfPictures[] = {
+          "corpus",   "train_on", "documents",     "pack",          "binary",  "data_cache", "corpus_weight",
+          "bad_rows", "map",      "chat_template", "sample_tokens", "context", "fit_tokens", "tokens"};
+      constexpr std::pair<std::string_view, std::string_view> kOfPictures[] = {
+          {"val", "Folder of pictures to validate on (default: a part of --data)"},
+          {"val_fraction", "Fraction of the pictures to validate on"},
+          {"steps", "Optimizer steps; by default 50 epochs"},
+          {"epochs", "Instead of --steps: how often each picture is learned"},
+          {"batch", "Pictures per step"},
+          {"eval_tokens", "Pictures to read per validation; 0 reads all"},
+          {"min_delta", "Improvement in nats per picture that --patience counts"},
+          {"name", "Name of the new model (default: toy)"}};
       const bool of_texts = std::ranges::find(kOfTexts, option.name) != std::end(kOfTexts);
       const bool of_rows = std::ranges::find(kNotOfAnswers, option.name) != std::end(kNotOfAnswers);
       if (option.group.empty() || ((recipe.adapts() || recipe.kind == grpo) && option.name == "context") ||
-          ((recipe.kind == dpo || recipe.kind == grpo) && of_texts) || (recipe.kind == grpo && of_rows))
+          ((recipe.kind == dpo || recipe.kind == grpo) && of_texts) || (recipe.kind == grpo && of_rows) ||
+          (recipe.kind == vit && std::ranges::find(kNotOfPictures, option.name) != std::end(kNotOfPictures)))
         return;
       Option here = option;
       if (recipe.kind == grpo && option.name == "data")
         here.required = true, here.help = "JSON Lines file of questions with their answers";
       if (recipe.kind == dpo && option.name == "data")
         here.required = true, here.help = "JSON Lines file of chosen and rejected answers to train on";
+      if (recipe.kind == vit) {
+        for (const auto& [name, help] : kOfPictures)
+          if (option.name == name) here.help = help;
+      }
       if (recipe.kind != dpo && option.name == "tokens")
         here.help = "Tokens per sequence; by default what rows of --data take";
       if (recipe.adapts() && option.name == "stored") here.text = "f32|f16|bf16", here.help = "Type in the file";
@@ -71,7 +89,10 @@ struct Recipe {
     std::visit(
         [&](auto& o) {
           std::decay_t<decltype(o)>::fields(o, each);
-          DataOptions::fields(o.data, each);
+          if (o.data.images) ImageOptions::fields(*o.data.images, each);
+          DataOptions::fields(o.data, [&](const Option& option, auto& value) {
+            if (!o.data.images || option.name != "data") each(option, value);
+          });
           TrainerOptions::fields(o.trainer, each);
           RecipeOptions::fields(static_cast<RecipeOptions&>(o), each);
           OptimizerOptions::fields(o.trainer.optimizer, each);
@@ -93,7 +114,8 @@ struct NamesOf<Recipe::Kind> {
                                       std::pair("full-finetune", Recipe::full_finetune),
                                       std::pair("lora", Recipe::lora),
                                       std::pair("dpo", Recipe::dpo),
-                                      std::pair("grpo", Recipe::grpo)};
+                                      std::pair("grpo", Recipe::grpo),
+                                      std::pair("vit", Recipe::vit)};
 };
 
 /// "PATTERN=FACTOR", cut at the last '='. Throws Error{bad_input}, which begins with the option's name.

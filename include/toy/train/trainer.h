@@ -131,6 +131,8 @@ struct EvalResult {
   double nats = 0;  ///< sum over the tokens; of answers over those of the chosen ones
   int64_t tokens = 0;
   PreferenceSums preference = {};
+  /// Of pictures, which are then what `tokens` counts: those whose class is the likeliest, and among the 5 likeliest.
+  int64_t right = 0, among_5 = 0;
   double mean() const { return preference.terms > 0 ? preference.mean_loss() : tokens ? nats / double(tokens) : 0; }
 };
 

@@ -228,6 +228,10 @@ void print_encoder_card(const Described& m, const GraphOptions& o, Device& dev, 
                       2);
   print_dimensions(m.spec, m.pooling);
   print_parts(m.spec, weight_bytes);
+  if (const VisionSpec& v = m.spec.vision; v.there())
+    return fmt::print(
+        "it tells {} classes of pictures of {} x {} (toy infer --image)\n  a picture takes {} and {} of arena\n",
+        m.spec.vocab, v.image, v.image, flops(forward.plan.cost().flops), format_bytes(forward.plan.arena_bytes));
   fmt::print("an encoder: every token sees all tokens of its text (toy embed)\n  {} tokens take {} and {} of arena\n",
              o.trainer.tokens, flops(forward.plan.cost().flops), format_bytes(forward.plan.arena_bytes));
 }

@@ -18,6 +18,7 @@
 #include "toy/decode/decoder.h"
 #include "toy/decode/encoder.h"
 #include "toy/formats/gguf.h"
+#include "toy/models/vision.h"
 #include "toy/runs/run.h"
 
 namespace toy::cli {
@@ -131,6 +132,13 @@ Compiled train_graph(const Described& m, const GraphOptions& options, Device& de
 }
 
 Compiled forward_graph(const Described& m, const TrainerOptions& o, Device& dev) {
+  if (m.spec.vision.there()) {
+    auto graph = std::make_unique<Graph>();
+    const VisionGraph v = build_vision(
+        *graph, m.spec, [&](const std::string& name) { return m.dtype_of(name); }, 1);
+    Plan p = compile(*graph, std::vector{v.logits}, {}, dev);
+    return {"classifying a picture", std::move(graph), {v.logits}, std::move(p)};
+  }
   if (!m.spec.causal) {
     EncoderGraph e = build_encoder_graph(
         m.spec, [&](const std::string& name) { return m.dtype_of(name); }, o.tokens, true);

@@ -20,6 +20,7 @@
 #include "toy/base/gguf_name.h"
 #include "toy/base/json_text.h"
 #include "toy/eval/score.h"
+#include "toy/models/embedding_rule.h"
 
 namespace toy::cli {
 namespace {
@@ -33,7 +34,7 @@ bool begins_with_scores(std::string_view beginning) {
 }
 
 struct Eval : Command {
-  std::string model_path, logprobs_out;
+  std::string model_path, logprobs_out, pictures;
   EvalTextOptions text;
   DeviceOptions device;
   DecodingOptions decoding;
@@ -45,6 +46,8 @@ struct Eval : Command {
     add_model_option(app, model_path);
     adapters.add(app);
     text.add(app);
+    begin_group(app, "Data");
+    add_option(app, "--data", pictures, "Folder of pictures, for a model that tells their classes", file_name());
     begin_group(app, "Output");
     app.add_flag("--json", json, "Print a JSON object");
     add_option(app, "--logprobs-out", logprobs_out, "File for the logprob of each token, as JSON Lines", file_name());
@@ -52,12 +55,14 @@ struct Eval : Command {
                at_least(0));
     decoding.add(app, {"check_finite"});
     device.add(app);
-    show_in_help(app, {"--file", "--by-documents", "--ctx", "--stride", "--json", "--logprobs-out", "--threads"});
+    show_in_help(app,
+                 {"--file", "--data", "--by-documents", "--ctx", "--stride", "--json", "--logprobs-out", "--threads"});
     app.footer(
         "Perplexity depends on the tokenizer; bits per byte compare any two models on the same text. Errors are "
         "standard errors over documents, or over blocks of 64 tokens.\n\n"
         "Examples:\n"
         "  toy eval out/book --file test.txt\n"
+        "  toy eval out/digits --data digits --json\n"
         "  toy eval out/book --file test.txt --logprobs-out tokens.jsonl --top-logprobs 5\n"
         "  toy eval kl --base model.gguf --model small.gguf --file test.txt\n"
         "  toy eval choices model.gguf hellaswag_val.jsonl\n"
@@ -70,10 +75,11 @@ struct Eval : Command {
 
   void run() {
     if (!parser->get_subcommands().empty()) return;
-    check(!model_path.empty() && !text.file.empty(),
-          "eval: give a model, and a text with --file; see `toy eval --help`");
+    check(!model_path.empty() && text.file.empty() != pictures.empty(),
+          "eval: give a model, and a text with --file or pictures with --data; see `toy eval --help`");
     ScoreOptions& o = text.score;
     model_path = model_file(model_path);
+    if (!pictures.empty()) return eval_images(*device.make(), model_path, pictures, json);
     check(!given("--top-logprobs") || !logprobs_out.empty(), "--top-logprobs needs a file; add --logprobs-out FILE");
     if (!logprobs_out.empty()) {
       check(logprobs_out != "-", "--logprobs-out is '-', but stdout has the result; give a file");
@@ -84,6 +90,7 @@ struct Eval : Command {
     const auto dev = device.make();
     require_room_to_decode(*dev, model_path, {.context = kPagePositions});  // the least
     Model model = load_model(model_path, *dev);
+    require_causal(model.spec);
     adapters.apply(model);
     const EvalText ids = text.read(model, model_path);
     std::optional<AtomicFile> lines;

@@ -51,6 +51,9 @@ std::string with_error(double value, double error);
 /// A part of 1 as "50.0 +- 2.3%".
 std::string percent(const MeanError& m);
 
+/// toy eval MODEL --data FOLDER: how many pictures a classifier gets right.
+void eval_images(Device& device, const std::string& model_path, const std::string& data, bool json);
+
 void add_eval_kl(CLI::App& app);
 void add_eval_lmc(CLI::App& app);
 void add_eval_choices(CLI::App& app);

@@ -12,6 +12,7 @@
 #include "cli/console.h"
 #include "cli/files/model_file.h"
 #include "cli/options.h"
+#include "cli/run/classify.h"
 #include "cli/run/draft.h"
 #include "cli/run/prompts.h"
 #include "cli/run/sampling.h"
@@ -95,11 +96,13 @@ struct Infer : Command {
   int64_t context = 0, parallel = 16;
   bool json = false;
   std::string schema_file, grammar_file;
+  ClassifyOptions pictures;
 
   void add(CLI::App& app) {
     add_model_option(app, model_path)->required();
     adapters.add(app);
     prompts.add(app);
+    pictures.add(app);
     sampling.sampler.temperature = 0;  // texts that are the same every time
     sampling.add(app);
     draft.add(app);
@@ -120,14 +123,15 @@ struct Infer : Command {
     decoding.add(app, {"check_finite"});
     device.add(app);
     show_in_help(app, {"--prompt", "--prompt-file", "--prompts", "--temperature", "--top-k", "--top-p", "--min-p",
-                       "--seed", "--n", "--stop", "--json-schema", "--grammar", "--json", "--threads"});
+                       "--seed", "--n", "--stop", "--json-schema", "--grammar", "--image", "--json", "--threads"});
     app.footer(
         "Logits pass through the chain of --samplers (toy help sampling.md). Logprobs are those of the unchanged "
         "model.\n\n"
         "Examples:\n"
         "  toy infer out/book --prompt \"Once upon a time\" --temperature 0.8\n"
         "  echo \"Once upon a time\" | toy infer out/book --prompt-file -\n"
-        "  toy infer out/book --prompts questions.txt --json > answers.jsonl");
+        "  toy infer out/book --prompts questions.txt --json > answers.jsonl\n"
+        "  toy infer out/digits --image seven.png");
   }
 
   // What needs the model's tokenizer.
@@ -176,6 +180,10 @@ struct Infer : Command {
   }
 
   void run() {
+    if (!pictures.files.empty()) {
+      model_path = model_file(model_path);
+      return classify(*device.make(), model_path, pictures, json);
+    }
     sampling.read(*parser);
     check_options();
     prompts.read();

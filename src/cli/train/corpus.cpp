@@ -11,6 +11,7 @@
 #include "toy/synth/chats.h"
 #include "toy/synth/ngram.h"
 #include "toy/synth/questions.h"
+#include "toy/synth/shapes.h"
 #include "toy/synth/stories.h"
 
 namespace toy::cli {
@@ -112,6 +113,29 @@ struct Qa : Command {
   }
 };
 
+struct Shapes : Command {
+  ShapeOptions o;
+  std::string out;
+  void add(CLI::App& app) {
+    add_option(app, "--images", o.images, "Pictures to train on", from_to(10, 1e6));
+    add_option(app, "--test", o.test, "Pictures to test with", from_to(0, 1e6));
+    add_option(app, "--image-size", o.size, "Their side in pixels", from_to(16, 512));
+    add_option(app, "--seed", o.seed, "Seed of the pictures");
+    add_option(app, "--out", out, "Folder to write, which must not be there yet", file_name())->required();
+    app.footer(
+        fmt::format("Shapes of {} kinds, of random place, size, angle and colours, with noise. No two kinds look "
+                    "alike, so a model can "
+                    "be right every time. See toy help images.md.\n\n"
+                    "Example:\n"
+                    "  toy corpus shapes --images 4000 --out shapes",
+                    shape_names().size()));
+  }
+  void run() const {
+    write_shapes(o, out);
+    fmt::print("{}\n", out);
+  }
+};
+
 struct Floor : Command {
   std::string file;
   bool json = false;
@@ -142,10 +166,12 @@ struct Ngram : Command {
 }  // namespace
 
 void add_corpus(CLI::App& root) {
-  CLI::App& app = add_command_group(root, "corpus", "Write stories, conversations and questions, and score text");
+  CLI::App& app =
+      add_command_group(root, "corpus", "Write stories, conversations, questions and pictures, and score text");
   add_subcommand<Stories>(app, "stories", "Write English stories from a random grammar");
   add_subcommand<Chats>(app, "chats", "Write short conversations to train a first chat model on");
   add_subcommand<Qa>(app, "qa", "Write questions that have one right answer");
+  add_subcommand<Shapes>(app, "shapes", "Draw pictures of shapes, with a folder for each kind");
   add_subcommand<Floor>(app, "floor", "Print the lowest possible loss on stories, in nats per byte");
   add_subcommand<Ngram>(app, "ngram", "Print the loss of a 5-gram model, which a good model beats");
 }

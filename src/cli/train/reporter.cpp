@@ -85,7 +85,11 @@ void Reporter::event(const runs::Event& e) {
   } else if (const auto* v = e.as<runs::Eval>()) {
     clear_status();
     const std::string part = v->whole ? "" : " (on part of the text)", rewards = to_text(v->rewards);
-    if (rewards.empty() && std::isfinite(v->nats_per_byte))
+    if (v->top1 && v->top5)
+      say(fmt::format("step {}: validation loss {:.4f} nats, top-1 {:.2f}% +- {:.2f}%, top-5 {:.2f}%{}", *e.step,
+                      v->loss, 100 * *v->top1, 100 * v->top1_error.value_or(0), 100 * *v->top5,
+                      v->whole ? "" : " (of some of the pictures)"));
+    else if (rewards.empty() && std::isfinite(v->nats_per_byte))
       say(fmt::format("step {}: validation loss {:.4f} nats per token, {:.4f} nats per byte{}", *e.step, v->loss,
                       v->nats_per_byte, part));
     else

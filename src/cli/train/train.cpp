@@ -82,7 +82,16 @@ const About kRecipes[] = {
      "and wrong answers. See toy help grpo.md.\n\n"
      "Example:\n"
      "  toy train grpo --model chat.gguf --data questions.jsonl --reward exact --max-tokens 32 --out out/better\n"
-     "  toy eval generate chat.gguf held-out.jsonl --lora out/better"}};
+     "  toy eval generate chat.gguf held-out.jsonl --lora out/better"},
+    {Recipe::vit,
+     "Train a classifier of pictures",
+     {"--data", "--size", "--image-size", "--patch", "--flip", "--mixup", "--rand-augment"},
+     "A folder of pictures has a subfolder for each class. PNG, JPEG, PGM and PPM are read, and the binary files of "
+     "CIFAR-10, CIFAR-100 and MNIST. See toy help images.md.\n\n"
+     "Example:\n"
+     "  toy corpus shapes --out shapes\n"
+     "  toy train vit --data shapes --size vit-micro --epochs 10 --out out/shapes\n"
+     "  toy infer out/shapes --image shapes/test/star/00007.ppm"}};
 
 // "adamw 0.001, lion 0.0001": what an option is by default with each optimizer.
 std::string usual(const Recipe& recipe, std::string_view option) {
@@ -150,6 +159,8 @@ struct Train : Command {
       add_listed_option(app, option, value);
       if (CLI::Option* added = app.get_option(option.flag()); option.derived)
         added->description(fmt::format("{} (default: {})", option.help, usual(recipe, option.name)));
+      else if (about.kind == Recipe::vit && option.name == "size")
+        added->description(fmt::format("Size or JSON file of dimensions: {}", fmt::join(image_size_names(), ", ")));
     });
     begin_group(app, "Output");
     app.add_flag("--json", json, "Print the run's events as JSON Lines");

@@ -1,0 +1,26 @@
+// What `toy infer MODEL --image FILE` does.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "toy/backend/device.h"
+#include "toy/models/model.h"
+
+namespace toy::cli {
+
+/// Pictures to classify.
+struct ClassifyOptions {
+  std::vector<std::string> files;
+  int64_t top = 5;
+  void add(CLI::App& app);
+};
+
+/// Loads a model that tells classes of pictures. Throws Error{bad_input} for another one.
+Model load_classifier(const std::string& path, const Device& device);
+/// Prints the likeliest classes of each picture.
+void classify(Device& device, const std::string& model_path, const ClassifyOptions& options, bool json);
+
+}  // namespace toy::cli
