@@ -11,14 +11,16 @@ set(toy_options -Wall -Wextra -Wshadow -Wno-unused-parameter -fno-math-errno
 target_compile_features(toy_flags INTERFACE cxx_std_20)
 target_compile_options(toy_flags INTERFACE "$<BUILD_INTERFACE:${toy_options}>")
 target_include_directories(toy_flags INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include;${PROJECT_SOURCE_DIR}/src>")
+set(toy_quick $<$<NOT:$<CONFIG:Debug>>:-Og>)  # for code that takes no time when it runs
 if(TOY_SANITIZE)
   # Findings are fatal.
   set(toy_sanitizer -fsanitize=${TOY_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   # AddressSanitizer triples a kernel's compile time. Guard pages find accesses out of bounds without it:
-  # tests/testing/guarded.h.
+  # tests/testing/guarded.h. All else there is compiled without optimization, in half the time.
   set(toy_kernel_sanitizer ${toy_sanitizer})
   if(TOY_SANITIZE STREQUAL "address,undefined")
-    set(toy_kernel_sanitizer -fsanitize=shift,signed-integer-overflow,integer-divide-by-zero -fno-sanitize-recover=all)
+    set(toy_kernel_sanitizer -O2 -fsanitize=shift,signed-integer-overflow,integer-divide-by-zero -fno-sanitize-recover=all)
+    set(toy_quick "")
   endif()
   set(toy_is_kernels $<OR:$<STREQUAL:$<TARGET_PROPERTY:NAME>,toy_cpu>,$<STREQUAL:$<TARGET_PROPERTY:NAME>,toy_gpu>>)
   target_compile_options(toy_flags INTERFACE $<${toy_is_kernels}:${toy_kernel_sanitizer}>
@@ -31,7 +33,6 @@ endif()
 option(TOY_PCH "Precompile headers that many files include; compile small files of a folder together" ON)
 # A shared library can be made of the static ones, and shows of them what it wants to show.
 set(toy_shareable POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
-set(toy_quick $<$<NOT:$<CONFIG:Debug>>:-Og>)  # for code that takes no time when it runs
 
 # toy_precompile(toy_cpu backend/cpu/kernels.h <cmath>): headers of a folder's own; paths from the folder of the
 # CMakeLists.txt. A file of a few dozen lines, as an op's, takes a third of the time. Without headers: the common ones.
