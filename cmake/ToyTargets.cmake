@@ -16,11 +16,12 @@ if(TOY_SANITIZE)
   # Findings are fatal.
   set(toy_sanitizer -fsanitize=${TOY_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   # AddressSanitizer triples a kernel's compile time. Guard pages find accesses out of bounds without it:
-  # tests/testing/guarded.h. All else there is compiled without optimization, in half the time.
+  # tests/testing/guarded.h. What takes no time is compiled without optimization, in half the time.
   set(toy_kernel_sanitizer ${toy_sanitizer})
   if(TOY_SANITIZE STREQUAL "address,undefined")
     set(toy_kernel_sanitizer -O2 -fsanitize=shift,signed-integer-overflow,integer-divide-by-zero -fno-sanitize-recover=all)
-    set(toy_quick "")
+    set(toy_quick -O0)
+    set(toy_asan ON)
   endif()
   set(toy_is_kernels $<OR:$<STREQUAL:$<TARGET_PROPERTY:NAME>,toy_cpu>,$<STREQUAL:$<TARGET_PROPERTY:NAME>,toy_gpu>>)
   target_compile_options(toy_flags INTERFACE $<${toy_is_kernels}:${toy_kernel_sanitizer}>
@@ -47,11 +48,14 @@ function(toy_precompile target)
   endif()
 endfunction()
 
-# Used with any level of optimization: GCC and clang allow that.
+# Used with any level of optimization, which GCC and clang allow, but for -O0 of clang.
 file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/headers.cpp CONTENT "")
 add_library(toy_headers OBJECT EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/headers.cpp)
 target_link_libraries(toy_headers PRIVATE toy_flags fmt::fmt nlohmann_json::nlohmann_json)
 set_target_properties(toy_headers PROPERTIES ${toy_shareable})
+if(toy_asan)
+  target_compile_options(toy_headers PRIVATE ${toy_quick})
+endif()
 toy_precompile(toy_headers <algorithm> <chrono> <cmath> <filesystem> <functional> <map> <memory> <optional> <string>
                            <thread> <vector> <fmt/format.h> <nlohmann/json.hpp>)
 

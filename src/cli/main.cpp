@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <new>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "cli/command.h"
