@@ -22,7 +22,7 @@ out=out/chat texts='' toy='' threads=0 quick='' serve=''
 while (($#)); do
   case $1 in
     --out | --texts | --threads | --toy)
-      (($# >= 2)) || refuse "$1 needs a value"
+      [[ -n ${2:-} && $2 != --* ]] || refuse "$1 needs a value"
       printf -v "${1#--}" %s "$2"
       shift ;;
     --quick) quick=1 ;;
@@ -101,6 +101,18 @@ made() {
   [[ -f $file ]] && return
   run "$@" --out "$file" > /dev/null
 }
+stages=(1-texts 2-chats 3-dpo 4-grpo)
+# What was made of an earlier model of this stage is made again.
+forget() {
+  local stage from=''
+  for stage in "${stages[@]}"; do
+    if [[ $stage == "$1" ]]; then from=$stage; fi
+    if [[ -z $from ]]; then continue; fi
+    rm -f "answers/$stage-likeliest.json" "answers/$stage-drawn.json"
+    if [[ $stage == 3-dpo ]]; then rm -f 3-dpo.gguf; fi
+    if [[ $stage != "$1" ]]; then rm -rf "$stage"; fi
+  done
+}
 # trained FOLDER CHECKPOINT_EVERY RECIPE OPTION...: a stage, resumed where it was interrupted.
 trained() {
   local folder=$1 every=$2 resume=()
@@ -111,6 +123,7 @@ trained() {
   elif [[ -d $folder ]]; then  # it ended before its first checkpoint
     resume=(--overwrite)
   fi
+  forget "$folder"
   run train "$@" --threads "$threads" --checkpoint-every "$every" --log-every 0 --out "$folder" "${resume[@]}"
 }
 # answered NAME MODEL: its likeliest answers to the held-out questions, and drawn ones.
@@ -188,15 +201,14 @@ rises 3-dpo 4-grpo drawn "$reward_gain"
 rises 3-dpo 4-grpo likeliest "-$loss"
 
 say "7. Report card"
-stages=(1-texts 2-chats 3-dpo 4-grpo)
 card=("${stages[@]}")
 for stage in "${stages[@]}"; do card+=(--answers "answers/$stage-likeliest.json" --drawn "answers/$stage-drawn.json"); done
 run runs card "${card[@]}" --title "From nothing to a chat" --out card.html
 "$toy" runs card "${card[@]}" --json > card.json
 
 say "Done"
-out=$(realpath -m --relative-to="$start" -- "$out")
-program=$(realpath --relative-to="$start" -- "$toy")
+printf -v out %q "$(realpath -m --relative-to="$start" -- "$out")"
+printf -v program %q "$(realpath --relative-to="$start" -- "$toy")"
 echo "  report card:  $out/card.html (numbers: card.json)"
 echo "  chat:         $program chat $out/4-grpo --temperature 0"
 echo "  serve:        $program serve $out/4-grpo"

@@ -65,7 +65,7 @@ std::string instead_of(const CLI::App& app, const std::string& option) {
        {in_brackets<OptimizerOptions>(app, "--optimizer", option),
         in_brackets<RecipeOptions>(app, "--schedule", option), in_brackets<SamplerOptions>(app, "--samplers", option)})
     if (!list.empty()) return fmt::format("write {}", list);
-  if (const std::string reason = needless_option(option); !reason.empty()) return reason;
+  if (const std::string reason = needless_option(app, option); !reason.empty()) return reason;
   std::vector<std::string> names, longer;
   for (const CLI::Option* o : app.get_options())
     for (const std::string& l : o->get_lnames())
@@ -228,6 +228,7 @@ std::string explain(const CLI::App& root, const CLI::ParseError& error, const st
       break;
     case CLI::ExitCodes::ExcludesError:
       if (app.get_option_no_throw("text")) own = explain_unknown_option(root, words);  // its value may have become it
+      if (own.empty()) own = explain_quotes(words);
       if (own.empty()) own = explain_exclusion(app);
       break;
     case CLI::ExitCodes::ArgumentMismatch:

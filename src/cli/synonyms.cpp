@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <string_view>
 
@@ -191,9 +190,9 @@ constexpr Synonym kOptions[] = {
     {"--outtype", "--type"},
 };
 
-// Options of other programs that have no counterpart, and why.
+// Options of other programs that have no counterpart, and why; `of`: only where the command has this option.
 constexpr struct {
-  std::string_view theirs, reason;
+  std::string_view theirs, reason, of = {};
 } kNeedless[] = {
     {"-ngl", "all layers run on --device"},
     {"--n-gpu-layers", "all layers run on --device"},
@@ -216,11 +215,11 @@ constexpr struct {
     {"--fp16", "--compute bf16 chooses the type of products"},
     {"--load-in-4bit", "quantize the file first: toy quantize MODEL OUT --type Q4_K_M"},
     {"--load-in-8bit", "quantize the file first: toy quantize MODEL OUT --type Q8_0"},
-    {"--temp", "each request says how it is sampled"},
-    {"--temperature", "each request says how it is sampled"},
-    {"--top-p", "each request says how it is sampled"},
-    {"--top-k", "each request says how it is sampled"},
-    {"--api-key", "others can read a command line; put keys into a file for --api-key-file"},
+    {"--temp", "each request says how it is sampled", "--port"},
+    {"--temperature", "each request says how it is sampled", "--port"},
+    {"--top-p", "each request says how it is sampled", "--port"},
+    {"--top-k", "each request says how it is sampled", "--port"},
+    {"--api-key", "others can read a command line; put keys into a file for --api-key-file", "--api-key-file"},
     {"--gradient-checkpointing", "--memory SIZE recomputes activations where it has to"},
 };
 
@@ -286,20 +285,38 @@ Words our_commands(const CLI::App& root, Words words) {
   return words;
 }
 
-// Has the command of these words this option, by our name or by another one?
-bool is_known_option(const CLI::App& root, const Words& words, const std::string& option) {
-  const CLI::App* app = &root;
-  for (const std::string& word : words)
-    if (const CLI::App* sub = find_command(*app, word)) app = sub;
-  return !our_option(*app, name_of(option)).empty();
+// As text programs make of "--".
+void refuse_typographic_dash(const CLI::App& app, const std::string& word) {
+  for (const std::string_view dash : {"\u2013", "\u2014", "\u2212", "\u2010", "\u2011"}) {
+    if (!word.starts_with(dash) || word.size() == dash.size()) continue;
+    const std::string option = "--" + word.substr(dash.size());
+    check(our_option(app, name_of(option)).empty(), "'{}' begins with a typographic dash; write {}", word, option);
+  }
+}
+
+// An option with a value that other programs have, or that belongs to another option, in our words.
+void say_our_value(const CLI::App& app, const Words& all, std::string& name, std::string& value) {
+  for (const auto& v : kValues)
+    if (v.option == name && v.theirs == value) {
+      tell(fmt::format("{} {}", name, v.theirs), v.ours);
+      value = std::string(v.ours);
+    }
+  // A part of the text, and no file; alone, so that a contradiction stays one.
+  double part = 0;
+  const auto of_validation = [](const std::string& word) { return word.starts_with("--val"); };
+  if (name != "--val" || !read_number(value, from_to_below(0, 1), part).empty() || std::filesystem::exists(value) ||
+      !app.get_option_no_throw("--val-fraction") || std::ranges::count_if(all, of_validation) != 1)
+    return;
+  tell("--val " + value, "--val-fraction " + value);
+  name = "--val-fraction";
 }
 
 }  // namespace
 
-std::string needless_option(const std::string& theirs) {
+std::string needless_option(const CLI::App& app, const std::string& theirs) {
   const std::string name = name_of(theirs);
   for (const auto& n : kNeedless)
-    if (n.theirs == name) return std::string(n.reason);
+    if (n.theirs == name && (n.of.empty() || app.get_option_no_throw(std::string(n.of)))) return std::string(n.reason);
   return {};
 }
 
@@ -312,12 +329,6 @@ Words known_synonyms(const CLI::App& app) {
 
 Words in_our_words(const CLI::App& root, const Words& given) {
   if (given.empty()) return given;
-  for (const std::string& word : given)  // as text programs make of "--"
-    for (const char* dash : {"\u2013", "\u2014", "\u2212", "\u2010", "\u2011"})
-      if (const size_t bytes = std::string_view(dash).size();
-          word.starts_with(dash) && word.size() > bytes && std::isalpha(static_cast<unsigned char>(word[bytes])))
-        if (const std::string option = "--" + word.substr(bytes); is_known_option(root, given, option))
-          fail("'{}' begins with a typographic dash; write {}", word, option);
   const Words words = our_commands(root, given);
   const CLI::App* app = &root;
   size_t arguments = 0;  // where they begin
@@ -331,6 +342,7 @@ Words in_our_words(const CLI::App& root, const Words& given) {
       continue;
     }
     if (word == "--") return ours.insert(ours.end(), words.begin() + std::ptrdiff_t(i), words.end()), ours;
+    refuse_typographic_dash(*app, word);
     std::string name = word.substr(0, word.find('='));
     const bool known = name.size() < 2 || name[0] != '-' || app->get_option_no_throw(name);
     std::string found = known ? "" : our_option(*app, name_of(word));
@@ -350,24 +362,22 @@ Words in_our_words(const CLI::App& root, const Words& given) {
     }
     const CLI::Option* option = name.size() > 1 && name[0] == '-' ? app->get_option_no_throw(name) : nullptr;
     if (option && is_flag(*option) && word != name) word = name + "=" + truth(word.substr(name.size() + 1));
-    ours.push_back(word);
-    const bool takes_next =
-        option && word == name && option->get_items_expected_min() > 0;  // as it is, also where it begins with a dash
-    if (!takes_next || i + 1 == words.size()) continue;
-    const std::string next = words[i + 1].substr(0, words[i + 1].find('='));
-    check(takes_any_text(name) || !next.starts_with("--") || next == "--" || !app->get_option_no_throw(next),
-          "{} has no value: what follows is the option {}; give one, or write {}=VALUE for a value that looks so", name,
-          next, name);
-    ours.push_back(words[++i]);
-    for (const auto& v : kValues)
-      if (v.option == name && v.theirs == ours.back())
-        tell(fmt::format("{} {}", name, v.theirs), v.ours), ours.back() = std::string(v.ours);
-    double part = 0;  // of the text, and no file
-    if (name == "--val" && read_number(ours.back(), from_to_below(0, 1), part).empty() &&
-        app->get_option_no_throw("--val-fraction") && !std::filesystem::exists(ours.back())) {
-      tell(fmt::format("{} {}", name, ours.back()), "--val-fraction " + ours.back());
-      *std::prev(ours.end(), 2) = "--val-fraction";
+    const bool has_value =
+        option && option->get_items_expected_min() > 0;  // as it is, also where it begins with a dash
+    if (!has_value || (word == name && i + 1 == words.size())) {
+      ours.push_back(word);
+      continue;
     }
+    const bool joined = word != name;
+    std::string value = joined ? word.substr(name.size() + 1) : words[++i];
+    const std::string other = value.substr(0, value.find('='));
+    check(
+        joined || takes_any_text(name) || !other.starts_with("--") || other == "--" || !app->get_option_no_throw(other),
+        "{} has no value: what follows is the option {}; give one, or write {}=VALUE for a value that looks so", name,
+        other, name);
+    say_our_value(*app, words, name, value);
+    ours.push_back(joined ? name + "=" + value : name);
+    if (!joined) ours.push_back(value);
   }
   return ours;
 }

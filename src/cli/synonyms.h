@@ -16,6 +16,6 @@ std::vector<std::string> in_our_words(const CLI::App& root, const std::vector<st
 std::vector<std::string> known_synonyms(const CLI::App& app);
 
 /// Why `toy` has no such option of another program: "every layer runs on --device"; "" for other words.
-std::string needless_option(const std::string& theirs);
+std::string needless_option(const CLI::App& app, const std::string& theirs);
 
 }  // namespace toy::cli

@@ -33,8 +33,11 @@ constexpr Lesson kLessons[] = {{"from-scratch", "learns to predict the next toke
 // Curves of a stage that say what it learned, first what it aims at.
 constexpr const char* kShown[] = {"reward", "groups_mixed", "reward_margin", "reward_accuracy", "loss", "entropy"};
 
+constexpr const char* kNoAnswers = "these are no answers; write them with `toy eval generate --json --rows`";
+
 Answers::Share share_of(const ordered_json& j, int64_t questions) {
   Answers::Share s{j.at("accuracy").get<double>(), {}, questions};
+  check(s.accuracy >= 0 && s.accuracy <= 1 && questions >= 1, "{}", kNoAnswers);
   if (j.contains("accuracy_error")) s.error = j["accuracy_error"].get<double>();
   return s;
 }
@@ -151,21 +154,32 @@ std::string costs(std::span<const Stage> stages) {
                    "<th>work</th><th>time</th></tr>\n" +
                        rows +
                        "</table></div><p class=\"none\">Work is tokens times the FLOP per token of a training step. "
-                       "Passes that only score or draw answers are left out.</p>");
+                       "Passes that only score or draw answers are left out; with rewards, tokens are those of "
+                       "the answers.</p>");
+}
+
+// Shares compare where all were asked the same, and each answer was drawn as its name says.
+void require_same_questions(std::span<const Stage> stages) {
+  const Answers* asked = nullptr;
+  const auto require = [&](const Stage& s, const std::optional<Answers>& given, double temperature) {
+    if (!given) return;
+    check(given->temperature == temperature, "{}: its {} answers were drawn at temperature {}, expected {}",
+          s.summary.id, temperature == 0 ? "likeliest" : "drawn", given->temperature, temperature);
+    if (!asked) asked = &*given;
+    const bool same =
+        std::equal(asked->rows.begin(), asked->rows.end(), given->rows.begin(), given->rows.end(),
+                   [](const auto& a, const auto& b) { return a.question == b.question && a.wanted == b.wanted; });
+    check(same, "{}: its answers are to other questions than those of {}; ask every stage the same file", s.summary.id,
+          stages.front().summary.id);
+  };
+  for (const Stage& s : stages) require(s, s.likeliest, 0), require(s, s.drawn, 1);
 }
 
 // The first question of each kind, with its answer after every stage.
 std::string conversations(std::span<const Stage> stages) {
   const Answers* asked = nullptr;
-  for (const Stage& s : stages) {
-    if (!s.likeliest) continue;
-    if (!asked) asked = &*s.likeliest;
-    const bool same =
-        std::equal(asked->rows.begin(), asked->rows.end(), s.likeliest->rows.begin(), s.likeliest->rows.end(),
-                   [](const auto& a, const auto& b) { return a.question == b.question && a.wanted == b.wanted; });
-    check(same, "{}: its answers are to other questions than those of {}; ask every stage the same file", s.summary.id,
-          stages.front().summary.id);
-  }
+  for (const Stage& s : stages)
+    if (!asked && s.likeliest) asked = &*s.likeliest;
   if (!asked) return {};
   std::string out;
   std::map<std::string, bool> seen;
@@ -212,7 +226,7 @@ void add_share(ordered_json& j, const std::string& prefix, const Answers::Share&
 Answers parse_answers(std::string_view text) {
   Answers a;
   try {
-    const auto j = read_json<ordered_json>("answers", text);
+    const auto j = parse_json<ordered_json>(std::string(text));
     a.all = share_of(j, j.at("questions").get<int64_t>());
     if (j.contains("kinds"))
       for (const auto& [kind, of] : j["kinds"].items()) a.kinds[kind] = share_of(of, of.at("questions").get<int64_t>());
@@ -220,25 +234,28 @@ Answers parse_answers(std::string_view text) {
       a.rows.push_back({row.at("kind").get<std::string>(), row.at("question").get<std::string>(),
                         row.at("text").get<std::string>(), row.at("answers").at(0).get<std::string>(),
                         row.at("right").get<bool>()});
+    a.temperature = j.at("temperature").get<double>();
   } catch (const nlohmann::json::exception&) {
-    fail("these are no answers; write them with `toy eval generate --json --rows`");
+    fail("{}", kNoAnswers);
   }
+  check(a.all.questions == int64_t(a.rows.size()), "{}", kNoAnswers);
   return a;
 }
 
 double flops_per_token(std::string_view flow) {
   try {
-    const auto j = read_json<ordered_json>("flow.json", flow);
+    const auto j = parse_json<ordered_json>(std::string(flow));
     for (const ordered_json& node : j.at("nodes"))
       if (node.at("kind") == "input" && node.at("name") == "tokens")
-        return j.at("cost").at("total").at("flops").get<double>() /
-               node.at("outputs").at(0).at("shape").at(0).get<double>();
+        if (const double tokens = node.at("outputs").at(0).at("shape").at(0).get<double>(); tokens > 0)
+          return j.at("cost").at("total").at("flops").get<double>() / tokens;
   } catch (const nlohmann::json::exception&) {
   }
   fail("this is no graph of a training step with its cost");
 }
 
 ordered_json card_numbers(std::span<const Stage> stages) {
+  require_same_questions(stages);
   ordered_json out;
   for (const Stage& s : stages) {
     ordered_json j{
@@ -260,6 +277,7 @@ ordered_json card_numbers(std::span<const Stage> stages) {
 
 std::string html_report_card(const std::string& title, std::span<const Stage> stages) {
   check(!stages.empty(), "a report card needs a stage");
+  require_same_questions(stages);
   const Chart chart = accuracy_chart(stages);
   std::string body = header(title, stages);
   if (!chart.empty()) body += "<section class=\"charts\">\n" + html_figure(chart, true) + "</section>\n";

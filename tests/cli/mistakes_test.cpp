@@ -116,6 +116,9 @@ TEST_F(Mistakes, WithAModel) {
       {"train warm-start --init out/tiny --size tiny --corpus book.txt",
        "--size belongs to --donor, or to toy train from-scratch; with --init, leave it out"},
       {"quantize out/tiny q.gguf q4_k_m", "'q4_k_m' is one argument too many; did you mean --type q4_k_m?"},
+      {"infer out/tiny --prompt \u201cOnce upon\u201d",
+       "too many arguments; the shell knows only the quotes \" and ', and not those of '\u201cOnce'"},
+      {"eval out/tiny --file book.txt --top-k 3", "unknown option '--top-k'; `toy eval --help-all` shows all"},
       {"infer out/tiny \u201cOnce upon\u201d",
        "too many arguments; the shell knows only the quotes \" and ', and not those of '\u201cOnce'"},
       {"describe out/tiny other.gguf", "'other.gguf' is one argument too many; see `toy describe --help`"},
@@ -123,9 +126,12 @@ TEST_F(Mistakes, WithAModel) {
   });
   // A part of the text to validate on, and no file.
   const Result part =
-      toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--val 0.2 --steps 1 --out " + path("p"));
+      toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--val=0.2 --steps 1 --out " + path("p"));
   EXPECT_EQ(part.code, 0) << part.err;
   EXPECT_NE(part.err.find("toy: --val 0.2 is --val-fraction 0.2 here"), std::string::npos) << part.err;
+  // A text may begin as an option would.
+  for (const char* text : {"\u2014temperature", "--size"})
+    EXPECT_EQ(toy("infer " + path("out/tiny") + " -n 1 --prompt '" + text + "'").code, 0) << text;
   for (const char* on : {"1", "TRUE", "yes"})  // forms of a flag
     EXPECT_EQ(toy("infer " + path("out/tiny") + " --prompt hi -n 1 --json=" + on).out.substr(0, 1), "{") << on;
   EXPECT_NE(toy("infer " + path("out/tiny") + " --prompt hi -n 1 --json=0").out.substr(0, 1), "{");

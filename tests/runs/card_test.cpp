@@ -15,9 +15,10 @@ using namespace testing;
 using nlohmann::ordered_json;
 
 // What `toy eval generate --json --rows` prints of two questions of different kinds.
-ordered_json answers(const std::string& first, const std::string& second) {
+ordered_json answers(const std::string& first, const std::string& second, double temperature = 0) {
   const bool right = second == "{\"a\":1}", copied = first == "fox";
   ordered_json j{{"model", "m"}, {"questions", 2}, {"accuracy", (right + copied) / 2.0}, {"accuracy_error", 0.5}};
+  j["temperature"] = temperature;
   j["kinds"]["copy:1"] = {{"questions", 1}, {"accuracy", double(copied)}};
   j["kinds"]["json:2"] = {{"questions", 1}, {"accuracy", double(right)}};
   j["rows"].push_back({{"where", "q:1"},
@@ -65,7 +66,11 @@ TEST(Card, ReadsAnswers) {
   EXPECT_FALSE(a.rows[1].right);
   ordered_json without_rows = answers("fox", "a");
   without_rows.erase("rows");
-  for (const std::string& text : {json_text(without_rows), std::string("[]"), std::string(R"({"questions":1})")})
+  ordered_json impossible = answers("fox", "a"), fewer = answers("fox", "a");
+  impossible["accuracy"] = 7;
+  fewer["questions"] = 1;
+  for (const std::string& text : {json_text(without_rows), json_text(impossible), json_text(fewer), std::string("[]"),
+                                  std::string("garbage"), std::string(R"({"questions":1})")})
     expect_contains(message_of([&] { parse_answers(text); }), "toy eval generate --json --rows");
 }
 
@@ -74,14 +79,16 @@ TEST(Card, WorkOfATokenIsThatOfTheStepOverItsTokens) {
       {"kind":"input","name":"tokens","outputs":[{"dtype":"i32","shape":[50]}]}],
       "cost":{"forward":{"flops":1},"total":{"flops":1000.0}}})";
   EXPECT_EQ(flops_per_token(flow), 20);
-  expect_contains(message_of([] { flops_per_token("{}"); }), "no graph");
+  for (const char* text : {"{}", "", R"({"nodes":[{"kind":"input","name":"tokens","outputs":[{"shape":[0]}]}],
+                                        "cost":{"total":{"flops":1}}})"})
+    expect_contains(message_of([&] { flops_per_token(text); }), "no graph");
 }
 
 TEST(Card, Numbers) {
   std::vector<Stage> stages{stage("chats", "full-finetune", answers("I think fox", "a")),
                             stage("rewards", "grpo", answers("fox", "a"))};
   stages[0].flops_per_token = 20;
-  stages[1].drawn = parse_answers(json_text(answers("cat", "b")));
+  stages[1].drawn = parse_answers(json_text(answers("cat", "b", 1)));
   const ordered_json j = card_numbers(stages);
   ASSERT_EQ(j["stages"].size(), 2u);
   EXPECT_EQ(j["stages"][0]["stage"], "chats");
@@ -120,6 +127,19 @@ TEST(Card, AnswersHaveToBeToTheSameQuestions) {
   other["rows"][0]["question"] = "Repeat cat.";
   const std::vector<Stage> stages{stage("a", "lora", answers("fox", "a")), stage("b", "lora", other)};
   expect_contains(message_of([&] { html_report_card("card", stages); }), "other questions");
+  expect_contains(message_of([&] { card_numbers(stages); }), "other questions");
+  std::vector<Stage> drawn{stage("a", "lora", answers("fox", "a"))};
+  other["temperature"] = 1;
+  drawn[0].drawn = parse_answers(json_text(other));
+  expect_contains(message_of([&] { card_numbers(drawn); }), "other questions");
+}
+
+TEST(Card, AnswersAreDrawnAsTheirNameSays) {
+  std::vector<Stage> stages{stage("a", "lora", answers("fox", "a", 1))};
+  expect_contains(message_of([&] { card_numbers(stages); }), "likeliest answers were drawn at temperature 1");
+  stages = {stage("a", "lora", answers("fox", "a"))};
+  stages[0].drawn = stages[0].likeliest;
+  expect_contains(message_of([&] { card_numbers(stages); }), "drawn answers were drawn at temperature 0");
 }
 
 }  // namespace

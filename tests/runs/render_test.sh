@@ -24,19 +24,22 @@ for run in done failed; do
   "$toy" runs report "$work/$run" --out "$work/$run.html" > "$work/report.log"
 done
 # A report card of five stages with twelve kinds of question.
-python3 - > "$work/answers.json" << 'END'
+python3 - "$work" << 'END'
 import json
+import sys
 kinds = [f"kind {i}:1" for i in range(12)]
-share = {"accuracy": 0.375, "accuracy_error": 0.0123, "questions": 100}
+share = {"accuracy": 0.375, "accuracy_error": 0.0123, "questions": 1}
 rows = [{"kind": k, "question": "What is " + 40 * "long" + "?", "text": "It is " + 60 * "x", "answers": ["y"], "right": False}
         for k in kinds]
-print(json.dumps({"questions": 1200, **share, "kinds": {k: share for k in kinds}, "rows": rows}))
+for name, temperature in (("likeliest", 0), ("drawn", 1)):
+    with open(f"{sys.argv[1]}/{name}.json", "w") as file:
+        json.dump({**share, "questions": len(rows), "temperature": temperature, "kinds": {k: share for k in kinds}, "rows": rows}, file)
 END
 stages=() answers=()
 for stage in 1-texts 2-chats 3-dpo 4-grpo 5-more; do
   mkdir "$work/$stage"
   sed "s/\"run_id\": \"[^\"]*\"/\"run_id\": \"$stage\"/" "$work/done/events.jsonl" > "$work/$stage/events.jsonl"
-  stages+=("$work/$stage") answers+=(--answers "$work/answers.json" --drawn "$work/answers.json")
+  stages+=("$work/$stage") answers+=(--answers "$work/likeliest.json" --drawn "$work/drawn.json")
 done
 "$toy" runs card "${stages[@]}" "${answers[@]}" --out "$work/card.html" > "$work/report.log"
 for run in done failed card; do

@@ -30,6 +30,7 @@ struct Answers {
   Share all;
   std::map<std::string, Share> kinds;
   std::vector<Row> rows;
+  double temperature = 0;  ///< that they were drawn at; 0: the likeliest
 };
 /// Throws Error{bad_input} with the reason for what is not such a text, as without --rows.
 Answers parse_answers(std::string_view json);

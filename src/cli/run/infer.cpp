@@ -16,6 +16,7 @@
 #include "cli/run/draft.h"
 #include "cli/run/prompts.h"
 #include "cli/run/sampling.h"
+#include "cli/scripts.h"
 #include "talk/markdown.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -258,11 +259,12 @@ struct Infer : Command {
                                 prompts.several() ? fmt::format(" of prompt {}", i + 1) : ""));
         const bool at_once = end.generated.reason == FinishReason::eos && end.generated.tokens.size() <= 1;
         if (at_once && !json)
-          to_stderr(fmt::format("toy: the model ended the text{} at once; {}\n",
-                                prompts.several() ? fmt::format(" of prompt {}", i + 1) : "",
-                                model.metadata.contains("tokenizer.chat_template")
-                                    ? fmt::format("it is trained for conversations: toy chat {}", one_line(model_path))
-                                    : "--ignore-eos continues it"));
+          to_stderr(
+              fmt::format("toy: the model ended the text{} at once; {}\n",
+                          prompts.several() ? fmt::format(" of prompt {}", i + 1) : "",
+                          model.metadata.contains("tokenizer.chat_template")
+                              ? fmt::format("it is trained for conversations: toy chat {}", shell_quoted(model_path))
+                              : "--ignore-eos continues it"));
         out.add(i, json ? line_of(decoder, model, i, ids[i], end.generated, whole[i] + end.text) : end.text + "\n",
                 true);
       };
