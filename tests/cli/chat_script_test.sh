@@ -41,6 +41,13 @@ for file in 1-texts/model.gguf 2-chats/model.gguf 3-dpo.gguf 4-grpo/model.gguf a
   cmp "one/$file" "two/$file" || fail "$file differs after a kill"
 done
 
+# A stage that is made again is asked again.
+rm -r two/4-grpo
+chat --out two > redone.log 2>&1 || fail "the last stage was not made again" redone.log
+(($(grep -c '^\$ toy eval generate 4-grpo' redone.log) == 2)) || fail "the new model was not asked" redone.log
+! grep -q 'train dpo' redone.log || fail "an earlier stage was made again" redone.log
+cmp one/4-grpo/model.gguf two/4-grpo/model.gguf || fail "the model differs where its stage was made again"
+
 refused() {
   local code=0
   "$@" > refused.log 2>&1 || code=$?
