@@ -142,7 +142,7 @@ std::string explain_extra(const CLI::App& app, const std::string& text) {
   std::error_code error;
   if (word.empty() || word.find(' ') != word.npos)
     return fmt::format("too many arguments; see `{} --help`", full_name(app));
-  for (const char* option : {"--corpus", "--data", "--file"})
+  for (const char* option : {"--corpus", "--file", "--data"})
     if (const CLI::Option* o = app.get_option_no_throw(option);
         o && o->count() == 0 && std::filesystem::exists(word, error))
       return fmt::format("'{0}' is no option; did you mean {1} {0}?", one_line(word), option);

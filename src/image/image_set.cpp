@@ -82,7 +82,7 @@ fs::path part_of(const fs::path& folder, ImageSource::Part part) {
   if (part == ImageSource::train) return train;
   for (const char* name : {"test", "val"})
     if (fs::is_directory(folder / name)) return folder / name;
-  fail("{}: there is a folder 'train', but no 'test' or 'val' beside it", folder.string());
+  fail("{}: there is a folder 'train', but no 'test' or 'val' next to it", folder.string());
 }
 
 ImageSet read_folder(const ImageSource& source) {

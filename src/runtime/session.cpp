@@ -196,13 +196,13 @@ void Session::run() {
     device_.upload(inputs_.at(changed_begin_), mirror_.data() + changed_begin_, changed_end_ - changed_begin_);
   changed_begin_ = changed_end_ = 0;
   std::vector<double> seconds(profile_ ? plan_->steps.size() : 0);
+  has_run_ = true;
   if (finite_) {
     run_watched(seconds);
   } else {
     device_.run(program(), seconds);
     device_.synchronize();
   }
-  has_run_ = true;
   for (size_t i = 0; i < seconds.size(); ++i) times_[i].seconds += seconds[i], ++times_[i].runs;
 }
 

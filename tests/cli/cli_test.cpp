@@ -348,7 +348,7 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
       {"train vit", " --steps 1 --batch 2 --val-fraction 0 --data " + path("pictures") + out},
       {"merge", " " + with_tokenizer + " --lora " + path("adapter") + " --type f32 --out " + path("merged.gguf")},
       {"infer", " " + golden + " --prompt-ids 1,2 --n 2"},
-      {"chat", " " + with_tokenizer + " --chat-template " + write("chat.jinja", "{{ messages[0].content }}")},
+      {"chat", " " + with_tokenizer + " hi -n 1 --chat-template " + write("chat.jinja", "{{ messages[0].content }}")},
       {"serve", " " + with_tokenizer + " --port 0"},
       {"embed", " " + with_tokenizer + " --pooling last 'the cat'"},
       {"eval", " " + with_tokenizer + " --ctx 16 --file " + write("little.txt", "the cat sat on the mat again.")},

@@ -47,7 +47,7 @@ TEST_F(Data, AFolderSaysWhatItTakes) {
 
 TEST_F(Data, WhatIsProbablyNotMeantIsSaid) {
   const auto warning = [&](const std::string& options) {
-    const Result r = toy(train(options));
+    const Result r = toy(train(options + " --overwrite"));
     EXPECT_EQ(r.code, 0) << r.err;
     return r.err;
   };

@@ -94,7 +94,7 @@ TEST_F(Mistakes, BeforeThereIsAModel) {
       {"eval book.txt book.txt", "'book.txt' is no option; did you mean --file book.txt?"},
       {"list me", "'me' is one argument too many; see `toy list --help`"},
       {"fetch llama3", "'llama3' is not the name of a repository; use OWNER/REPO"},
-      {"corpus story", "unknown corpus command 'story'; use one of stories, chats, qa, floor, ngram"},
+      {"corpus story", "unknown corpus command 'story'; use one of stories, chats, qa, shapes, floor, ngram"},
       {"serve book.txt --port http", "--port is 'http'; use a whole number"},
   });
 }
