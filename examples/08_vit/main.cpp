@@ -31,8 +31,8 @@ void run(const std::string& folder) {
   write_shapes({.images = 3000, .test = 300, .size = 16}, folder + "/shapes");
   const auto device = make_cpu_device();
   const Recipe recipe = parse_recipe(
-      "vit", fmt::format(R"({{"data": "{0}/shapes", "size": "vit-micro", "patch": 4, "epochs": 30, "eval-every": 200,
-                              "lr": 0.002, "overwrite": true, "out": "{0}/run"}})",
+      "vit", fmt::format(R"({{"data": "{0}/shapes", "size": "vit-micro", "patch": 4, "epochs": 15, "eval-every": 200,
+                              "lr": 0.004, "crop": 0, "label-smoothing": 0, "overwrite": true, "out": "{0}/run"}})",
                          folder));
   Printer printer;
   const TrainResult result = recipe.train(*device, printer);
@@ -49,7 +49,7 @@ void run(const std::string& folder) {
   const std::vector<float> logits = classifier.logits(draw_shape(7, 16, 99, "another"));
   const int32_t seen = classes_in_order(logits).front();
   fmt::print("a {} looks like: {}\n", shape_names()[7], model.tokenizer->token_bytes(seen));
-  if (10 * right > 3 * test.count()) fmt::print("ok\n");  // a guess is right once in 10 times
+  if (10 * right >= 9 * test.count()) fmt::print("ok\n");
 }
 
 }  // namespace

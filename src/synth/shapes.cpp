@@ -86,16 +86,13 @@ Picture draw_shape(int64_t i, int64_t size, uint64_t seed, const std::string& st
   const Philox random(seed, fmt::format("shapes {} {}", stream, i));
   uint64_t draw = 0;
   const auto between = [&](double low, double high) { return low + (high - low) * random.uniform(draw++); };
-  const double side = double(size), radius = side * between(0.26, 0.4), angle = between(0, 2 * kPi);
+  const double side = double(size), radius = side * between(0.26, 0.4), angle = between(-0.3, 0.3);
   const double x = between(radius, side - radius), y = between(radius, side - radius);
   const Drawing d{x, y, radius, std::cos(angle), std::sin(angle)};
-  constexpr double kApart = 110;  // of at least one channel, so that the shape is seen
+  // A light shape of any colour on any dark one.
   std::array<double, 3> back{}, front{};
-  do {
-    for (double& c : back) c = between(0, 255);
-    for (double& c : front) c = between(0, 255);
-  } while (std::fabs(back[0] - front[0]) < kApart && std::fabs(back[1] - front[1]) < kApart &&
-           std::fabs(back[2] - front[2]) < kApart);
+  for (double& c : back) c = between(0, 110);
+  for (double& c : front) c = between(140, 255);
   Picture p{size, size, 3};
   for (int64_t py = 0; py < size; ++py)
     for (int64_t px = 0; px < size; ++px) {

@@ -29,7 +29,7 @@ struct AugmentOptions {
     constexpr auto k = "Augmentation";
     f({"crop", "Shift pictures by up to N pixels; -1 takes an eighth of their size", from_to(-1, 4096), k}, o.crop);
     f({"flip", "Probability of a mirrored picture; -1 takes 0.5 for colour, 0 for grey", from_to(-1, 1), k}, o.flip);
-    f({"rotate", "Rotate by up to this many degrees", from_to(0, 180), k}, o.rotate);
+    f({"rotate", "Rotate by up to so many degrees", from_to(0, 180), k}, o.rotate);
     f({"zoom", "Stretch width and height by up to this fraction, either way", from_to(0, 0.9), k}, o.zoom);
     f({"shear", "Shear by up to this fraction", from_to(0, 1), k}, o.shear);
     f({"rand_augment", "Changes of RandAugment's list for each picture", from_to(0, 10), k}, o.rand_augment);

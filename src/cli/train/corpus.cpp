@@ -123,7 +123,7 @@ struct Shapes : Command {
     add_option(app, "--seed", o.seed, "Seed of the pictures");
     add_option(app, "--out", out, "Folder to write, which must not be there yet", file_name())->required();
     app.footer(
-        fmt::format("Shapes of {} kinds, of random place, size, angle and colours, with noise. No two kinds look "
+        fmt::format("Shapes of {} kinds, of random place, size, tilt and colours, with noise. No two kinds look "
                     "alike, so a model can "
                     "be right every time. See toy help images.md.\n\n"
                     "Example:\n"
