@@ -25,8 +25,9 @@ class ClassNames final : public Tokenizer {
     if (!last) return 0;
     const auto it = std::ranges::find(names_, text);
     if (it == names_.end())
-      throw EncodeError(fmt::format("'{}' is no class of the model, at ", text), place.bytes,
-                        fmt::format("; there are: {}", fmt::join(names_, ", ")));
+      throw EncodeError(
+          "the model tells classes of pictures and reads no text, only their names: no class is called so, at ",
+          place.bytes, fmt::format("; the first is '{}'", names_.front()));
     ids.push_back(int32_t(it - names_.begin()));
     place.bytes += text.size();
     return text.size();

@@ -15,6 +15,7 @@
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
 #include "toy/decode/decoder.h"
+#include "toy/models/embedding_rule.h"
 
 namespace toy::cli {
 namespace {
@@ -124,13 +125,17 @@ struct BenchInfer : Command {
       return measure(file, [&](Device& dev) {
         require_room_to_decode(dev, file, least());
         Model model = load_model(file, dev);
+        require_causal(model.spec);
         adapters.apply(model);
         return model;
       });
     }
     check(adapters.lora.empty(), "bench infer: --lora needs a GGUF file; --shape has random weights");
     const std::vector<std::string> shapes = shapes_of(shape);
-    for (const std::string& name : shapes) model_spec(name).require_positions(prompt + decode, "prompt + decode");
+    for (const std::string& name : shapes) {
+      require_causal(model_spec(name));
+      model_spec(name).require_positions(prompt + decode, "prompt + decode");
+    }
     for_each_shape(shapes, [this](const std::string& name) {
       const TemporaryFolder folder;
       const std::string file = folder.path + "/model.gguf";

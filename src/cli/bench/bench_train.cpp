@@ -10,6 +10,7 @@
 #include "toy/base/communicator.h"
 #include "toy/base/memory.h"
 #include "toy/models/adapter.h"
+#include "toy/models/embedding_rule.h"
 #include "toy/tensor/quantize.h"
 #include "toy/train/memory.h"
 
@@ -85,6 +86,7 @@ struct BenchTrain : Command {
           shapes.size());
     for (const std::string& name : shapes) {
       const ModelSpec spec = model_spec(name);
+      require_causal(spec);
       spec.require_positions(trainer.tokens, "tokens");
     }
     for_each_shape(shapes, [this](const std::string& name) { measure(name); });

@@ -15,6 +15,7 @@
 #include "cli/run/prompts.h"
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"
+#include "toy/models/embedding_rule.h"
 
 namespace toy::cli {
 namespace {
@@ -65,6 +66,7 @@ struct LookCommand : Command {
     model_path = model_file(model_path);
     const auto dev = device.make();
     Model model = load_model(model_path, *dev);
+    require_causal(model.spec);
     adapters.apply(model);
     const std::vector<int32_t> ids = prompt.tokens(model, model_path).at(0);
     print_warnings(model_path, model.warnings);

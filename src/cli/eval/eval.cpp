@@ -13,6 +13,7 @@
 #include "cli/console.h"
 #include "cli/files/model_file.h"
 #include "cli/options.h"
+#include "cli/run/classify.h"
 #include "cli/run/prompts.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/clock.h"
@@ -77,6 +78,7 @@ struct Eval : Command {
     if (!parser->get_subcommands().empty()) return;
     check(!model_path.empty() && text.file.empty() != pictures.empty(),
           "eval: give a model, and a text with --file or pictures with --data; see `toy eval --help`");
+    if (!pictures.empty()) refuse_options_of_text(*parser, "--data");
     ScoreOptions& o = text.score;
     model_path = model_file(model_path);
     if (!pictures.empty()) return eval_images(*device.make(), model_path, pictures, json);

@@ -24,6 +24,15 @@ void ClassifyOptions::add(CLI::App& app) {
   add_option(app, "--top", top, "Classes to print for each --image", at_least(1));
 }
 
+void refuse_options_of_text(const CLI::App& app, const char* option) {
+  constexpr std::string_view kOfPictures[] = {"model", "--image", "--top", "--data", "--json", "--device", "--threads"};
+  for (const CLI::Option* o : app.get_options()) {
+    const std::string name = o->get_name();
+    if (o->count() > 0 && std::ranges::find(kOfPictures, name) == std::end(kOfPictures))
+      fail("{} is about texts, and {} about pictures; remove one of them", name, option);
+  }
+}
+
 Model load_classifier(const std::string& path, const Device& device) {
   const gguf::File file = gguf::File::open(path);
   require_vision(spec_from_gguf(file));

@@ -18,6 +18,9 @@ struct ClassifyOptions {
   void add(CLI::App& app);
 };
 
+/// Throws Error{bad_input} naming an option that was given and says nothing about pictures, which `option` asks for.
+void refuse_options_of_text(const CLI::App& app, const char* option);
+
 /// Loads a model that tells classes of pictures. Throws Error{bad_input} for another one.
 Model load_classifier(const std::string& path, const Device& device);
 /// Prints the likeliest classes of each picture.

@@ -181,7 +181,9 @@ struct Infer : Command {
   }
 
   void run() {
+    check(!given("--top") || !pictures.files.empty(), "--top is for classes of pictures; add --image FILE");
     if (!pictures.files.empty()) {
+      refuse_options_of_text(*parser, "--image");
       model_path = model_file(model_path);
       return classify(*device.make(), model_path, pictures, json);
     }

@@ -136,6 +136,7 @@ std::string how_to_try(const Recipe& recipe, const std::string& base, const std:
   const auto converses = [](const std::string& file) {
     return !file.empty() && !gguf::File::open(file).get_string("tokenizer.chat_template", "").empty();
   };
+  if (recipe.kind == Recipe::vit) return fmt::format("toy infer {} --image FILE", shell_quoted(result.out));
   const bool adapts = recipe.adapts();
   const std::string model =
       adapts ? fmt::format("{} --lora {}", shell_quoted(base), shell_quoted(result.out)) : shell_quoted(result.out);

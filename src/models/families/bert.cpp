@@ -29,9 +29,7 @@ void read(Metadata& metadata, ModelSpec& m) {
 
 void check_model(const ModelSpec& m) {
   require_like_layers(m);
-  const LayerSpec& l = m.layers.front();
-  check(l.kv_heads == l.heads, "model {}: n_kv is {}; in the architecture bert it is n_heads, {}", m.name, l.kv_heads,
-        l.heads);
+  require_own_keys(m);
   require_full_width(m);
   check(m.token_types > 0, "model {}: token_types is 0; in the architecture bert there is at least one", m.name);
 }

@@ -42,6 +42,8 @@ void set_sizes(ModelSpec& spec, const Sizes& sizes) {
 
 /// Throws unless every layer has an ffn.
 void require_ffn(const ModelSpec& spec);
+/// Throws unless every head has keys and values of its own.
+void require_own_keys(const ModelSpec& spec);
 /// Throws unless H P = D.
 void require_full_width(const ModelSpec& spec);
 

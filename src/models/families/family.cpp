@@ -105,6 +105,12 @@ void require_ffn(const ModelSpec& m) {
           i, m.architecture);
 }
 
+void require_own_keys(const ModelSpec& m) {
+  for (const LayerSpec& l : m.layers)
+    check(l.kv_heads == l.heads, "model {}: n_kv is {}; in the architecture {} it is n_heads, {}", m.name, l.kv_heads,
+          m.architecture, l.heads);
+}
+
 void require_full_width(const ModelSpec& m) {
   for (const LayerSpec& l : m.layers)
     check(l.heads * l.d_head == m.d_model,

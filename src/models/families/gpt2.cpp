@@ -23,9 +23,7 @@ void read(Metadata& metadata, ModelSpec& m) {
 
 void check_heads(const ModelSpec& m) {
   require_like_layers(m);
-  const LayerSpec& l = m.layers.front();
-  check(l.kv_heads == l.heads, "model {}: n_kv is {}; in the architecture gpt2 it is n_heads, {}", m.name, l.kv_heads,
-        l.heads);
+  require_own_keys(m);
   require_full_width(m);
 }
 

@@ -10,9 +10,7 @@ namespace {
 void check_heads(const ModelSpec& m) {
   require_like_layers(m, kOnceForAll);
   require_full_width(m);
-  for (const LayerSpec& l : m.layers)
-    check(l.kv_heads == l.heads, "model {}: n_kv is {}; in the architecture olmoe it is n_heads, {}", m.name,
-          l.kv_heads, l.heads);
+  require_own_keys(m);
 }
 
 }  // namespace

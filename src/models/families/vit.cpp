@@ -52,9 +52,7 @@ void check_model(const ModelSpec& m) {
   check(!v.sincos || m.d_model % 4 == 0, "model {}: sincos positions need d_model, {}, to be a multiple of 4", m.name,
         m.d_model);
   require_like_layers(m);
-  const LayerSpec& l = m.layers.front();
-  check(l.kv_heads == l.heads, "model {}: n_kv is {}; in the architecture vit it is n_heads, {}", m.name, l.kv_heads,
-        l.heads);
+  require_own_keys(m);
   require_full_width(m);
 }
 

@@ -1,0 +1,75 @@
+// A classifier of pictures as a user meets it: trained, judged, asked, and given to commands of text.
+#include <gtest/gtest.h>
+
+#include "cli_fixture.h"
+
+namespace {
+
+class CliVit : public Cli {
+ protected:
+  void SetUp() override {
+    Cli::SetUp();
+    ASSERT_EQ(toy("corpus shapes --images 100 --test 30 --image-size 16 --out " + shapes_).code, 0);
+    const Result r = toy("train vit --data " + shapes_ +
+                         " --size vit-micro --patch 4 --batch 4 --steps 3 --lr 1e-3 --out " + model_);
+    ASSERT_EQ(r.code, 0) << r.err;
+    trained_ = r.err;
+  }
+  const std::string shapes_ = path("shapes"), model_ = path("vit"), star_ = path("shapes/test/star/00007.ppm");
+  std::string trained_;
+};
+
+TEST_F(CliVit, NamesAPictureAndIsJudged) {
+  EXPECT_NE(trained_.find("to try it: toy infer " + model_ + " --image FILE\n"), std::string::npos) << trained_;
+  const auto seen = nlohmann::json::parse(toy("infer " + model_ + " --image " + star_ + " --top 3 --json").out);
+  ASSERT_EQ(seen.at("classes").size(), 3u);
+  EXPECT_EQ(seen.at("class"), seen.at("classes")[0].at("class"));
+  EXPECT_GE(seen.at("classes")[0].at("probability"), seen.at("classes")[1].at("probability"));
+  const auto judged = nlohmann::json::parse(toy("eval " + model_ + " --data " + shapes_ + " --json").out);
+  EXPECT_EQ(judged.at("images"), 30);
+  double right = 0;
+  for (size_t k = 0; k < 10; ++k) right += judged.at("confusion")[k][k].get<double>();
+  EXPECT_NEAR(judged.at("top1").get<double>(), right / 30, 1e-12);
+  EXPECT_GE(judged.at("top5"), judged.at("top1"));
+}
+
+TEST_F(CliVit, CommandsOfTextSayWhatItIs) {
+  const std::string text = write("text.txt", std::string(400, 'a'));
+  for (const std::string& command :
+       {"infer " + model_ + " --prompt hi", "chat " + model_ + " hi", "look " + model_ + " --prompt hi",
+        "eval " + model_ + " --file " + text, "bench infer " + model_ + " --prompt 4 --decode 4 --repeat 1",
+        std::string("bench train --shape vit-micro"), "train lora --model " + model_ + " --corpus " + text,
+        "train warm-start --init " + model_ + " --corpus " + text})
+    refuses(command, {"it tells classes of pictures", "toy infer with --image"});
+  for (const std::string& command : {"embed " + model_ + " hi", "serve " + model_ + " --port 0"})
+    refuses(command, {"it reads pictures"});
+  // However long the text.
+  const Result r = toy("train from-scratch --size tiny --tokenizer " + model_ + " --corpus " + text);
+  EXPECT_EQ(r.code, 2);
+  EXPECT_NE(r.err.find("the model tells classes of pictures and reads no text"), std::string::npos) << r.err;
+  EXPECT_LT(r.err.size(), 400u) << r.err;
+}
+
+TEST_F(CliVit, OptionsOfTextAreRefused) {
+  const std::string infer = "infer " + model_ + " --image " + star_;
+  for (const char* option : {"--prompt hi", "--draft ngram", "--temperature 0.5", "--n 3"})
+    refuses(infer + " " + option, {"is about texts, and --image about pictures"});
+  refuses("eval " + model_ + " --data " + shapes_ + " --ctx 4", {"--ctx is about texts, and --data about pictures"});
+  refuses("infer " + model_ + " --top 3 --prompt hi", {"--top is for classes of pictures"});
+}
+
+TEST_F(CliVit, BadPictures) {
+  const auto infer = [&](const std::string& file) { return "infer " + model_ + " --image " + file; };
+  refuses(infer(write("deep.ppm", "P6\n16 16\n65535\n")), {"deep.ppm", "16-bit"});
+  refuses(infer(write("cut.ppm", slurp(star_).substr(0, 200))), {"cut.ppm", "cannot hold as many"});
+  refuses(infer(write("none.ppm", "P6\n0 16\n255\n")), {"none.ppm", "no pixels"});
+  refuses(infer(write("notes.png", "hello")), {"notes.png", "not a picture"});
+  refuses(infer(write("move.gif", "GIF89a")), {"move.gif", "a GIF file"});
+  refuses(infer(path("missing.png")), {"missing.png"});
+  fs::create_directories(path("other/moon"));
+  write("other/moon/1.ppm", slurp(star_));
+  refuses("eval " + model_ + " --data " + path("other"), {"1.ppm", "class 'moon'"});
+  refuses("train vit --data " + path("nothing"), {"nothing", "no such folder"});
+}
+
+}  // namespace
