@@ -2,7 +2,7 @@
 # From nothing to a chat in one command: installs what is missing, builds, and trains a small chat model in four stages.
 # Every stage is one `toy` command, which is printed. docs/chat-from-nothing.md explains them.
 #
-#   scripts/chat.sh                     # on stories and questions that toy writes; seven minutes of CPU time
+#   scripts/chat.sh                     # on stories and questions that toy writes; six minutes of CPU time
 #   scripts/chat.sh --texts FOLDER      # on your texts instead of the stories
 #   scripts/chat.sh --quick             # all stages in ten seconds of CPU time, with a model that knows little
 #   scripts/chat.sh --serve             # serves the model when it is done
