@@ -173,12 +173,12 @@ if [[ -n $fuzz ]]; then
   else
     names=()
     for source in tests/fuzz/*_fuzz.cpp; do name=${source##*/}; names+=("${name%_fuzz.cpp}"); done
-    # In the folder of the tests under AddressSanitizer: only the fuzzers, and what they link.
-    if configure asan && build asan --target "${names[@]/#/fuzz_}"; then
+    if must "configure fuzzers" cmake -S tests/fuzz -B build/fuzz -G Ninja &&
+       must "build fuzzers" cmake --build build/fuzz -j "$jobs"; then
       for name in "${names[@]}"; do
-        finds=$root/build/fuzz/$name  # inputs that crash are kept here
+        finds=$root/build/fuzz/finds/$name  # inputs that crash are kept here
         mkdir -p "$finds/new"
-        check "fuzz $name" "build/asan/tests/fuzz/fuzz_$name" "-max_total_time=$fuzz" -timeout=20 -rss_limit_mb=2048 \
+        check "fuzz $name" "build/fuzz/fuzz_$name" "-max_total_time=$fuzz" -timeout=20 -rss_limit_mb=2048 \
           -print_final_stats=1 "-artifact_prefix=$finds/" "$finds/new" "tests/fuzz/corpus/$name" &
       done
       wait
