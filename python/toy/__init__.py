@@ -15,7 +15,7 @@ from ._toy import BadInput, DiskFull, Error
 from ._toy import version as __version__
 
 __all__ = ["BadInput", "DiskFull", "Error", "Graph", "Model", "Score", "Session", "Step", "Stream", "Tensor", "Tensors",
-           "Token", "Tokenizer", "Value", "convert", "gradients", "load", "merge", "minimize", "ops", "quantize", "runs", "train"]
+           "Token", "Tokenizer", "Value", "convert", "evaluate", "gradients", "load", "merge", "minimize", "ops", "quantize", "runs", "train"]
 
 
 def _plain(value):
@@ -321,5 +321,5 @@ for _function, _call in ((load, "load"), (Model.generate, "generate"), (Model.ch
 del _function, _call
 
 _sys.modules["toy.ops"] = ops = _toy.ops
-from . import runs, train  # noqa: E402
+from . import evaluate, runs, train  # noqa: E402
 from .graph import Graph, Session, Step, Value, gradients, minimize  # noqa: E402

@@ -240,6 +240,71 @@ class Files(unittest.TestCase):
         self.assertEqual(pathlib.Path("note.txt").read_text(), "mine")
 
 
+class Evaluation(unittest.TestCase):
+    """What `toy eval --json` prints, but for the names of files."""
+
+    def expect(self, result, *words):
+        said = json.loads(program("eval", *words, "--json"))
+        for name in ("base", "model", "a", "b", "file"):
+            said.pop(name, None)
+        self.assertEqual(result, said)
+
+    def setUp(self):
+        program("quantize", "out/book/model.gguf", "small.gguf", "--type", "Q4_0")
+        pathlib.Path("part.txt").write_bytes(bytes_of("book.txt")[:2000])
+        self.text = bytes_of("part.txt").decode()
+        pathlib.Path("choices.jsonl").write_text("".join(
+            json.dumps({"prompt": f"Once there was a {w}", "choices": [" fox", " brave badger", "."], "answer": i % 3}) + "\n"
+            for i, w in enumerate(("big", "small", "brave", "old"))))
+        pathlib.Path("open.jsonl").write_text("".join(
+            json.dumps({"prompt": f"Q: {i}?\nA:", "answers": ["yes", str(i)], "kind": "even" if i % 2 == 0 else "odd"}) + "\n"
+            for i in range(5)))
+
+    def test_choices(self):
+        self.expect(toy.evaluate.choices(MODEL(), "choices.jsonl"), "choices", "out/book", "choices.jsonl")
+        self.expect(toy.evaluate.choices(toy.load("small.gguf"), "choices.jsonl", limit=3, exact=True),
+                    "choices", "small.gguf", "choices.jsonl", "--limit", 3, "--exact")
+
+    def test_answers(self):
+        result = toy.evaluate.answers(MODEL(), pathlib.Path("open.jsonl"), rows=True, max_tokens=12, temperature=0.9, seed=3,
+                                      stop=["."], ignore_case=True)
+        self.expect(result, "generate", "out/book", "open.jsonl", "--rows", "-n", 12, "--temperature", 0.9, "--seed", 3,
+                    "--stop", ".", "--ignore-case")
+        self.assertEqual(len(result["rows"]), 5)
+        self.expect(toy.evaluate.answers(MODEL(), "open.jsonl"), "generate", "out/book", "open.jsonl")
+
+    def test_kl_and_lmc(self):
+        small = toy.load("small.gguf")
+        self.expect(toy.evaluate.kl(MODEL(), small, self.text, context=64),
+                    "kl", "--base", "out/book", "--model", "small.gguf", "--file", "part.txt", "--ctx", 64)
+        self.assertTrue(toy.evaluate.kl(small, small, self.text)["equal"])
+        toy.train.from_scratch(**{**RECIPE, "steps": 3}, seed=2, out="out/other", overwrite=True)
+        self.expect(toy.evaluate.lmc(MODEL(), toy.load("out/other"), self.text, [0, 0.5, 1], context=64),
+                    "lmc", "--a", "out/book", "--b", "out/other", "--alphas", "0,0.5,1", "--file", "part.txt", "--ctx", 64)
+
+    def test_refuses(self):
+        m = MODEL()
+        for pattern, call in (
+                ("did you mean 'limit'", lambda: toy.evaluate.choices(m, "choices.jsonl", limt=3)),
+                ("nothing.jsonl", lambda: toy.evaluate.choices(m, "nothing.jsonl")),
+                ("book.txt", lambda: toy.evaluate.answers(m, "book.txt")),
+                ("leaves room", lambda: toy.evaluate.answers(m, "open.jsonl", max_tokens=10**6)),
+                ("finite numbers", lambda: toy.evaluate.lmc(m, m, self.text, [float("nan")])),
+                ("finite numbers", lambda: toy.evaluate.lmc(m, m, self.text, [])),
+                ("different devices", lambda: toy.evaluate.kl(m, toy.load("small.gguf", threads=1), self.text))):
+            with self.assertRaisesRegex(toy.BadInput, pattern):
+                call()
+
+    def test_interrupt(self):
+        pathlib.Path("many.jsonl").write_bytes(bytes_of("open.jsonl") * 200)
+        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with self.assertRaises(KeyboardInterrupt):
+            for _ in range(1000):
+                toy.evaluate.answers(MODEL(), "many.jsonl", max_tokens=64)
+        timer.join()
+
+
 class BadInput(unittest.TestCase):
     def refused(self, pattern, call, *arguments, **options):
         with self.assertRaisesRegex(toy.BadInput, pattern) as caught:
