@@ -5,15 +5,14 @@
 #   scripts/container_check.sh                     # all stages: builds toy there, too
 #   scripts/container_check.sh --packages FOLDER   # the packages of scripts/package.sh instead of the stage that builds
 #
-# Needs root and, unless TOY_BARE_ROOT is the folder or archive of a bare Debian, mmdebstrap. Exit code 77 where they or
-# Debian's mirror are not here. Log: build/container_check.log.
+# scripts/bare_root.sh says what it needs; exit code 77 where that is not here. Log: build/container_check.log.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 packages=""
 while (($#)); do
   case $1 in
-    --packages) packages=$(cd "${2:?--packages needs a folder}" && pwd); shift 2 ;;
+    --packages) packages=$(realpath "${2:?--packages needs a folder}"); shift 2 ;;
     -h | --help) sed -nE '2,/^set /{s/^# ?//p}' "${BASH_SOURCE[0]}"; exit 0 ;;
     *) echo "container_check: unknown argument '$1' (--help shows all)" >&2; exit 2 ;;
   esac
@@ -23,34 +22,8 @@ log=$root/build/container_check.log
 : > "$log"
 say() { echo "container_check: $*" >&2; }
 fail() { say "FAILED: $1; the end of $log:"; tail -n 15 "$log" >&2; exit 1; }
-((EUID == 0)) || { say "root file systems need root"; exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf --one-file-system "$work"' EXIT
-
-if [[ -z ${TOY_BARE_ROOT:-} ]]; then
-  command -v mmdebstrap > /dev/null || { say "mmdebstrap is missing (Debian: apt-get install mmdebstrap)"; exit 77; }
-  TOY_BARE_ROOT=$work/bare.tar
-  mmdebstrap --variant=minbase bookworm "$TOY_BARE_ROOT" >> "$log" 2>&1 || { say "no Debian: its mirror is not here"; exit 77; }
-fi
-new_root() {  # FOLDER
-  mkdir "$1"
-  if [[ -d $TOY_BARE_ROOT ]]; then cp -a "$TOY_BARE_ROOT/." "$1"; else tar -xf "$TOY_BARE_ROOT" -C "$1"; fi
-  cp /etc/resolv.conf "$1/etc/resolv.conf"
-}
-# A command in the stage's root, with its folder and user; /proc and /dev go when it ends.
-inside() {  # WORD...
-  # shellcheck disable=SC2016  # the inner shell reads the variables
-  unshare --mount --pid --fork bash -c '
-    root=$1 folder=$2 user=$3; shift 3
-    mount -t proc proc "$root/proc"
-    for device in null zero random urandom; do
-      [[ -c $root/dev/$device ]] || : > "$root/dev/$device"
-      mount --bind "/dev/$device" "$root/dev/$device"
-    done
-    exec chroot --userspec="$user" "$root" env -i HOME=/root DEBIAN_FRONTEND=noninteractive \
-      PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin sh -c "cd \"$folder\" && exec \"\$@\"" sh "$@"
-  ' bash "$stage" "$folder" "$user" "$@"
-}
+[[ -z $packages ]] || compgen -G "$packages/toy_*.deb" > /dev/null || { say "$packages has no package (scripts/package.sh)"; exit 77; }
+source scripts/bare_root.sh
 copy_sources() {  # FOLDER
   if git rev-parse --git-dir > /dev/null 2>&1; then git ls-files -z; else find . -path ./build -prune -o -type f -print0; fi \
     | tar --null -T - -c | tar -xC "$1"

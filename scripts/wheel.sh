@@ -59,7 +59,7 @@ say "building the module"
 plain=$(mktemp -d build/wheel-plain.XXXXXX)
 trap 'rm -rf "$plain"' EXIT
 PATH="$(cd "$venv" && pwd)/bin:$PATH" "$venv/bin/python" -m build --wheel --no-isolation --outdir "$plain" \
-  "-Cbuild-dir=build/wheel" "-Ccmake.define.TOY_BUILD=$build" . \
+  "-Cbuild-dir=build/${venv##*/}-module" "-Ccmake.define.TOY_BUILD=$build" . \
   >> "$log" 2>&1 || fail "building failed"
 if [[ $kind == system ]]; then
   mkdir -p "$folder/system"

@@ -73,14 +73,16 @@ class Stream:
         return self
 
     def __next__(self):
-        part = self._run.next() if self._run is not None else None
+        run = self._run  # another thread may close it
+        part = run.next() if run is not None else None
         if part is None:
             raise StopIteration
         return Token(*part)
 
     @property
     def reason(self):
-        return self._run.reason if self._run is not None else "stop"
+        run = self._run
+        return run.reason if run is not None else "stop"
 
     def close(self):
         """Ends the text, and gives its memory back."""

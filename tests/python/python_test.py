@@ -52,6 +52,18 @@ class Bytes(unittest.TestCase):
                          .decode("utf-8", "replace")[:-1])
         self.assertEqual(run.end, "done")
 
+    def test_other_recipes(self):
+        """Rewards of answers, and a classifier of pictures: the last two recipes."""
+        program("corpus", "shapes", "--images", 40, "--size", 16, "--seed", 1, "--out", "shapes")
+        pathlib.Path("ask.jsonl").write_text("".join(
+            json.dumps({"prompt": f"Q: {i}?\nA:", "answer": str(i)}) + "\n" for i in range(4)))
+        for recipe, options in (("grpo", {"model": "out/book", "data": "ask.jsonl", "steps": 2, "batch": 2, "tokens": 48, "rank": 2}),
+                                ("vit", {"data": "shapes", "size": "vit-micro", "steps": 3, "batch": 4})):
+            own = getattr(toy.train, recipe)(**options, out=f"out/{recipe}1")
+            program("train", recipe, "--out", f"out/{recipe}2", *[w for k, v in options.items() for w in (f"--{k}", v)])
+            name = "adapter.gguf" if own.model is None or "adapter" in own.model else "model.gguf"
+            self.assertEqual(bytes_of(f"out/{recipe}1/{name}"), bytes_of(f"out/{recipe}2/{name}"), recipe)
+
     def test_generate(self):
         for options in ({"temperature": 0.0}, {"temperature": 0.9, "seed": 7},
                         {"temperature": 1.5, "seed": 3, "top_k": 20, "top_p": 0.9, "repeat_penalty": 1.2},
@@ -440,6 +452,14 @@ class Control(unittest.TestCase):
                 code = 3
             os._exit(code)
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+
+    def test_import_takes_little(self):
+        code = "import time; t = time.process_time(); import toy; print(time.process_time() - t, *__import__('sys').modules)"
+        runs = [subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+                for _ in range(5)]
+        if "libclang_rt" not in os.environ.get("LD_PRELOAD", ""):
+            self.assertLess(min(float(r[0]) for r in runs), 0.03)
+        self.assertNotIn("numpy", runs[0])  # it takes longer than all of toy
 
     def test_documentation(self):
         self.assertIn("temperature:", toy.Model.generate.__doc__)
