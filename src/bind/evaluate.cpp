@@ -103,8 +103,9 @@ std::string evaluate_kl(const BoundModel& base, const BoundModel& model, const s
   of_base.repack = repacks(base.model(), o.score.exact, 0, predicted_tokens(ids));
   o.score.repack = repacks(model.model(), o.score.exact, 0, predicted_tokens(ids));
   const Turn turn(base.device());
-  return json_text(divergence_fields(compare_models(base.device().device(), base.model(), model.model(), ids, o.score,
-                                                    [&](const DivergenceOfToken&) { between(); }, of_base)));
+  return json_text(divergence_fields(compare_models(
+      base.device().device(), base.model(), model.model(), ids, o.score, [&](const DivergenceOfToken&) { between(); },
+      of_base)));
 }
 
 std::string evaluate_lmc(const BoundModel& a, const BoundModel& b, const std::string& text,
@@ -123,8 +124,7 @@ std::string evaluate_lmc(const BoundModel& a, const BoundModel& b, const std::st
   std::vector<TextScore> scores;
   for (const double alpha : alphas) {
     interpolate(a.model(), b.model(), alpha, mixed);
-    scores.push_back(
-        score_text(a.device().device(), mixed, ids, o.score, [&](const TokenScore&) { between(); }));
+    scores.push_back(score_text(a.device().device(), mixed, ids, o.score, [&](const TokenScore&) { between(); }));
   }
   return json_text(line_fields(alphas, scores));
 }

@@ -54,7 +54,7 @@ class Bytes(unittest.TestCase):
 
     def test_other_recipes(self):
         """Rewards of answers, and a classifier of pictures: the last two recipes."""
-        program("corpus", "shapes", "--images", 40, "--size", 16, "--seed", 1, "--out", "shapes")
+        program("corpus", "shapes", "--images", 40, "--test", 10, "--image-size", 16, "--seed", 1, "--out", "shapes")
         pathlib.Path("ask.jsonl").write_text("".join(
             json.dumps({"prompt": f"Q: {i}?\nA:", "answer": str(i)}) + "\n" for i in range(4)))
         for recipe, options in (("grpo", {"model": "out/book", "data": "ask.jsonl", "steps": 2, "batch": 2, "tokens": 48, "rank": 2}),
