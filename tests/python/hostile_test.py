@@ -186,7 +186,7 @@ class Hostile(unittest.TestCase):
         self.tries("training", [
             lambda r: toy.train.from_scratch(**{**RECIPE, r.choice(list(RECIPE)): a_value(r), "steps": 1}, out="out/made"),
             lambda r: toy.train.lora(model="out/book", corpus="book.txt", steps=1, **some_options(r), out="out/made"),
-            lambda r: toy.train.from_scratch(**RECIPE, out="out/made", overwrite=True, on_event=a_value(r)),
+            lambda r: toy.train.from_scratch(**RECIPE, out=f"out/{r.random()}", on_event=a_value(r)),
             lambda r: list(toy.train.events(r.choice(["dpo", "from_scratch", "\0", "lora"]), **some_options(r), out="out/made")),
         ], ROUNDS // 10)
 
@@ -283,13 +283,14 @@ class Hostile(unittest.TestCase):
         class Own(BaseException):
             pass
 
+        runs = iter(range(100))
         for kind in (RuntimeError, KeyError, SystemExit, KeyboardInterrupt, GeneratorExit, StopIteration, MemoryError, Own):
             for moment in ("run_start", "step", "run_end"):
                 def raises(event):
                     if event.kind == moment:
                         raise kind("here")
                 with self.assertRaises(kind):
-                    toy.train.from_scratch(**RECIPE, out="out/raises", overwrite=True, on_event=raises)
+                    toy.train.from_scratch(**RECIPE, out=f"out/raises{next(runs)}", on_event=raises)
         with self.assertRaises(Own):
             toy.load("out/book").chat([{"role": "user", "content": "a"}], chat_template="chatml", max_tokens=9,
                                       on_text=lambda _: (_ for _ in ()).throw(Own()))
