@@ -25,7 +25,7 @@ def see(event):
     said = True
 try:
     toy.train.from_scratch(corpus="book.txt", size="tiny", tokenizer="spm:300", steps=steps, batch=2, tokens=64,
-                           checkpoint_every=3, out=out, resume=resume, on_event=see)
+                           checkpoint_every=3, threads=1, out=out, resume=resume, on_event=see)
 except KeyboardInterrupt:
     sys.exit(130)
 """

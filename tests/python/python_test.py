@@ -57,7 +57,7 @@ class Bytes(unittest.TestCase):
         program("corpus", "shapes", "--images", 40, "--test", 10, "--image-size", 16, "--seed", 1, "--out", "shapes")
         pathlib.Path("ask.jsonl").write_text("".join(
             json.dumps({"prompt": f"Q: {i}?\nA:", "answer": str(i)}) + "\n" for i in range(4)))
-        for recipe, options in (("grpo", {"model": "out/book", "data": "ask.jsonl", "steps": 2, "batch": 2, "tokens": 48, "rank": 2,
+        for recipe, options in (("grpo", {"model": "out/book", "data": "ask.jsonl", "steps": 2, "batch": 2, "tokens": 96, "rank": 2,
                                           "reward": "exact"}),
                                 ("vit", {"data": "shapes", "size": "vit-micro", "steps": 3, "batch": 4})):
             own = getattr(toy.train, recipe)(**options, out=f"out/{recipe}1")
