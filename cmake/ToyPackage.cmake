@@ -1,9 +1,9 @@
-# cpack -G DEB: the packages toy, libtoy0, libtoy-dev and, where MPI is, toy-mpi, which scripts/package.sh builds. What is in them is said by the
-# COMPONENT of each install() in ToyInstall.cmake.
+# cpack -G DEB: the packages toy, libtoy0, libtoy-dev, where MPI is toy-mpi, and python3-toy, which scripts/package.sh builds.
+# What is in them is said by the COMPONENT of each install() in ToyInstall.cmake.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME toy)
 set(CPACK_PACKAGE_VENDOR toy)
-set(TOY_MAINTAINER "The toy authors <toy@localhost>" CACHE STRING "Maintainer of Debian packages: NAME <ADDRESS>")
+set(TOY_MAINTAINER "The toy authors <toy@example.org>" CACHE STRING "Maintainer of Debian packages: NAME <ADDRESS>")
 set(CPACK_PACKAGE_CONTACT ${TOY_MAINTAINER})
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)
@@ -44,6 +44,16 @@ set(CPACK_DEBIAN_LIBTOY-DEV_PACKAGE_DEPENDS
 set(CPACK_COMPONENT_LIBTOY-DEV_DESCRIPTION "Headers, static C++ libraries and what CMake and pkg-config find them by. The
 C++ interface may change with any minor version before 1.0.")
 
+# scripts/package.sh puts the module of Debian's Python there, and then asks for the component.
+set(python_package ${PROJECT_BINARY_DIR}/python3-toy)
+set(CPACK_DEBIAN_PYTHON3-TOY_PACKAGE_NAME python3-toy)
+set(CPACK_DEBIAN_PYTHON3-TOY_PACKAGE_SECTION python)
+set(CPACK_DEBIAN_PYTHON3-TOY_PACKAGE_CONTROL_EXTRA
+    ${PROJECT_SOURCE_DIR}/cmake/python3-toy/postinst ${PROJECT_SOURCE_DIR}/cmake/python3-toy/prerm)
+set(CPACK_COMPONENT_PYTHON3-TOY_DESCRIPTION "The module toy for Python 3: train, run, evaluate and inspect language
+models, with the bytes of the program and with arrays of NumPy.")
+install(DIRECTORY ${python_package}/ DESTINATION lib/python3/dist-packages COMPONENT python3-toy EXCLUDE_FROM_ALL OPTIONAL)
+
 # What Debian's policy asks for in /usr/share/doc/PACKAGE: the license, and a changelog in its form.
 find_program(GZIP gzip)
 file(STRINGS ${PROJECT_SOURCE_DIR}/LICENSE license)
@@ -70,7 +80,7 @@ execute_process(COMMAND ${GZIP} -9nc ${PROJECT_BINARY_DIR}/debian/changelog
                 OUTPUT_FILE ${PROJECT_BINARY_DIR}/debian/changelog.gz COMMAND_ERROR_IS_FATAL ANY)
 file(WRITE ${PROJECT_BINARY_DIR}/debian/shlibs "libtoy 0 libtoy0 (>= ${PROJECT_VERSION})\n")
 file(WRITE ${PROJECT_BINARY_DIR}/debian/triggers "activate-noawait ldconfig\n")
-foreach(package IN LISTS CPACK_COMPONENTS_ALL)
+foreach(package IN LISTS CPACK_COMPONENTS_ALL ITEMS python3-toy)
   install(FILES ${PROJECT_BINARY_DIR}/debian/copyright ${PROJECT_BINARY_DIR}/debian/changelog.gz
           DESTINATION share/doc/${package} COMPONENT ${package} EXCLUDE_FROM_ALL)
 endforeach()

@@ -51,6 +51,7 @@ RETURNS = {"Model.generate": "str", "Model.stream": "Stream", "Model.score": "Sc
            "quantize": "list[dict[str, Any]]", "merge": "None", "convert": "list[str]",
            "Log.table": "dict[str, NDArray[np.float64]]", "Log._repr_html_": "str", "Model._repr_html_": "str", "read": "Log", "svg": "str",
            "Model.embed": "NDArray[np.float32]", "Model.taps": "dict[str, NDArray[Any]]", "Model.tap_names": "list[str]",
+           "choices": "dict[str, Any]", "answers": "dict[str, Any]", "kl": "dict[str, Any]", "lmc": "dict[str, Any]",
            "Tensor.__dlpack__": "Any", "Tensor.__dlpack_device__": "tuple[int, int]"}
 FIELDS = {"Token": ["id: int", "text: str", "logprob: float", "top: list[tuple[int, float]]"],
           "Score": ["ids: NDArray[np.int32]", "logprobs: NDArray[np.float64]", "tokens: int", "bytes: int",
@@ -63,10 +64,12 @@ FIELDS = {"Token": ["id: int", "text: str", "logprob: float", "top: list[tuple[i
 ARGUMENTS = {"text": "str", "ids": "Iterable[int]", "id": "int", "name": "str", "bos": "bool", "parse_special": "bool",
              "prompt": "str | Iterable[int]", "model": "str | PathLike[str]", "dtype": "Any", "copy": "bool | None",
              "texts": "str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]]", "names": "str | Sequence[str]",
+             "file": "str | PathLike[str]", "base": "Model", "a": "Model", "b": "Model",
+             "choices.model": "Model", "answers.model": "Model", "kl.model": "Model", "alphas": "Iterable[float]",
              "out": "str | PathLike[str]", "kind": "str", "metric": "str", "run": "str | PathLike[str]",
              "runs": "Sequence[str | PathLike[str] | Log]", "messages": "Sequence[dict[str, Any]]", "on_text": "Callable[[str], object] | None"}
 CALLS = {"generate": "generate", "stream": "generate", "score": "score", "logits": "logits", "load": "load",
-         "chat": "chat", "embed": "embed",
+         "chat": "chat", "embed": "embed", "choices": "choices", "answers": "answers", "kl": "kl", "lmc": "lmc",
          "quantize": "quantize", "merge": "merge", "convert": "convert"}
 HEAD = ('from collections.abc import Callable, Iterable, Iterator, Sequence\nfrom os import PathLike\n'
         'from typing import Any\n\nimport numpy as np\nfrom numpy.typing import NDArray\n\n')
@@ -80,7 +83,7 @@ def function(node, owner, indent):
     text = "".join(f"{indent}@{ast.unparse(d)}\n" for d in node.decorator_list)
     arguments = [a.arg for a in node.args.args]
     with_defaults = arguments[len(arguments) - len(node.args.defaults):]
-    typed = [a if a == "self" else f"{a}: {ARGUMENTS[a]}{' = ...' if a in with_defaults else ''}" for a in arguments]
+    typed = [a if a == "self" else f"{a}: {ARGUMENTS.get(f'{node.name}.{a}') or ARGUMENTS[a]}{' = ...' if a in with_defaults else ''}" for a in arguments]
     if node.args.kwarg:
         call = CALLS.get(node.name)
         typed = [", ".join(typed) + (", *,\n" + parameters(call, inner) + "\n" + indent if call else ", **options: Any")]
@@ -91,7 +94,7 @@ def function(node, owner, indent):
 
 def package_stub():
     tree = ast.parse((package / "__init__.py").read_text(encoding="utf-8"))
-    text = f'"""{ast.get_docstring(tree)}"""\n' + HEAD + ("from . import ops as ops, runs as runs, train as train\nfrom .graph import Graph as Graph, Session as Session, Step as Step, "
+    text = f'"""{ast.get_docstring(tree)}"""\n' + HEAD + ("from . import evaluate as evaluate, ops as ops, runs as runs, train as train\nfrom .graph import Graph as Graph, Session as Session, Step as Step, "
                                  "Value as Value\nfrom .graph import gradients as gradients, minimize as minimize\n\n"
                                  "__version__: str\n\n")
     text += "class Error(RuntimeError): ...\nclass BadInput(Error, ValueError): ...\nclass DiskFull(BadInput, OSError): ...\n"
@@ -115,6 +118,11 @@ def definitions(tree):
 def runs_stub():
     tree = ast.parse((package / "runs.py").read_text(encoding="utf-8"))
     return f'"""{ast.get_docstring(tree)}"""\n' + HEAD + definitions(tree)
+
+
+def evaluate_stub():
+    tree = ast.parse((package / "evaluate.py").read_text(encoding="utf-8"))
+    return f'"""{ast.get_docstring(tree)}"""\n' + HEAD + "from . import Model\n" + definitions(tree)
 
 
 def train_stub():
@@ -175,6 +183,7 @@ def module_stub(module, names):
 
 out.mkdir(parents=True, exist_ok=True)
 for name, text in {"__init__": package_stub(), "train": train_stub(), "graph": graph_stub(), "runs": runs_stub(),
+                   "evaluate": evaluate_stub(),
                    "_toy": module_stub(_toy, ("Graph", "Value", "gradients")),
                    "ops": module_stub(_toy.ops, ())}.items():
     (out / f"{name}.pyi").write_text(text, encoding="utf-8")

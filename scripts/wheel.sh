@@ -4,6 +4,7 @@
 #
 #   scripts/wheel.sh              # into build/wheels
 #   scripts/wheel.sh --sdist      # the source package instead, from which `pip install` builds
+#   scripts/wheel.sh --system     # a wheel that uses the libraries of this system, into build/wheels/system
 #
 # Uses the libraries of a build of toy in ${TOY_BUILD:-build/release}, which it builds first where it is this default. The
 # tools come from PyPI into ${TOY_WHEEL_VENV:-build/wheel-venv}; exit code 77 where they cannot be had.
@@ -16,6 +17,7 @@ kind=wheel
 case ${1:-} in
   "") ;;
   --sdist) kind=sdist ;;
+  --system) kind=system ;;
   -h | --help) sed -nE '2,/^set /{s/^# ?//p}' "${BASH_SOURCE[0]}"; exit 0 ;;
   *) echo "wheel: unknown argument '$1' (--help shows all)" >&2; exit 2 ;;
 esac
@@ -57,8 +59,14 @@ say "building the module"
 plain=$(mktemp -d build/wheel-plain.XXXXXX)
 trap 'rm -rf "$plain"' EXIT
 PATH="$(cd "$venv" && pwd)/bin:$PATH" "$venv/bin/python" -m build --wheel --no-isolation --outdir "$plain" \
-  "-Cbuild-dir=build/wheel" "-Ccmake.define.TOY_BUILD=$build" . \
+  "-Cbuild-dir=build/${venv##*/}-module" "-Ccmake.define.TOY_BUILD=$build" . \
   >> "$log" 2>&1 || fail "building failed"
+if [[ $kind == system ]]; then
+  mkdir -p "$folder/system"
+  mv "$plain"/*.whl "$folder/system/"
+  ls -t "$folder"/system/*.whl | head -n 1
+  exit 0
+fi
 # Puts the libraries of Debian that it links into the wheel.
 PATH="$(cd "$venv" && pwd)/bin:$PATH" "$venv/bin/python" -m auditwheel repair --wheel-dir "$plain/repaired" "$plain"/*.whl >> "$log" 2>&1 \
   || fail "auditwheel refused the wheel"

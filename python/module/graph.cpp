@@ -285,21 +285,27 @@ SessionPtr make_session(const std::vector<BoundValue>& outputs, bool train, cons
     sources.arrays.push_back({name, view_of(name, *kept), keep_alive});
   }
   const nb::gil_scoped_release free;
-  return std::make_shared<BoundSession>(outputs[0].graph, outputs, train, std::move(sources), options);
+  // Graphs grow with the GIL held.
+  return std::make_shared<BoundSession>(outputs[0].graph, outputs, train, std::move(sources), options,
+                                        [](const std::function<void()>& compile) {
+                                          const nb::gil_scoped_acquire gil;
+                                          compile();
+                                        });
 }
 
+// Nobody waits for a turn with the GIL held: who has the turn may need the GIL.
 nb::list run_session(BoundSession& s) {
+  std::vector<std::vector<float>> values(s.outputs());
+  std::vector<std::vector<int32_t>> ids(s.outputs());
+  const auto is_i32 = [&](size_t i) { return s.output_type(i).dtype == toy::DType::i32; };
   {
     const nb::gil_scoped_release free;
-    s.run();
+    s.run(values, ids);
   }
   nb::list results;
   for (size_t i = 0; i < s.outputs(); ++i) {
     const std::vector<size_t> shape = shape_of(s.output_type(i).shape);
-    if (s.output_type(i).dtype == toy::DType::i32)
-      results.append(array_of(s.ids(i), shape));
-    else
-      results.append(array_of(s.values(i), shape));
+    results.append(is_i32(i) ? array_of(std::move(ids[i]), shape) : array_of(std::move(values[i]), shape));
   }
   return results;
 }
@@ -331,15 +337,27 @@ void add_graphs(nb::module_& m) {
       "loss"_a, "wrt"_a, "The gradients of a scalar in some values, which become values of its graph.");
   nb::class_<BoundSession>(m, "Session")
       .def("set",
-           [](BoundSession& s, const std::string& name, const Array& array) { s.set(name, view_of(name, array)); })
+           [](BoundSession& s, const std::string& name, const Array& array) {
+             const toy::View view = view_of(name, array);
+             const nb::gil_scoped_release free;
+             s.set(name, view);
+           })
       .def("run", &run_session)
       .def("write",
-           [](BoundSession& s, const std::string& name, const Array& array) { s.write(name, view_of(name, array)); })
+           [](BoundSession& s, const std::string& name, const Array& array) {
+             const toy::View view = view_of(name, array);
+             const nb::gil_scoped_release free;
+             s.write(name, view);
+           })
       .def("array",
            [](const SessionPtr& s, const std::string& name) {
              bool may_write = false;
-             toy::HostTensor tensor = s->param(name, may_write);
-             return look_at(s, std::move(tensor), name, may_write);
+             std::optional<toy::HostTensor> tensor;
+             {
+               const nb::gil_scoped_release free;
+               tensor = s->param(name, may_write);
+             }
+             return look_at(s, std::move(*tensor), name, may_write);
            })
       .def("dtype", [](const BoundSession& s,
                        const std::string& name) { return s.dtype(name) == toy::DType::i32 ? "int32" : "float32"; })

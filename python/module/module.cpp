@@ -55,5 +55,6 @@ NB_MODULE(_toy, m) {
   add_model(m);
   add_graphs(m);
   add_files(m);
+  add_evaluation(m);
   add_training(m);
 }

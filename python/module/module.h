@@ -11,6 +11,8 @@ void add_model(nb::module_& m);
 void add_graphs(nb::module_& m);
 /// Adds quantize(), merge(), convert(), read_run() and runs_svg().
 void add_files(nb::module_& m);
+/// Adds evaluate_choices() and others of `toy eval`.
+void add_evaluation(nb::module_& m);
 /// Adds train().
 void add_training(nb::module_& m);
 

@@ -15,7 +15,7 @@ from ._toy import BadInput, DiskFull, Error
 from ._toy import version as __version__
 
 __all__ = ["BadInput", "DiskFull", "Error", "Graph", "Model", "Score", "Session", "Step", "Stream", "Tensor", "Tensors",
-           "Token", "Tokenizer", "Value", "convert", "gradients", "load", "merge", "minimize", "ops", "quantize", "runs", "train"]
+           "Token", "Tokenizer", "Value", "convert", "evaluate", "gradients", "load", "merge", "minimize", "ops", "quantize", "runs", "train"]
 
 
 def _plain(value):
@@ -73,14 +73,16 @@ class Stream:
         return self
 
     def __next__(self):
-        part = self._run.next() if self._run is not None else None
+        run = self._run  # another thread may close it
+        part = run.next() if run is not None else None
         if part is None:
             raise StopIteration
         return Token(*part)
 
     @property
     def reason(self):
-        return self._run.reason if self._run is not None else "stop"
+        run = self._run
+        return run.reason if run is not None else "stop"
 
     def close(self):
         """Ends the text, and gives its memory back."""
@@ -321,5 +323,5 @@ for _function, _call in ((load, "load"), (Model.generate, "generate"), (Model.ch
 del _function, _call
 
 _sys.modules["toy.ops"] = ops = _toy.ops
-from . import runs, train  # noqa: E402
+from . import evaluate, runs, train  # noqa: E402
 from .graph import Graph, Session, Step, Value, gradients, minimize  # noqa: E402

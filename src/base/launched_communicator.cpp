@@ -70,7 +70,7 @@ std::vector<std::string> places() {
   std::error_code unknown;
   const fs::path folder = fs::read_symlink("/proc/self/exe", unknown).parent_path();
   std::vector<std::string> list;
-  for (const fs::path& path : {folder / kPlugin, folder.parent_path() / "lib" / kPlugin})
+  for (const fs::path& path : {folder / kPlugin, folder.parent_path() / "lib/toy" / kPlugin})
     if (fs::exists(path, unknown)) list.push_back(path.string());
   list.emplace_back(kPlugin);  // where the system's libraries are
   return list;

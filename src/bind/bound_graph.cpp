@@ -50,10 +50,9 @@ void minimize(const BoundValue& loss, const std::vector<BoundValue>& params, std
 }
 
 BoundSession::BoundSession(std::shared_ptr<BoundGraph> graph, const std::vector<BoundValue>& outputs, bool train,
-                           Sources sources, std::string_view json)
+                           Sources sources, std::string_view json, const WithGraph& with_graph)
     : graph_(std::move(graph)), sources_(std::move(sources)), train_(train) {
   if (sources_.session) sources_.model = sources_.session->sources_.model;
-  check(!train_ || graph_->step, "session: there is nothing to train; call minimize() first");
   SessionOptions o;
   JsonOptions given("Session", json);
   given.read(o);
@@ -61,12 +60,21 @@ BoundSession::BoundSession(std::shared_ptr<BoundGraph> graph, const std::vector<
   device_ = sources_.model     ? sources_.model->device().shared_from_this()
             : sources_.session ? sources_.session->device()
                                : SharedDevice::get(o);
+  const Turn turn(*device_);
+  with_graph([&] { compile_graph(outputs, o); });
+  const ParamStore* model = sources_.model ? sources_.model->model().params.get() : own_.get();
+  session_ =
+      std::make_unique<Session>(device_->device(), plan_, std::initializer_list<const ParamStore*>{own_.get(), model});
+  session_->check_finite(o.check_finite);
+}
+
+void BoundSession::compile_graph(const std::vector<BoundValue>& outputs, const SessionOptions& o) {
+  check(!train_ || graph_->step, "session: there is nothing to train; call minimize() first");
   std::vector<Value> values;
   for (const BoundValue& v : outputs) {
     check(v.graph == graph_, "session: the outputs are of different graphs; give those of one");
     values.push_back(v.value), types_.push_back(v.value.type());
   }
-  const Turn turn(*device_);
   plan_ = std::make_shared<const Plan>(
       compile(graph_->graph, values, train_ ? std::span<const Value>(graph_->step->updates) : std::span<const Value>(),
               device_->device(), {.fuse = !o.check_finite}));
@@ -74,10 +82,6 @@ BoundSession::BoundSession(std::shared_ptr<BoundGraph> graph, const std::vector<
                  plan_->arena_bytes + plan_->input_bytes(device_->device()) + plan_->param_bytes(device_->device()),
                  "this session");
   add_params_of_plan(o.seed);
-  const ParamStore* model = sources_.model ? sources_.model->model().params.get() : own_.get();
-  session_ =
-      std::make_unique<Session>(device_->device(), plan_, std::initializer_list<const ParamStore*>{own_.get(), model});
-  session_->check_finite(o.check_finite);
 }
 
 void BoundSession::add_params_of_plan(uint64_t seed) {
@@ -134,7 +138,7 @@ void BoundSession::set(const std::string& input, const View& values) {
   }
 }
 
-void BoundSession::run() {
+void BoundSession::run(std::vector<std::vector<float>>& values, std::vector<std::vector<int32_t>>& ids) {
   const Turn turn(*device_);
   if (train_) {
     check(lr_is_given_, "the learning rate is missing; give one, such as run(lr=1e-3)");
@@ -142,19 +146,14 @@ void BoundSession::run() {
   }
   session_->run();
   steps_ += train_;
-}
-
-std::vector<float> BoundSession::values(size_t i) {
-  const Turn turn(*device_);
-  return session_->values(i);
-}
-
-std::vector<int32_t> BoundSession::ids(size_t i) {
-  const Turn turn(*device_);
-  const HostTensor tensor = session_->output(i);
-  std::vector<int32_t> list;
-  for (int64_t at = 0; at < tensor.view().count(); ++at) list.push_back(int32_t(element(tensor.view(), at)));
-  return list;
+  for (size_t i = 0; i < types_.size(); ++i) {
+    if (types_[i].dtype != DType::i32) {
+      values[i] = session_->values(i);
+      continue;
+    }
+    const HostTensor tensor = session_->output(i);
+    for (int64_t at = 0; at < tensor.view().count(); ++at) ids[i].push_back(int32_t(element(tensor.view(), at)));
+  }
 }
 
 std::vector<std::string> BoundSession::names() const {

@@ -1,7 +1,7 @@
 // Graphs and sessions as bindings for other languages hold them.
 #pragma once
 
-#include <map>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,6 +50,9 @@ struct SharedArray {
   std::shared_ptr<const void> keep_alive;
 };
 
+/// Calls a function while no other thread changes the graph.
+using WithGraph = std::function<void(const std::function<void()>&)>;
+
 /// A compiled graph with its parameters. For several threads in turns.
 class BoundSession {
  public:
@@ -63,19 +66,17 @@ class BoundSession {
   /// begin with zeros, the others as add_params() says. Options: SessionOptions; a source's device goes before. Throws
   /// Error{bad_input} for an array that does not fit, or that run() would change.
   BoundSession(std::shared_ptr<BoundGraph> graph, const std::vector<BoundValue>& outputs, bool train, Sources sources,
-               std::string_view json);
+               std::string_view json, const WithGraph& with_graph);
 
   /// The dtype of the input or parameter of this name; f32 if there is none.
   DType dtype(std::string_view name) const;
   /// Feeds an input. Throws Error{bad_input} for values of another dtype, shape or layout.
   void set(const std::string& input, const View& values);
-  /// Runs, and with `train` makes a step.
-  void run();
-  /// The type of an output, and its values as f32 or i32, valid after a run.
+  /// Runs, and with `train` makes a step. Outputs of i32 come as `ids`, others as `values`; both have a place for each.
+  void run(std::vector<std::vector<float>>& values, std::vector<std::vector<int32_t>>& ids);
+  /// The type of an output.
   size_t outputs() const { return types_.size(); }
   const TensorType& output_type(size_t i) const { return types_[i]; }
-  std::vector<float> values(size_t i);
-  std::vector<int32_t> ids(size_t i);
 
   /// Names of all parameters, in the order of the plan.
   std::vector<std::string> names() const;
@@ -88,6 +89,7 @@ class BoundSession {
 
  private:
   const ParamStore& store_of(const std::string& name) const;
+  void compile_graph(const std::vector<BoundValue>& outputs, const SessionOptions& options);
   void add_params_of_plan(uint64_t seed);
 
   std::shared_ptr<BoundGraph> graph_;

@@ -95,12 +95,16 @@ std::vector<std::vector<float>> BoundModel::embed(std::span<const TextToEmbed> t
   return embed_tokens(device_->device(), model_, ids, options);
 }
 
-TextScore BoundModel::score(const std::string& text, const ScoreTextOptions& options, std::vector<TokenScore>& tokens,
-                            const std::function<bool()>& stop) {
+EvalText BoundModel::text_to_score(const std::string& text, const ScoreTextOptions& options) const {
   model_.spec.require_positions(options.score.context, "context");
   const auto documents = options.by_documents ? split_documents(text) : std::vector<std::string>{text};
   check(!documents.empty(), "by_documents: the text has only blank lines");
-  const EvalText ids = tokenize_for_eval(tokenizer(), documents, options.bos, {.parse_special = options.parse_special});
+  return tokenize_for_eval(tokenizer(), documents, options.bos, {.parse_special = options.parse_special});
+}
+
+TextScore BoundModel::score(const std::string& text, const ScoreTextOptions& options, std::vector<TokenScore>& tokens,
+                            const std::function<bool()>& stop) {
+  const EvalText ids = text_to_score(text, options);
   const Turn turn(*device_);
   return score_text(device_->device(), model_, ids, options.score, [&](const TokenScore& t) {
     tokens.push_back(t);

@@ -54,6 +54,8 @@ class BoundModel : public std::enable_shared_from_this<BoundModel> {
   /// Embeddings of texts or token ids, as `toy embed` has them. `width`: numbers of each vector; with pooling "none" a
   /// text has a vector for each token. Throws Error{bad_input}. Options: those of EmbedTextOptions.
   std::vector<std::vector<float>> embed(std::span<const TextToEmbed> texts, std::string_view json, size_t& width);
+  /// The tokens of a text, and of its documents where options say so. Throws Error{bad_input}.
+  EvalText text_to_score(const std::string& text, const ScoreTextOptions& options) const;
   /// Scores a text, token by token.
   TextScore score(const std::string& text, const ScoreTextOptions& options, std::vector<TokenScore>& tokens,
                   const std::function<bool()>& stop);

@@ -61,6 +61,7 @@ ChatRun::ChatRun(const std::shared_ptr<BoundModel>& model, const std::string& me
 }
 
 std::optional<dialog::Piece> ChatRun::next() {
+  const std::scoped_lock lock(mutex_);
   if (ended_) return std::nullopt;
   const auto part = run_->next();
   dialog::Piece piece = part ? parser_->push(part->text) : parser_->finish();
@@ -69,7 +70,10 @@ std::optional<dialog::Piece> ChatRun::next() {
   return piece;
 }
 
-std::string ChatRun::message() const { return json_text(parts_.message()); }
+std::string ChatRun::message() const {
+  const std::scoped_lock lock(mutex_);
+  return json_text(parts_.message());
+}
 
 }  // namespace bind
 }  // namespace toy

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -18,7 +19,7 @@ std::optional<ChatTemplate> chat_template_of(const Model& model, const std::stri
 
 namespace bind {
 
-/// One answer, as `toy chat` gives it.
+/// One answer, as `toy chat` gives it. Threads take turns.
 class ChatRun {
  public:
   /// `messages`: a JSON list, as OpenAI's API has them. Throws Error{bad_input} for a model without a chat template,
@@ -33,6 +34,7 @@ class ChatRun {
   std::string reason() const { return run_->reason(); }
 
  private:
+  mutable std::mutex mutex_;  // of what follows
   std::shared_ptr<BoundModel> model_;
   Dialog dialog_;
   dialog::ThoughtMarks thoughts_;

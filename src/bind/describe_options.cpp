@@ -5,6 +5,7 @@
 
 #include "bind/bound_graph.h"
 #include "bind/bound_model.h"
+#include "bind/evaluate.h"
 #include "bind/files.h"
 #include "bind/text_options.h"
 #include "toy/base/error.h"
@@ -112,7 +113,13 @@ std::string options_json(std::string_view call) {
   Describer d;
   if (call == "generate" || call == "chat") {
     describe_text(d, call == "chat");
-  } else if (call == "score") {
+  } else if (call == "choices") {
+    ChoicesCallOptions o;
+    ChoicesCallOptions::fields(o, d);
+  } else if (call == "answers") {
+    AnswersCallOptions o;
+    AnswersCallOptions::fields(o, d);
+  } else if (call == "score" || call == "kl" || call == "lmc") {
     ScoreTextOptions o;
     ScoreTextOptions::fields(o, d);
   } else if (call == "logits") {

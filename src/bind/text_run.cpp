@@ -66,6 +66,7 @@ TextRun::~TextRun() {
 }
 
 std::optional<TextPart> TextRun::next() {
+  const std::scoped_lock lock(mutex_);
   if (ready_.empty() && !reason_) {
     const Turn turn(model_->device());
     while (ready_.empty() && !reason_ && scheduler_->step()) {
@@ -78,6 +79,7 @@ std::optional<TextPart> TextRun::next() {
 }
 
 std::string TextRun::reason() const {
+  const std::scoped_lock lock(mutex_);
   if (!reason_ || !ready_.empty()) return "";
   return *reason_ == FinishReason::length     ? "length"
          : *reason_ == FinishReason::eos      ? "eos"

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,7 +21,7 @@ struct TextPart {
   std::string text;
 };
 
-/// One text. For one thread at a time; others may use the model between two tokens.
+/// One text. Threads take turns, and others may use the model between two tokens.
 class TextRun {
  public:
   /// `named`: control tokens whose names are in the text. Throws Error{bad_input} for a prompt that does not fit, and
@@ -40,6 +41,7 @@ class TextRun {
  private:
   void begin(std::vector<int32_t> prompt);
 
+  mutable std::mutex mutex_;  // of what follows
   std::shared_ptr<BoundModel> model_;
   TextOptions options_;
   int64_t prompt_tokens_;

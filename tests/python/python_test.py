@@ -52,6 +52,19 @@ class Bytes(unittest.TestCase):
                          .decode("utf-8", "replace")[:-1])
         self.assertEqual(run.end, "done")
 
+    def test_other_recipes(self):
+        """Rewards of answers, and a classifier of pictures: the last two recipes."""
+        program("corpus", "shapes", "--images", 40, "--test", 10, "--image-size", 16, "--seed", 1, "--out", "shapes")
+        pathlib.Path("ask.jsonl").write_text("".join(
+            json.dumps({"prompt": f"Q: {i}?\nA:", "answer": str(i)}) + "\n" for i in range(4)))
+        for recipe, options in (("grpo", {"model": "out/book", "data": "ask.jsonl", "steps": 2, "batch": 2, "tokens": 96, "rank": 2,
+                                          "reward": "exact"}),
+                                ("vit", {"data": "shapes", "size": "vit-micro", "steps": 3, "batch": 4})):
+            own = getattr(toy.train, recipe)(**options, out=f"out/{recipe}1")
+            program("train", recipe, "--out", f"out/{recipe}2", *[w for k, v in options.items() for w in (f"--{k}", v)])
+            name = "adapter.gguf" if own.model is None or "adapter" in own.model else "model.gguf"
+            self.assertEqual(bytes_of(f"out/{recipe}1/{name}"), bytes_of(f"out/{recipe}2/{name}"), recipe)
+
     def test_generate(self):
         for options in ({"temperature": 0.0}, {"temperature": 0.9, "seed": 7},
                         {"temperature": 1.5, "seed": 3, "top_k": 20, "top_p": 0.9, "repeat_penalty": 1.2},
@@ -240,6 +253,71 @@ class Files(unittest.TestCase):
         self.assertEqual(pathlib.Path("note.txt").read_text(), "mine")
 
 
+class Evaluation(unittest.TestCase):
+    """What `toy eval --json` prints, but for the names of files."""
+
+    def expect(self, result, *words):
+        said = json.loads(program("eval", *words, "--json"))
+        for name in ("base", "model", "a", "b", "file"):
+            said.pop(name, None)
+        self.assertEqual(result, said)
+
+    def setUp(self):
+        program("quantize", "out/book/model.gguf", "small.gguf", "--type", "Q4_0")
+        pathlib.Path("part.txt").write_bytes(bytes_of("book.txt")[:2000])
+        self.text = bytes_of("part.txt").decode()
+        pathlib.Path("choices.jsonl").write_text("".join(
+            json.dumps({"prompt": f"Once there was a {w}", "choices": [" fox", " brave badger", "."], "answer": i % 3}) + "\n"
+            for i, w in enumerate(("big", "small", "brave", "old"))))
+        pathlib.Path("open.jsonl").write_text("".join(
+            json.dumps({"prompt": f"Q: {i}?\nA:", "answers": ["yes", str(i)], "kind": "even" if i % 2 == 0 else "odd"}) + "\n"
+            for i in range(5)))
+
+    def test_choices(self):
+        self.expect(toy.evaluate.choices(MODEL(), "choices.jsonl"), "choices", "out/book", "choices.jsonl")
+        self.expect(toy.evaluate.choices(toy.load("small.gguf"), "choices.jsonl", limit=3, exact=True),
+                    "choices", "small.gguf", "choices.jsonl", "--limit", 3, "--exact")
+
+    def test_answers(self):
+        result = toy.evaluate.answers(MODEL(), pathlib.Path("open.jsonl"), rows=True, max_tokens=12, temperature=0.9, seed=3,
+                                      stop=["."], ignore_case=True)
+        self.expect(result, "generate", "out/book", "open.jsonl", "--rows", "-n", 12, "--temperature", 0.9, "--seed", 3,
+                    "--stop", ".", "--ignore-case")
+        self.assertEqual(len(result["rows"]), 5)
+        self.expect(toy.evaluate.answers(MODEL(), "open.jsonl"), "generate", "out/book", "open.jsonl")
+
+    def test_kl_and_lmc(self):
+        small = toy.load("small.gguf")
+        self.expect(toy.evaluate.kl(MODEL(), small, self.text, context=64),
+                    "kl", "--base", "out/book", "--model", "small.gguf", "--file", "part.txt", "--ctx", 64)
+        self.assertTrue(toy.evaluate.kl(small, small, self.text)["equal"])
+        toy.train.from_scratch(**{**RECIPE, "steps": 3}, seed=2, out="out/other", overwrite=True)
+        self.expect(toy.evaluate.lmc(MODEL(), toy.load("out/other"), self.text, [0, 0.5, 1], context=64),
+                    "lmc", "--a", "out/book", "--b", "out/other", "--alphas", "0,0.5,1", "--file", "part.txt", "--ctx", 64)
+
+    def test_refuses(self):
+        m = MODEL()
+        for pattern, call in (
+                ("did you mean 'limit'", lambda: toy.evaluate.choices(m, "choices.jsonl", limt=3)),
+                ("nothing.jsonl", lambda: toy.evaluate.choices(m, "nothing.jsonl")),
+                ("book.txt", lambda: toy.evaluate.answers(m, "book.txt")),
+                ("leaves room", lambda: toy.evaluate.answers(m, "open.jsonl", max_tokens=10**6)),
+                ("finite numbers", lambda: toy.evaluate.lmc(m, m, self.text, [float("nan")])),
+                ("finite numbers", lambda: toy.evaluate.lmc(m, m, self.text, [])),
+                ("different devices", lambda: toy.evaluate.kl(m, toy.load("small.gguf", threads=1), self.text))):
+            with self.assertRaisesRegex(toy.BadInput, pattern):
+                call()
+
+    def test_interrupt(self):
+        pathlib.Path("many.jsonl").write_bytes(bytes_of("open.jsonl") * 200)
+        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with self.assertRaises(KeyboardInterrupt):
+            for _ in range(1000):
+                toy.evaluate.answers(MODEL(), "many.jsonl", max_tokens=64)
+        timer.join()
+
+
 class BadInput(unittest.TestCase):
     def refused(self, pattern, call, *arguments, **options):
         with self.assertRaisesRegex(toy.BadInput, pattern) as caught:
@@ -376,6 +454,14 @@ class Control(unittest.TestCase):
             os._exit(code)
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
 
+    def test_import_takes_little(self):
+        code = "import time; t = time.process_time(); import toy; print(time.process_time() - t, *__import__('sys').modules)"
+        runs = [subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+                for _ in range(5)]
+        if "libclang_rt" not in os.environ.get("LD_PRELOAD", ""):
+            self.assertLess(min(float(r[0]) for r in runs), 0.03)
+        self.assertNotIn("numpy", runs[0])  # it takes longer than all of toy
+
     def test_documentation(self):
         self.assertIn("temperature:", toy.Model.generate.__doc__)
         self.assertIn("rank:", toy.train.lora.__doc__)
@@ -385,4 +471,4 @@ class Control(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    unittest.main(argv=sys.argv[:1] + sys.argv[4:], verbosity=2)

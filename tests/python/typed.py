@@ -24,5 +24,8 @@ def use(path: str) -> float:
     session["w"] = both[1]
     print(model.taps("a", "blk.*.out")["blk.0.out"].shape, toy.runs.read(run.out).table("step")["loss"][0])
     print(toy.quantize(path, "a.gguf", type="Q8_0")[0]["error"])
+    print(toy.evaluate.choices(model, path, limit=3)["accuracy"], toy.evaluate.kl(model, model, text)["kl"],
+          toy.evaluate.answers(model, path, stop=["."], rows=True)["rows"],
+          toy.evaluate.lmc(model, model, text, [0, 1])["points"])
     dims = model.tensors["token_embd.weight"].shape
     return model.score(text + "".join(pieces)).perplexity + float(total) + run.step + dims[0]

@@ -43,7 +43,7 @@ struct Launch {
 };
 /// From the environment.
 Launch launch_of_this_process();
-/// Of a process that a launcher started: the plugin libtoy_mpi.so, next to the program, in ../lib, or where
+/// Of a process that a launcher started: the plugin libtoy_mpi.so, next to the program, in ../lib/toy, or where
 /// TOY_MPI_PLUGIN says. Throws Error{bad_input} where there is none, or one of another version.
 std::unique_ptr<Communicator> launched_communicator(const Launch& launch);
 

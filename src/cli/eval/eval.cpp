@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "bind/evaluate.h"
 #include "bind/score_fields.h"
 #include "cli/command.h"
 #include "cli/console.h"
@@ -97,7 +98,7 @@ struct Eval : Command {
     const EvalText ids = text.read(model, model_path);
     std::optional<AtomicFile> lines;
     if (!logprobs_out.empty()) lines.emplace(logprobs_out);
-    const int64_t total = predicted_tokens(ids);
+    const int64_t total = bind::predicted_tokens(ids);
     o.repack = decoding.repacks(model, 0, total);
     EvalProgress progress("token", total);
     double nats = 0;
@@ -132,7 +133,7 @@ struct Eval : Command {
     const int64_t context = o.context > 0 ? o.context : model.spec.context;
     const DecoderOptions options{.kv = o.kv, .exact = o.exact};
     const int64_t stride = o.stride > 0 ? o.stride : std::max<int64_t>(1, context / 2);
-    const std::string over = EvalTextOptions::blocks_name(s.blocks_are_documents);
+    const std::string over = bind::blocks_name(s.blocks_are_documents);
     if (json) {
       ordered_json all{
           {"model", model_path}, {"file", text.file}, {"ctx", context}, {"stride", stride}, {"documents", documents}};
@@ -177,17 +178,6 @@ EvalText EvalTextOptions::read(const Model& model, const std::string& path) {
   check(!documents.empty(), "--by-documents: {} has only blank lines; give a text", file);
   documents_ = int64_t(documents.size());
   return tokenize_for_eval(*model.tokenizer, documents, !no_bos, {.parse_special = parse_special});
-}
-
-std::string EvalTextOptions::blocks_name(bool are_documents) {
-  return are_documents ? "documents" : fmt::format("blocks of {} tokens", kScoreBlock);
-}
-
-int64_t predicted_tokens(const EvalText& text) {
-  int64_t tokens = 0;
-  for (const std::vector<int32_t>& document : text.documents)
-    tokens += std::max<int64_t>(0, int64_t(document.size()) - (text.bos ? 0 : 1));
-  return tokens;
 }
 
 EvalProgress::EvalProgress(std::string_view label, int64_t total)

@@ -21,15 +21,10 @@ struct EvalTextOptions {
   /// Reads the text in the tokens of a model that begins with `path` in messages.
   EvalText read(const Model& model, const std::string& path);
   int64_t documents() const { return documents_; }
-  /// "documents", or "blocks of 64 tokens".
-  static std::string blocks_name(bool are_documents);
 
  private:
   int64_t documents_ = 0;
 };
-
-/// Tokens of a text that a model predicts.
-int64_t predicted_tokens(const EvalText& text);
 
 /// Progress over tokens or questions, with the time that is left.
 class EvalProgress {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "bind/evaluate.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/eval/eval.h"
@@ -20,21 +21,6 @@ namespace toy::cli {
 namespace {
 
 using nlohmann::ordered_json;
-
-// Standard output has no NaN in JSON.
-void put(ordered_json& j, const std::string& name, const MeanError& m) {
-  j[name] = m.mean;
-  if (std::isfinite(m.error)) j[name + "_error"] = m.error;
-}
-
-// The ids of a text mean the same in both.
-void require_same_tokens(const Model& a, const Model& b) {
-  if (!a.tokenizer || !b.tokenizer) return;
-  for (int32_t id = 0; id < int32_t(std::min(a.spec.vocab, b.spec.vocab)); ++id)
-    check(a.tokenizer->written(id) == b.tokenizer->written(id),
-          "the models differ: token {} is '{}' in one and '{}' in the other; compare models of one tokenizer", id,
-          one_line(a.tokenizer->written(id)), one_line(b.tokenizer->written(id)));
-}
 
 struct Kl : Command {
   std::string base_path, model_path, base_with, model_with;
@@ -78,11 +64,11 @@ struct Kl : Command {
     const Model base = load_model(base_path, *dev);
     Model model = load_model(model_path, *dev);
     adapters.apply(model);
-    require_same_tokens(base, model);
+    bind::require_same_vocabulary(base, model);
     const EvalText ids = text.read(base, base_path);
     print_warnings(model_path, model.warnings);
     model.spec.require_positions(text.score.context, "ctx");
-    const int64_t total = predicted_tokens(ids);
+    const int64_t total = bind::predicted_tokens(ids);
     const auto options = [&](const DecodingOptions& with, const Model& m) {
       ScoreOptions o = text.score;
       o.kv = with.decoder.kv, o.exact = with.decoder.exact, o.repack = with.repacks(m, 0, total);
@@ -105,22 +91,11 @@ struct Kl : Command {
   }
 
   void print(const Divergence& d) const {
-    const std::string over = EvalTextOptions::blocks_name(d.blocks_are_documents);
+    const std::string over = bind::blocks_name(d.blocks_are_documents);
     const double base = std::exp(d.base.mean), model = std::exp(d.model.mean), ratio = d.perplexity_ratio();
     if (json) {
-      ordered_json j{{"base", base_path}, {"model", model_path}, {"file", text.file}, {"tokens", d.tokens}};
-      j["equal"] = d.quantiles.back() == 0;
-      put(j, "kl", d.kl);
-      for (size_t i = 0; i < kDivergenceQuantiles.size(); ++i)
-        j["kl_quantiles"][fmt::format("{}", kDivergenceQuantiles[i])] = d.quantiles[i];
-      put(j, "same_top", d.same_top);
-      put(j, "base_nats_per_token", d.base);
-      put(j, "model_nats_per_token", d.model);
-      put(j, "difference", d.difference);
-      j["perplexity_ratio"] = ratio;
-      put(j, "probability_difference", d.probability);
-      j["probability_difference_rms"] = d.probability_rms;
-      j["error_over"] = over, j["error_blocks"] = d.blocks;
+      ordered_json j{{"base", base_path}, {"model", model_path}, {"file", text.file}};
+      j.update(bind::divergence_fields(d));
       return print_json(j);
     }
     fmt::print("KL divergence {} nats per token\n", with_error(d.kl.mean, d.kl.error));
@@ -184,11 +159,11 @@ struct Lmc : Command {
     const auto dev = device.make();
     const Model a = load_model(a_path, *dev), b = load_model(b_path, *dev);
     require_same_shape(a.spec, b.spec);
-    require_same_tokens(a, b);
+    bind::require_same_vocabulary(a, b);
     Model mixed = load_model(a_path, *dev, LoadMode::trainable);
     const EvalText ids = text.read(a, a_path);
     print_warnings(b_path, b.warnings);
-    EvalProgress progress("token", predicted_tokens(ids) * int64_t(list.size()));
+    EvalProgress progress("token", bind::predicted_tokens(ids) * int64_t(list.size()));
     std::vector<TextScore> scores;
     for (const double alpha : list) {
       interpolate(a, b, alpha, mixed);
@@ -200,32 +175,10 @@ struct Lmc : Command {
     print(list, scores);
   }
 
-  // The most that the loss lies above the line between both ends; nothing where they were not measured.
-  static std::optional<double> barrier(const std::vector<double>& alphas, const std::vector<TextScore>& scores) {
-    const auto at = [&](double alpha) -> const TextScore* {
-      const auto i = std::find(alphas.begin(), alphas.end(), alpha);
-      return i == alphas.end() ? nullptr : &scores[size_t(i - alphas.begin())];
-    };
-    if (!at(0) || !at(1)) return {};
-    double most = 0;
-    for (size_t i = 0; i < alphas.size(); ++i)
-      if (alphas[i] > 0 && alphas[i] < 1)
-        most = std::max(most, scores[i].nats_per_token() - (1 - alphas[i]) * at(0)->nats_per_token() -
-                                  alphas[i] * at(1)->nats_per_token());
-    return most;
-  }
-
   void print(const std::vector<double>& list, const std::vector<TextScore>& scores) const {
-    const std::optional<double> most = barrier(list, scores);
     if (json) {
-      ordered_json j{{"a", a_path}, {"b", b_path}, {"file", text.file}, {"points", ordered_json::array()}};
-      for (size_t i = 0; i < list.size(); ++i) {
-        ordered_json point{{"alpha", list[i]}};
-        put(point, "nats_per_token", {scores[i].nats_per_token(), scores[i].standard_error});
-        point["perplexity"] = scores[i].perplexity();
-        j["points"].push_back(point);
-      }
-      if (most) j["barrier"] = *most;
+      ordered_json j{{"a", a_path}, {"b", b_path}, {"file", text.file}};
+      j.update(bind::line_fields(list, scores));
       return print_json(j);
     }
     std::vector<std::vector<std::string>> rows{{"alpha", "nats per token", "perplexity"}};
@@ -233,7 +186,7 @@ struct Lmc : Command {
       rows.push_back({fmt::format("{}", list[i]), with_error(scores[i].nats_per_token(), scores[i].standard_error),
                       fmt::format("{:.4g}", scores[i].perplexity())});
     fmt::print("{}", table(rows, {true, true, true}, 1000));
-    if (most) fmt::print("barrier {:.4f} nats per token\n", *most);
+    if (const auto most = bind::barrier_of(list, scores)) fmt::print("barrier {:.4f} nats per token\n", *most);
   }
 };
 
@@ -287,10 +240,8 @@ struct Choices : Command {
     });
     progress.end();
     if (json) {
-      ordered_json j{{"model", model_path}, {"file", file}, {"questions", s.questions}};
-      put(j, "accuracy", s.accuracy);
-      put(j, "accuracy_normalized", s.accuracy_normalized);
-      j["cut"] = s.cut;
+      ordered_json j{{"model", model_path}, {"file", file}};
+      j.update(bind::choices_fields(s));
       return print_json(j);
     }
     fmt::print("accuracy {}\nnormalized by length {}\n", percent(s.accuracy), percent(s.accuracy_normalized));

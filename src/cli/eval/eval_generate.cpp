@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "bind/evaluate.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/eval/eval.h"
@@ -19,13 +20,6 @@ namespace toy::cli {
 namespace {
 
 using nlohmann::ordered_json;
-
-// What is asked, without the conversation before it.
-std::string last_words(const OpenQuestion& q) {
-  if (!q.messages.is_array() || q.messages.empty()) return q.prompt;
-  const ordered_json& content = q.messages.back()["content"];
-  return content.is_string() ? content.get<std::string>() : json_text(content);
-}
 
 struct EvalGenerate : Command {
   std::string model_path, file;
@@ -90,8 +84,7 @@ struct EvalGenerate : Command {
     print_warnings(model_path, model.warnings);
     model.spec.require_positions(o.context, "ctx");
     warn_of_long_context(model_path, model.spec, o.context);
-    const int64_t context = o.context > 0 ? o.context : model.spec.context;
-    if (!given("--n")) o.generate.max_tokens = std::clamp<int64_t>(context / 2, 1, o.generate.max_tokens);
+    if (!given("--n")) o.generate.max_tokens = bind::usual_answer_tokens(model, o.context);
     o.repack = decoding.repacks(model, o.generate.max_tokens * int64_t(questions.size()), 0);
     o.warn = [](const std::string& text) { to_stderr(text + "\n"); };
     EvalProgress progress("question", int64_t(questions.size()));
@@ -103,29 +96,8 @@ struct EvalGenerate : Command {
   }
 
   void print_report(const std::vector<OpenQuestion>& questions, const OpenScore& s) const {
-    ordered_json j{{"model", model_path}, {"file", file}, {"questions", questions.size()}};
-    j["accuracy"] = s.accuracy.mean;
-    if (std::isfinite(s.accuracy.error)) j["accuracy_error"] = s.accuracy.error;
-    j["cut"] = s.cut;
-    j["unfinished"] = s.unfinished;
-    for (const auto& [kind, k] : s.kinds) {
-      j["kinds"][kind] = {{"questions", k.questions}, {"accuracy", k.accuracy.mean}};
-      if (std::isfinite(k.accuracy.error)) j["kinds"][kind]["accuracy_error"] = k.accuracy.error;
-    }
-    j["temperature"] = o.generate.sampler.temperature;
-    j["match"] = {{"ignore_case", o.match.ignore_case}, {"ignore_punctuation", o.match.ignore_punctuation}};
-    for (size_t i = 0; rows && i < questions.size(); ++i) {
-      const OpenAnswer& a = s.answers[i];
-      j["rows"].push_back({{"where", questions[i].where},
-                           {"kind", questions[i].kind},
-                           {"question", last_words(questions[i])},
-                           {"text", a.text},
-                           {"answers", questions[i].answers},
-                           {"right", a.right},
-                           {"finished", a.finished},
-                           {"tokens", a.tokens},
-                           {"cut", a.cut}});
-    }
+    ordered_json j{{"model", model_path}, {"file", file}};
+    j.update(bind::answers_fields(questions, s, o, rows));
     print_json(j);
   }
 
