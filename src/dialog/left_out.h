@@ -12,7 +12,7 @@ namespace toy::dialog {
 
 /// What a template shows.
 struct Shown {
-  bool tools = true, calls = true, results = true, system = true;
+  bool tools = true, calls = true, results = true, system = true, user = true;
   bool names = true;                               ///< of who speaks
   bool any_field = false;                          ///< all fields of messages, whatever their names
   bool calls_with_content = true;                  ///< calls of a message that says something, too

@@ -218,6 +218,7 @@ struct Serve : Command {
     require_tokenizer(model, model_path);
     if (!model.spec.causal) return serve_an_encoder(server, *dev, model, api_keys, name);
     const std::optional<ChatTemplate> chat = chat_template.load(model, model_path);
+    if (chat) warn_of_template(model, *chat, model_path);
     print_warnings(model_path, model.warnings);
     constexpr int64_t kRowsOfCall = 256;  // bounds how long running texts wait for the prompts of others
     DecoderOptions options{.sequences = int(parallel),
