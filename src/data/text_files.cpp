@@ -15,6 +15,7 @@
 #include "toy/base/memory.h"
 #include "toy/base/nearest.h"
 #include "toy/base/run_files.h"
+#include "toy/data/left_out.h"
 
 namespace toy {
 namespace {

@@ -27,9 +27,6 @@ using nlohmann::ordered_json;
 
 namespace {
 
-constexpr const char* kUserIsNotShown =
-    "the chat template does not show what the user says, so answers cannot depend on it; use another --chat-template";
-
 // Does a message say that nobody learns it? Takes the fields that say so.
 bool take_unlearned(ordered_json& message, const std::string& path) {
   bool unlearned = false;
@@ -45,12 +42,14 @@ bool take_unlearned(ordered_json& message, const std::string& path) {
 }
 
 // A model that learns calls which were cut off writes such calls.
-void require_complete_calls(const ordered_json& messages) {
+void require_complete_calls(const ordered_json& given) {
+  dialog::IgnoredFields ignored;
+  ordered_json messages = dialog::normalized_messages(given);
   for (size_t i = 0; i < messages.size(); ++i) {
-    const ordered_json& message = messages[i];
-    if (!message.contains("tool_calls") || message.contains(dialog::kUnlearned)) continue;
-    for (size_t k = 0; k < message["tool_calls"].size(); ++k)
-      check(!message["tool_calls"][k]["function"]["arguments"].is_string(),
+    if (!messages[i].contains("tool_calls") || take_unlearned(messages[i], fmt::format("messages[{}]", i))) continue;
+    const ordered_json& calls = messages[i]["tool_calls"];
+    for (size_t k = 0; k < calls.size(); ++k)
+      check(!calls[k]["function"]["arguments"].is_string(),
             "messages[{}].tool_calls[{}]: the arguments are no JSON object, and the model would learn to write such "
             "calls; correct them, or give the message weight 0",
             i, k);
@@ -94,7 +93,7 @@ std::vector<std::string> unread_fields(const ordered_json& messages, const Dialo
 std::vector<std::string> notes_of(const ordered_json& messages, const dialog::Shown& shown) {
   std::vector<std::string> notes;
   if (!shown.user && std::ranges::any_of(messages, [](const ordered_json& m) { return m["role"] == "user"; }))
-    notes.emplace_back(kUserIsNotShown);
+    notes.emplace_back(dialog::kUserIsNotShown);
   if (!shown.system && std::ranges::any_of(messages, [](const ordered_json& m) { return m["role"] == "system"; }))
     notes.emplace_back("the chat template does not show what the system says");
   for (size_t i = 0; i < messages.size(); ++i) {
@@ -181,20 +180,6 @@ Dialog::Dialog(const Tokenizer& tokenizer, ChatTemplate chat)
 
 Dialog::~Dialog() = default;
 
-std::string Dialog::doubt() const {
-  if (!shown_[false].user) return kUserIsNotShown;
-  const ordered_json ask{{"role", "user"}, {"content", "hi"}}, rule{{"role", "system"}, {"content", "Be kind."}};
-  std::string failed;
-  for (const ordered_json& messages : {ordered_json::array({rule, ask}), ordered_json::array({ask})}) try {
-      render({.messages = messages, .tools = {}, .documents = {}});
-      return {};
-    } catch (const Error& e) {
-      if (e.code() != ErrorCode::bad_input) throw;
-      failed = e.what();
-    }
-  return fmt::format("the chat template refuses a plain question: {}", failed);
-}
-
 // What templates of the form take in another way.
 dialog::TemplateInput Dialog::input_for(dialog::TemplateInput in) const {
   if (!form_) return in;
@@ -202,12 +187,11 @@ dialog::TemplateInput Dialog::input_for(dialog::TemplateInput in) const {
   return dialog::input_for(*form_, source, std::move(in));
 }
 
-Dialog::Prepared Dialog::prepare(const DialogInput& input, bool learns) const {
+Dialog::Prepared Dialog::prepare(const DialogInput& input) const {
   dialog::IgnoredFields ignored;  // of parts: what a cache is told, say
   ordered_json messages = dialog::normalized_messages(input.messages);
   for (size_t i = 0; i < messages.size(); ++i)
     if (take_unlearned(messages[i], fmt::format("messages[{}]", i))) messages[i][dialog::kUnlearned] = true;
-  if (learns) require_complete_calls(messages);
   dialog::TemplateInput in{std::move(messages), dialog::normalized_tools(input.tools)};
   const bool with_tools = !in.tools.is_null() && !in.tools.empty();
   std::vector<std::string> notes = notes_of(in.messages, shown_[with_tools]);
@@ -287,7 +271,10 @@ LearnedDialog Dialog::learned(const DialogInput& input, const LearnOptions& opti
   DialogInput marked = input;
   for (size_t i = 0; i < std::min(options.from, marked.messages.size()); ++i)
     if (marked.messages[i].is_object()) marked.messages[i]["train"] = false;
-  Prepared p = prepare(marked, true);
+  if (const std::string text = json_text(marked.messages); text.find("tool_calls") != text.npos ||
+                                                           text.find("function_call") != text.npos)
+    require_complete_calls(marked.messages);
+  Prepared p = prepare(marked);
   const Rendering full = fitted(p.messages, p.tools, [&] { return rendering(p, false); });
   const dialog::Unmarked& text = full.unmarked;
   LearnedDialog out;

@@ -10,6 +10,10 @@
 
 namespace toy::dialog {
 
+/// What is said of a template without them.
+inline constexpr const char* kUserIsNotShown =
+    "the chat template does not show what the user says, so answers cannot depend on it; use another --chat-template";
+
 /// What a template shows.
 struct Shown {
   bool tools = true, calls = true, results = true, system = true, user = true;

@@ -11,6 +11,7 @@
 #include "toy/base/philox.h"
 #include "toy/base/user_cache.h"
 #include "toy/chat/builtin.h"
+#include "toy/data/left_out.h"
 #include "train/doubts.h"
 
 namespace toy {

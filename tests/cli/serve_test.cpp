@@ -86,7 +86,7 @@ TEST_F(ServeCli, AdaptersAreModels) {
 TEST_F(ServeCli, AWordForAServerIsItsModelOrTheMessage) {
   const std::string toy_chat = std::string(TOY_BINARY) + " chat -n 1 --url http://127.0.0.1:$port";
   const std::string printed = with_server(
-      "--chat-template " + write("chat.jinja", "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"), toy_chat + " hi 2>&1 >/dev/null; echo $?\n" + toy_chat + "/v1/chat/completions hi there 2>&1 "
+      "--chat-template " + write("chat.jinja", "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"), toy_chat + " hi 2>&1 >/dev/null </dev/null; echo $?\n" + toy_chat + "/v1/chat/completions hi there 2>&1 "
       ">/dev/null; echo $?\n" + toy_chat + "/v1/chat/completions 'hi there' 2>&1 >/dev/null; echo $?\necho hi | " + toy_chat +
       " run 2>&1 >/dev/null; echo $?\nkill $pid; wait $pid");
   EXPECT_EQ(printed,

@@ -1,3 +1,4 @@
+#include "toy/data/left_out.h"
 #include "toy/data/text_files.h"
 
 #include <gtest/gtest.h>

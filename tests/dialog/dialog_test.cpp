@@ -100,26 +100,6 @@ TEST_F(Dialogs, FormsOfMessagesMeetInOne) {
   }
 }
 
-TEST_F(Dialogs, ATemplateThatIsProbablyWrongIsSaid) {
-  const auto doubt = [&](const std::string& chat) { return Dialog(*tokenizer_, ChatTemplate(chat)).doubt(); };
-  EXPECT_EQ(doubt(kChatMl), "");
-  EXPECT_EQ(doubt("{% if messages[0].role != 'system' %}{{ raise_exception('no') }}{% endif %}" + kChatMl), "");
-  const std::string deaf = "{% for m in messages %}{% if m.role == 'assistant' %}{{ m.content }}</s>{% endif %}{% endfor %}";
-  EXPECT_EQ(doubt(deaf).substr(0, 53), "the chat template does not show what the user says, s");
-  EXPECT_EQ(doubt("{{ messages[0].text.upper() }}"),
-            "the chat template refuses a plain question: chat template: line 1, column 21: 'text' is undefined, so it "
-            "has no 'upper'");
-  // Rows say it, too, and what cannot be learned.
-  const ordered_json messages = parsed(R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}])");
-  EXPECT_EQ(learned(deaf, messages), "[[a((</s>))]]");
-  ASSERT_EQ(notes_.size(), 1u);
-  EXPECT_EQ(notes_[0], doubt(deaf));
-  EXPECT_EQ(testing::error_of([&] { learned("{{ messages[0].content }}", messages); }),
-            "message 2: the chat template does not show it, so it cannot be learned; use another --chat-template");
-  EXPECT_EQ(testing::error_of([&] { learned(kChatMl, parsed(R"([{"role": "bot", "content": "q"}])")); }),
-            "no message is the assistant's (the roles are bot), so there is nothing to learn (toy data show prints rows)");
-}
-
 TEST_F(Dialogs, AnAnswerGoesOn) {
   const ordered_json messages =
       parsed(R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "The "}])");

@@ -53,9 +53,6 @@ enum class BinaryFiles { refused, offered, taken };
 TextFiles list_text_files(std::span<const std::string> paths, std::span<const std::string> except = {},
                           BinaryFiles binary = BinaryFiles::refused, size_t memory = 0);
 
-/// What was left out of the folders in `name`, in one line; "": nothing.
-std::string left_out_note(const std::string& name, const TextFiles& files);
-
 /// Is there a NUL byte among the first 8192?
 bool is_binary(std::string_view text);
 /// What to say of such a file that begins like this: it is compressed, or what else to do.

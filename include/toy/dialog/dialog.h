@@ -56,20 +56,18 @@ class Dialog {
   /// The complete conversation, and which of its tokens count: what the assistant has to write after the prompt that
   /// render() gives for the messages before a turn, up to the token that ends it. What tools answered does not count.
   /// A message with `weight` 0, `train` false or `loss_mask` 0 is not learned. Throws as render(), where a turn cannot
-  /// be found, where nothing is the assistant's, and for a call to learn whose arguments are no JSON object.
+  /// be found, and where nothing is the assistant's.
   LearnedDialog learned(const DialogInput& input, const LearnOptions& options = {}) const;
 
   const ChatTemplate& chat() const { return chat_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
-  /// What is probably wrong with the template, in one line; "": nothing.
-  std::string doubt() const;
   /// How the model writes calls; nullptr: in no known way.
   const dialog::CallForm* form() const { return form_; }
 
  private:
   struct Prepared;
   struct Rendering;
-  Prepared prepare(const DialogInput& input, bool learns = false) const;
+  Prepared prepare(const DialogInput& input) const;
   dialog::TemplateInput input_for(dialog::TemplateInput in) const;
   Rendering rendering(const Prepared& p, bool asks) const;
 

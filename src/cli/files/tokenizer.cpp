@@ -16,6 +16,7 @@
 #include "toy/base/utf8.h"
 #include "toy/chat/builtin.h"
 #include "toy/data/examples.h"
+#include "toy/data/left_out.h"
 #include "toy/data/text_files.h"
 #include "toy/text/tokenizer.h"
 #include "toy/train/data.h"

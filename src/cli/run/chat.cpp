@@ -1,5 +1,6 @@
 // toy chat: talk to a model.
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -269,11 +270,18 @@ struct Chat : Command {
     });
   }
 
-  // One word with --url may be the message: it is, where the server has no such model.
+  static bool input_has_messages() {
+    struct stat st {};
+    return ::fstat(STDIN_FILENO, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode) ||
+                                               (S_ISREG(st.st_mode) && st.st_size > 0));
+  }
+
+  // One word with --url may be the message: it is, where the server has no such model, and no other message comes.
   void take_word_as_message() {
     if (model_path.empty() || !message.empty()) return;
     const bool is_text = model_path.find(' ') != model_path.npos;  // no model has such a name
     if (!is_text) {
+      if (input_has_messages()) return;
       const std::vector<std::string> models = talk::RemoteModel::models(url, api_key());
       if (models.empty() || std::ranges::find(models, model_path) != models.end()) return;
       to_stderr(fmt::format("toy: the server has no model '{}', so it is the message (models: {})\n",

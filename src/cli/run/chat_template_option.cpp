@@ -5,7 +5,7 @@
 #include "bind/chat_run.h"
 #include "cli/options.h"
 #include "toy/chat/builtin.h"
-#include "toy/dialog/dialog.h"
+#include "toy/dialog/template_doubt.h"
 
 namespace toy::cli {
 
@@ -23,7 +23,7 @@ std::optional<ChatTemplate> ChatTemplateOption::load(const Model& model, const s
 }
 
 void warn_of_template(const Model& model, const ChatTemplate& chat, const std::string& model_path) {
-  const std::string doubt = Dialog(*model.tokenizer, chat).doubt();
+  const std::string doubt = template_doubt(Dialog(*model.tokenizer, chat));
   if (!doubt.empty()) print_warnings(model_path, {doubt});
 }
 
