@@ -324,7 +324,7 @@ struct Chat : Command {
     if (!given.has("--seed")) given.set("seed", std::to_string(answers.sampling.sampler.seed));
     if (is_on_terminal() && message.empty())
       to_stderr(fmt::format("{} ({:.3g} M parameters, context {}); {}\n",
-                            one_line(std::filesystem::path(model_path).stem().string()),
+                            one_line(name_of_model_file(model_path)),
                             double(parameter_count(model.spec)) / 1e6, decoder.context(), kHint));
     talk_to(replier, given, [&](const AnswerOptions& o) {
       return talk::ReplySettings{.generate = {.max_tokens = o.n, .sampler = o.sampling.of(model), .logprobs = false},

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
@@ -112,11 +111,10 @@ struct Serve : Command {
     return keys;
   }
 
-  // What clients call the model: "out/book/model.gguf" is "book".
+  // What clients call the model.
   std::string name_of_model(const std::string& file) const {
     if (!aliases.empty()) return aliases.front();
-    const std::filesystem::path path = std::filesystem::absolute(file);
-    return (path.filename() == runs::kModelFile ? path.parent_path().filename() : path.stem()).string();
+    return name_of_model_file(file);
   }
 
   // Of --cache.
