@@ -172,8 +172,7 @@ std::string explain_extra(const CLI::App& app, const std::string& text, const st
   const bool is_one = std::ranges::find(words, word) != words.end();  // with spaces, perhaps
   if (const CLI::Option* o = app.get_option_no_throw("--text"); o && o->count() == 0 && !word.empty())
     return fmt::format("'{}' is no option; did you mean --text {}?", one_line(word), shell_quoted(word));
-  if (word.empty() || !is_one)
-    return fmt::format("too many arguments; see `{} --help`", full_name(app));
+  if (word.empty() || !is_one) return fmt::format("too many arguments; see `{} --help`", full_name(app));
   for (const char* option : {"--corpus", "--file", "--data"})
     if (const CLI::Option* o = app.get_option_no_throw(option);
         o && o->count() == 0 && std::filesystem::exists(word, error))

@@ -271,8 +271,8 @@ LearnedDialog Dialog::learned(const DialogInput& input, const LearnOptions& opti
   DialogInput marked = input;
   for (size_t i = 0; i < std::min(options.from, marked.messages.size()); ++i)
     if (marked.messages[i].is_object()) marked.messages[i]["train"] = false;
-  if (const std::string text = json_text(marked.messages); text.find("tool_calls") != text.npos ||
-                                                           text.find("function_call") != text.npos)
+  if (const std::string text = json_text(marked.messages);
+      text.find("tool_calls") != text.npos || text.find("function_call") != text.npos)
     require_complete_calls(marked.messages);
   Prepared p = prepare(marked);
   const Rendering full = fitted(p.messages, p.tools, [&] { return rendering(p, false); });

@@ -133,8 +133,8 @@ void MessageReader::require_call(Fields& f, const std::string& id) const {
   for (const auto& [call, name] : names_) known.push_back(fmt::format("'{}'", one_line(call)));
   constexpr size_t kShown = 4;
   if (known.size() > kShown) known.erase(known.begin(), known.end() - kShown);
-  refuse_at(f.path("tool_call_id"),
-            fmt::format("is '{}', and no call before it has this id; expected {}", one_line(id), fmt::join(known, ", ")));
+  refuse_at(f.path("tool_call_id"), fmt::format("is '{}', and no call before it has this id; expected {}", one_line(id),
+                                                fmt::join(known, ", ")));
 }
 
 void MessageReader::add_call_of_result(Fields& f, ordered_json& message) {

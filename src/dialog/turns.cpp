@@ -71,9 +71,10 @@ std::vector<size_t> TurnFinder::answers(bool learned) const {
   for (size_t i = 0; i < r_.messages.size(); ++i)
     if (roles_[i] == 'a' && r_.learned[i].any() == learned) list.push_back(i);
   check(!list.empty() || !learned, "{}, so there is nothing to learn (toy data show prints rows)",
-        roles_.find('a') != roles_.npos ? "no message of the assistant is learned"
-                                        : fmt::format("no message is the assistant's (the roles are {})",
-                                                      one_line(fmt::format("{}", fmt::join(role_names(r_.messages), ", ")))));
+        roles_.find('a') != roles_.npos
+            ? "no message of the assistant is learned"
+            : fmt::format("no message is the assistant's (the roles are {})",
+                          one_line(fmt::format("{}", fmt::join(role_names(r_.messages), ", ")))));
   return list;
 }
 
@@ -109,10 +110,13 @@ std::vector<TextSpan> TurnFinder::spans_of(const std::vector<size_t>& turns, con
     if (each({r_.messages, r_.text}, i, i, spans).has_value()) continue;
     const std::string said = r_.messages[i].value("content", ""), content(trimmed(said));
     check(content.empty() || r_.text.find(content) != std::string::npos,
-          "message {}: the chat template does not show it, so it cannot be learned; use another --chat-template", i + 1);
-    fail("message {}: its place cannot be found in what the template renders; use a template with {{% generation %}}, or "
-         "--train-on all",
-         i + 1);
+          "message {}: the chat template does not show it, so it cannot be learned; use another --chat-template",
+          i + 1);
+    fail(
+        "message {}: its place cannot be found in what the template renders; use a template with {{% generation %}}, "
+        "or "
+        "--train-on all",
+        i + 1);
   }
   return spans;
 }

@@ -1,5 +1,5 @@
-#include "toy/base/shell_word.h"
 #include "toy/find/find_model.h"
+#include "toy/base/shell_word.h"
 
 #include <fmt/format.h>
 
@@ -61,8 +61,8 @@ std::optional<std::string> ModelFinder::converted(const std::string& folder) con
   std::error_code error;
   if (!fs::is_directory(folder, error)) return std::nullopt;
   if (hf::is_peft_folder(folder))
-    fail("{}: an adapter of PEFT; give the model that it belongs to, and --lora {} (toy merge makes one model)",
-         folder, shell_quoted(folder));
+    fail("{}: an adapter of PEFT; give the model that it belongs to, and --lora {} (toy merge makes one model)", folder,
+         shell_quoted(folder));
   const fs::path path = fs::canonical(folder);
   const bool has_weights = fs::exists(path / "model.safetensors") || fs::exists(path / "model.safetensors.index.json");
   if (!has_weights) return std::nullopt;
@@ -119,8 +119,10 @@ std::string base_of(const std::string& folder) {
     if (i->path().extension() == ".gguf") names.push_back((folder / i->path().filename()).string());
   const std::string near = nearest(what, names);
   if (near.empty() && what.find(' ') != what.npos && what.find('/') == what.npos)  // no name of a model has one
-    fail("{}: no such file, no run below this folder, and no model of `toy list`; the model is the first argument, and "
-         "a text comes after it", what);
+    fail(
+        "{}: no such file, no run below this folder, and no model of `toy list`; the model is the first argument, and "
+        "a text comes after it",
+        what);
   const bool is_path = what.find('/') != what.npos || folder / what != fs::path(what) || what.ends_with(".gguf");
   fail("{}: no such file, no run below this folder, and no model of `toy list`; {}", what,
        !near.empty() ? fmt::format("did you mean '{}'?", near)

@@ -100,7 +100,8 @@ std::string model_path(const std::string& path) {
   if (!fs::is_directory(path, error)) return path;
   const Made made = newest_model(path);
   check(!made.file.empty() || !fs::exists(fs::path(path) / "model.safetensors", error),
-        "{}: a folder from Hugging Face; make a GGUF file of it first: toy convert {} OUT.gguf", path, shell_quoted(path));
+        "{}: a folder from Hugging Face; make a GGUF file of it first: toy convert {} OUT.gguf", path,
+        shell_quoted(path));
   check(!made.file.empty(), "{}: the folder has no {} and no checkpoint; give a GGUF file or the folder of a run", path,
         kModelFile);
   return made.file;

@@ -46,7 +46,8 @@ TEST_F(Mistakes, BeforeThereIsAModel) {
       {"train from-scratch --text hello",
        "unknown option '--text'; --corpus takes a file or a folder; write the text into a file"},
       {"infer 'Once upon' book.gguf",
-       "Once upon: no such file, no run below this folder, and no model of `toy list`; the model is the first argument, "
+       "Once upon: no such file, no run below this folder, and no model of `toy list`; the model is the first "
+       "argument, "
        "and a text comes after it"},
       {"chat --url 127.0.0.1:8080 hi", "--url is '127.0.0.1:8080'; write http://127.0.0.1:8080"},
       {"convert a b.gguf --type q4", "--type is 'q4'; use f32, f16 or bf16; toy quantize writes quantized types"},
@@ -125,8 +126,7 @@ TEST_F(Mistakes, WithAModel) {
       {"infer out/tny --prompt hi",
        "out/tny: no such file, no run below this folder, and no model of `toy list`; did you mean 'out/tiny'?"},
       {"infer out --prompt hi", "out: a folder of runs; give one of out/tiny"},
-      {"infer out/tiny",
-       "prompt: it is empty; give a text to continue, such as --prompt \"Once upon a time\""},
+      {"infer out/tiny", "prompt: it is empty; give a text to continue, such as --prompt \"Once upon a time\""},
       {"infer out/tiny --prompt Once upon a time",
        "there is a text and --prompt; put quotes around a text of several words"},
       {"train --resume out/tiny", "--resume takes no value; the run to resume is --out: --resume --out out/tiny"},

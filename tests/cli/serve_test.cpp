@@ -86,15 +86,18 @@ TEST_F(ServeCli, AdaptersAreModels) {
 TEST_F(ServeCli, AWordForAServerIsItsModelOrTheMessage) {
   const std::string toy_chat = std::string(TOY_BINARY) + " chat -n 1 --url http://127.0.0.1:$port";
   const std::string printed = with_server(
-      "--chat-template " + write("chat.jinja", "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"), toy_chat + " hi 2>&1 >/dev/null </dev/null; echo $?\n" + toy_chat + "/v1/chat/completions hi there 2>&1 "
-      ">/dev/null; echo $?\n" + toy_chat + "/v1/chat/completions 'hi there' 2>&1 >/dev/null; echo $?\necho hi | " + toy_chat +
-      " run 2>&1 >/dev/null; echo $?\nkill $pid; wait $pid");
-  EXPECT_EQ(printed,
-            "toy: the server has no model 'hi', so it is the message (models: run)\n0\n0\n0\n0\n");
+      "--chat-template " + write("chat.jinja", "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"),
+      toy_chat + " hi 2>&1 >/dev/null </dev/null; echo $?\n" + toy_chat +
+          "/v1/chat/completions hi there 2>&1 "
+          ">/dev/null; echo $?\n" +
+          toy_chat + "/v1/chat/completions 'hi there' 2>&1 >/dev/null; echo $?\necho hi | " + toy_chat +
+          " run 2>&1 >/dev/null; echo $?\nkill $pid; wait $pid");
+  EXPECT_EQ(printed, "toy: the server has no model 'hi', so it is the message (models: run)\n0\n0\n0\n0\n");
 }
 
 TEST_F(ServeCli, ATemplateWithoutTheUserIsSaid) {
-  with_server("--chat-template " + write("deaf.jinja", "{% for m in messages if m.role != 'user' %}{{ m.content }}{% endfor %}"),
+  with_server("--chat-template " +
+                  write("deaf.jinja", "{% for m in messages if m.role != 'user' %}{{ m.content }}{% endfor %}"),
               "kill $pid; wait $pid");
   EXPECT_NE(slurp(path("log")).find("the chat template does not show what the user says"), std::string::npos);
 }

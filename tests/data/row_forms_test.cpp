@@ -120,8 +120,8 @@ TEST_F(RowForms, WhatIsStatedCounts) {
   EXPECT_EQ(testing::error_of([&] { row(row_of_call + call + "]}"); }),
             "messages[1].tool_calls[0]: the arguments are no JSON object, and the model would learn to write such "
             "calls; correct them, or give the message weight 0");
-  const ExampleRow r =
-      row(row_of_call + R"(, "weight": 0)" + call + R"(, {"role": "tool", "content": "r"}, {"role": "assistant", "content": "a"}]})");
+  const ExampleRow r = row(row_of_call + R"(, "weight": 0)" + call +
+                           R"(, {"role": "tool", "content": "r"}, {"role": "assistant", "content": "a"}]})");
   EXPECT_NE(std::find(r.notes.begin(), r.notes.end(),
                       "messages[1].tool_calls[0]: the arguments are no JSON object, and are shown as they are"),
             r.notes.end());
@@ -132,16 +132,18 @@ TEST_F(RowForms, ResultsFollowTheirCalls) {
     return testing::error_of([&] { row(R"({"messages": [)" + messages + "]}"); });
   };
   const std::string ask = R"({"role": "user", "content": "q"}, )", end = R"(, {"role": "assistant", "content": "a"})";
-  EXPECT_EQ(wrong(ask + R"({"role": "tool", "content": "4"})" + end),
-            "'messages[1].role' is a tool's, and the message before it is not the assistant's: put the message with its "
-            "tool_calls before it, or write the result as a message of the user");
+  EXPECT_EQ(
+      wrong(ask + R"({"role": "tool", "content": "4"})" + end),
+      "'messages[1].role' is a tool's, and the message before it is not the assistant's: put the message with its "
+      "tool_calls before it, or write the result as a message of the user");
   const std::string call =
       R"({"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": {}}}]}, )";
   EXPECT_EQ(wrong(ask + call + R"({"role": "tool", "tool_call_id": "b", "content": "4"})" + end),
             "'messages[2].tool_call_id' is 'b', and no call before it has this id; expected 'a'");
   EXPECT_EQ(wrong(ask + call + R"({"role": "tool", "tool_call_id": "a", "content": "4"})" + end), "");
   // Calls may be a part of the text.
-  EXPECT_EQ(wrong(ask + R"({"role": "assistant", "content": "f()"}, {"role": "tool", "content": "4"})" + end), "");
+  EXPECT_EQ(wrong(ask + R"({"role": "assistant", "content": "f()"
+}, {"role": "tool", "content": "4"})" + end), "");
 }
 
 // A note names its row and message, and is said once for a file whichever message has it.

@@ -12,11 +12,12 @@
 namespace toy {
 namespace {
 
-const std::string kPlain = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}";
+const std::string kPlain = "{% for m in messages %}<{{ m.role }}>{{ m.content }}<|im_end|>{% endfor %}";
 const std::string kDeaf =
-    "{% for m in messages %}{% if m.role == 'assistant' %}{{ m.content }}</s>{% endif %}{% endfor %}";
-const char* kNotShown = "the chat template does not show what the user says, so answers cannot depend on it; use another "
-                        "--chat-template";
+    "{% for m in messages %}{% if m.role == 'assistant' %}{{ m.content }}<|im_end|>{% endif %}{% endfor %}";
+const char* kNotShown =
+    "the chat template does not show what the user says, so answers cannot depend on it; use another "
+    "--chat-template";
 
 class TemplateDoubt : public ::testing::Test {
  protected:
@@ -27,7 +28,7 @@ class TemplateDoubt : public ::testing::Test {
   std::string error_of(const std::string& chat, const char* messages) const {
     return testing::error_of([&] { learned(chat, messages); });
   }
-  std::shared_ptr<const Tokenizer> tokenizer_ = testing::control_tokens({"</s>"});
+  std::shared_ptr<const Tokenizer> tokenizer_ = testing::control_tokens({"<bos>", "<|im_end|>"});
 };
 
 TEST_F(TemplateDoubt, OfATemplate) {
@@ -35,9 +36,9 @@ TEST_F(TemplateDoubt, OfATemplate) {
   EXPECT_EQ(doubt("{% if messages[0].role != 'system' %}{{ raise_exception('no') }}{% endif %}" + kPlain), "");
   EXPECT_EQ(doubt("{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}" + kPlain), "");
   EXPECT_EQ(doubt(kDeaf), kNotShown);
-  EXPECT_EQ(doubt("{{ messages[0].text.upper() }}"),
-            "the chat template refuses a plain question: chat template: line 1, column 21: 'text' is undefined, so it has "
-            "no 'upper'");
+  const std::string refused = doubt("{{ messages[0].text.upper() }}");
+  EXPECT_TRUE(refused.starts_with("the chat template refuses a plain question: ")) << refused;
+  EXPECT_NE(refused.find("'text' is undefined"), std::string::npos) << refused;
 }
 
 TEST_F(TemplateDoubt, OfRows) {
@@ -46,8 +47,9 @@ TEST_F(TemplateDoubt, OfRows) {
   EXPECT_EQ(learned(kPlain, row).notes, std::vector<std::string>{});
   EXPECT_EQ(error_of("{{ messages[0].content }}", row),
             "message 2: the chat template does not show it, so it cannot be learned; use another --chat-template");
-  EXPECT_EQ(error_of(kPlain, R"([{"role": "bot", "content": "q"}])"),
-            "no message is the assistant's (the roles are bot), so there is nothing to learn (toy data show prints rows)");
+  EXPECT_EQ(
+      error_of(kPlain, R"([{"role": "bot", "content": "q"}])"),
+      "no message is the assistant's (the roles are bot), so there is nothing to learn (toy data show prints rows)");
 }
 
 }  // namespace

@@ -55,8 +55,9 @@ TEST_F(FindModel, AnAdapterIsNoModel) {
   EXPECT_NE(message_of([&] { finder_.model(path("out/letters")); }).find("the run made an adapter"), std::string::npos);
   // The commands that a message shows can be copied.
   write("out/my letters/adapter.gguf", "GGUF");
-  EXPECT_NE(message_of([&] { finder_.model(path("out/my letters")); }).find("--lora '" + path("out/my letters") + "' --out"),
-            std::string::npos);
+  EXPECT_NE(
+      message_of([&] { finder_.model(path("out/my letters")); }).find("--lora '" + path("out/my letters") + "' --out"),
+      std::string::npos);
 }
 
 TEST_F(FindModel, ATextIsNoModel) {

@@ -48,7 +48,8 @@ void add_tokenizer_file(CLI::App& app, std::string& model) {
 struct Train : Command {
   std::string corpus, data, chat_template, map, spec = "spm:512", out;
   void add(CLI::App& app) {
-    add_option(app, "--corpus", corpus, "Text file or folder to train on; of more than 64 MiB, parts of all of it", file_name());
+    add_option(app, "--corpus", corpus, "Text file or folder to train on; of more than 64 MiB, parts of all of it",
+               file_name());
     add_option(app, "--data", data, "File of examples to train on, also next to --corpus: JSON Lines, .csv or .tsv",
                file_name());
     add_chat_template(app, chat_template, "With --data, the chat template; its marks become control tokens");

@@ -272,8 +272,8 @@ struct Chat : Command {
 
   static bool input_has_messages() {
     struct stat st {};
-    return ::fstat(STDIN_FILENO, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode) ||
-                                               (S_ISREG(st.st_mode) && st.st_size > 0));
+    return ::fstat(STDIN_FILENO, &st) == 0 &&
+           (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode) || (S_ISREG(st.st_mode) && st.st_size > 0));
   }
 
   // One word with --url may be the message: it is, where the server has no such model, and no other message comes.
@@ -323,8 +323,7 @@ struct Chat : Command {
       to_stderr(fmt::format("toy: {}\n", chosen));
     if (!given.has("--seed")) given.set("seed", std::to_string(answers.sampling.sampler.seed));
     if (is_on_terminal() && message.empty())
-      to_stderr(fmt::format("{} ({:.3g} M parameters, context {}); {}\n",
-                            one_line(name_of_model_file(model_path)),
+      to_stderr(fmt::format("{} ({:.3g} M parameters, context {}); {}\n", one_line(name_of_model_file(model_path)),
                             double(parameter_count(model.spec)) / 1e6, decoder.context(), kHint));
     talk_to(replier, given, [&](const AnswerOptions& o) {
       return talk::ReplySettings{.generate = {.max_tokens = o.n, .sampler = o.sampling.of(model), .logprobs = false},
