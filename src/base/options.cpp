@@ -154,7 +154,13 @@ std::string read_number(std::string_view text, const Limits& limits, T& value) {
   const bool read = error == std::errc() && end == text.data() + text.size();
   const std::string range = limits.text();
   if constexpr (std::is_floating_point_v<T>) {
-    if (!read || !std::isfinite(number)) return fmt::format("is '{}'; use a finite number such as 0.1 or 1e-3", text);
+    if (!read || !std::isfinite(number)) {
+      std::string dotted(text);
+      std::ranges::replace(dotted, ',', '.');  // as many languages write it
+      T meant = 0;
+      const bool comma = dotted != text && read_number(std::string_view(dotted), limits, meant).empty();
+      return fmt::format("is '{}'; use a finite number such as {}", text, comma ? dotted : "0.1 or 1e-3");
+    }
   } else {
     const size_t sign = text.starts_with("-");
     if (text.size() == sign || text.find_first_not_of("0123456789", sign) != text.npos) {

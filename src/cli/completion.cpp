@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cli/scripts.h"
+#include "toy/base/shell_word.h"
 
 namespace toy::cli {
 namespace {

@@ -13,6 +13,7 @@
 #include "cli/synonyms.h"
 #include "toy/base/nearest.h"
 #include "toy/base/options.h"
+#include "toy/base/shell_word.h"
 #include "toy/base/utf8.h"
 #include "toy/decode/sampler.h"
 #include "toy/formats/requantize.h"
@@ -125,6 +126,34 @@ bool is_type_name(const std::string& word) {
                              [&](const auto& name) { return CLI::detail::to_lower(std::string(name)) == lower; });
 }
 
+// A path with spaces is several words for the shell.
+std::string explain_spaces(const std::vector<std::string>& words) {
+  constexpr size_t kMostWords = 8;
+  std::error_code error;
+  for (size_t i = 0; i < words.size(); ++i) {
+    std::string path = words[i].starts_with("-") ? words[i].substr(words[i].find('=') + 1) : words[i];
+    for (size_t k = i + 1; k < std::min(words.size(), i + kMostWords); ++k) {
+      path += " " + words[k];
+      if (std::filesystem::exists(path, error))
+        return fmt::format("a path with spaces needs quotes: {}", shell_quoted(path));
+    }
+  }
+  return {};
+}
+
+// `toy --steps 5 train from-scratch`: an option in front of the command it belongs to.
+std::string explain_early_option(const CLI::App& root, const std::vector<std::string>& words) {
+  const std::string option = words[0].substr(0, words[0].find('='));
+  if (!option.starts_with("-") || root.get_option_no_throw(option)) return {};
+  for (size_t i = 1; i < words.size(); ++i) {
+    const CLI::App* app = find_command(root, words[i]);
+    if (!app) continue;
+    if (const CLI::App* sub = i + 1 < words.size() ? find_command(*app, words[i + 1]) : nullptr) app = sub;
+    return fmt::format("{0} comes before its command; write it after that: {1} {0} ...", option, full_name(*app));
+  }
+  return {};
+}
+
 // A text between the quotes of a text program is several words for the shell.
 std::string explain_quotes(const std::vector<std::string>& words) {
   for (const std::string& word : words)
@@ -136,12 +165,14 @@ std::string explain_quotes(const std::vector<std::string>& words) {
 }
 
 // A word that is no value of an option and no argument. The parser's text ends with ": WORD".
-std::string explain_extra(const CLI::App& app, const std::string& text) {
+std::string explain_extra(const CLI::App& app, const std::string& text, const std::vector<std::string>& words) {
   const size_t colon = text.rfind(": ");
   const std::string word = colon == text.npos ? "" : text.substr(colon + 2);
   std::error_code error;
-  if (word.empty() || word.find(' ') != word.npos)
-    return fmt::format("too many arguments; see `{} --help`", full_name(app));
+  const bool is_one = std::ranges::find(words, word) != words.end();  // with spaces, perhaps
+  if (const CLI::Option* o = app.get_option_no_throw("--text"); o && o->count() == 0 && !word.empty())
+    return fmt::format("'{}' is no option; did you mean --text {}?", one_line(word), shell_quoted(word));
+  if (word.empty() || !is_one) return fmt::format("too many arguments; see `{} --help`", full_name(app));
   for (const char* option : {"--corpus", "--file", "--data"})
     if (const CLI::Option* o = app.get_option_no_throw(option);
         o && o->count() == 0 && std::filesystem::exists(word, error))
@@ -152,6 +183,13 @@ std::string explain_extra(const CLI::App& app, const std::string& text) {
   if (const CLI::Option* o = app.get_option_no_throw(likely); o && o->count() == 0)
     return fmt::format("'{0}' is one argument too many; did you mean {1} {0}?", one_line(word), likely);
   return fmt::format("'{}' is one argument too many; see `{} --help`", one_line(word), full_name(app));
+}
+
+// "--prompt": the given option that excludes this one.
+std::string excluded_by(const CLI::Option& option) {
+  for (const CLI::Option* other : option.get_excludes())
+    if (other->count()) return other->get_name();
+  return "another one";
 }
 
 std::string explain_exclusion(const CLI::App& app) {
@@ -202,6 +240,10 @@ std::string explain_unknown_command(const CLI::App& root, const std::vector<std:
     for (const CLI::App* s : app->get_subcommands({}))
       if (!option.empty() && s->get_option_no_throw(option) && !app->get_option_no_throw(option))
         return fmt::format("{} is an option of `{}`; write it after that", option, full_name(*s));
+    std::error_code error;
+    if (app->get_name() == "train" && std::filesystem::exists(word, error))
+      return fmt::format("'{}' is no recipe; did you mean `toy train from-scratch {} {}`?", one_line(word),
+                         word.ends_with(".jsonl") ? "--data" : "--corpus", shell_quoted(word));
     const std::string near = nearest(word, names);
     return fmt::format(
         "unknown {} '{}'; {}", kind_of_commands(*app), word,
@@ -218,17 +260,21 @@ std::string explain(const CLI::App& root, const CLI::ParseError& error, const st
   switch (CLI::ExitCodes(error.get_exit_code())) {
     case CLI::ExitCodes::ExtrasError:
     case CLI::ExitCodes::RequiredError:
-      own = explain_unknown_command(root, words);
+      own = explain_early_option(root, words);
+      if (own.empty()) own = explain_unknown_command(root, words);
+      if (own.empty()) own = explain_spaces(words);
       if (own.empty()) own = explain_unknown_option(root, words);
       if (own.empty()) own = explain_missing(app);
       if (own.empty()) own = explain_quotes(words);
       if (own.empty() && app.get_option_no_throw("text"))
         own = "too many arguments; put quotes around a text of several words";
-      if (own.empty()) own = explain_extra(app, text);
+      if (own.empty()) own = explain_extra(app, text, words);
       break;
     case CLI::ExitCodes::ExcludesError:
       if (app.get_option_no_throw("text")) own = explain_unknown_option(root, words);  // its value may have become it
       if (own.empty()) own = explain_quotes(words);
+      if (const CLI::Option* o = app.get_option_no_throw("text"); own.empty() && o && o->count() > 0)
+        own = "there is a text and " + excluded_by(*o) + "; put quotes around a text of several words";
       if (own.empty()) own = explain_exclusion(app);
       break;
     case CLI::ExitCodes::ArgumentMismatch:
@@ -240,6 +286,7 @@ std::string explain(const CLI::App& root, const CLI::ParseError& error, const st
     case CLI::ExitCodes::ValidationError:  // "--lr: is -1; use ..."
       own = text;
       if (const size_t colon = own.find(": "); colon != own.npos) own.erase(colon, 1);
+      if (app.get_name() == "convert" && own.starts_with("--type")) own += "; toy quantize writes quantized types";
       break;
     default:
       break;

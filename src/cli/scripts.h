@@ -13,8 +13,4 @@ std::string fill_in(std::string text, std::initializer_list<std::pair<std::strin
 /// This very program, for scripts that find no other.
 std::string own_path();
 
-/// As a shell's word that means this text: plain, in quotes, or, where a terminal would act on it or it is not UTF-8,
-/// as $'...' of bash, zsh and POSIX 2024.
-std::string shell_quoted(const std::string& text);
-
 }  // namespace toy::cli

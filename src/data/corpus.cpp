@@ -32,7 +32,7 @@ WindowSampler::WindowSampler(TokenView ids, int64_t batch, int64_t tokens, uint6
   const int64_t count = int64_t(ids.size());
   check(count > tokens,
         "the text is too short: it has {} tokens, and a window of {} tokens needs {}; give a "
-        "longer text or shorter windows",
+        "longer text or shorter windows (--tokens)",
         count, tokens, tokens + 1);
   // As many as fit whatever the start in [0, tokens) is; a text of less than two windows has room for fewer
   // starts.

@@ -1,6 +1,7 @@
 #include "toy/data/text_files.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include "toy/base/memory.h"
 #include "toy/base/nearest.h"
 #include "toy/base/run_files.h"
+#include "toy/data/left_out.h"
 
 namespace toy {
 namespace {
@@ -219,6 +221,17 @@ TextFiles list_text_files(std::span<const std::string> paths, std::span<const st
     }
   }
   return out;
+}
+
+std::string left_out_note(const std::string& name, const TextFiles& files) {
+  constexpr size_t kShown = 5;
+  const auto& left = files.left_out;
+  if (left.empty()) return {};
+  std::string note = fmt::format("{}: {} files are taken; left out: ", name, files.files.size());
+  for (size_t i = 0; i < std::min(left.size(), kShown); ++i)
+    note += fmt::format("{}{} ({})", i > 0 ? ", " : "", left[i].path, left[i].reason);
+  if (left.size() > kShown) note += fmt::format(", and {} more", left.size() - kShown);
+  return note;
 }
 
 void read_text(const TextFile& file, uint64_t begin, uint64_t end, const std::function<bool(std::string_view)>& take) {

@@ -41,6 +41,21 @@ bool take_unlearned(ordered_json& message, const std::string& path) {
   return unlearned;
 }
 
+// A model that learns calls which were cut off writes such calls.
+void require_complete_calls(const ordered_json& given) {
+  dialog::IgnoredFields ignored;
+  ordered_json messages = dialog::normalized_messages(given);
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (!messages[i].contains("tool_calls") || take_unlearned(messages[i], fmt::format("messages[{}]", i))) continue;
+    const ordered_json& calls = messages[i]["tool_calls"];
+    for (size_t k = 0; k < calls.size(); ++k)
+      check(!calls[k]["function"]["arguments"].is_string(),
+            "messages[{}].tool_calls[{}]: the arguments are no JSON object, and the model would learn to write such "
+            "calls; correct them, or give the message weight 0",
+            i, k);
+  }
+}
+
 // Arguments of calls as text; false: there are none.
 bool write_arguments(ordered_json& messages) {
   bool any = false;
@@ -77,6 +92,8 @@ std::vector<std::string> unread_fields(const ordered_json& messages, const Dialo
 // What a template does not show as it is.
 std::vector<std::string> notes_of(const ordered_json& messages, const dialog::Shown& shown) {
   std::vector<std::string> notes;
+  if (!shown.user && std::ranges::any_of(messages, [](const ordered_json& m) { return m["role"] == "user"; }))
+    notes.emplace_back(dialog::kUserIsNotShown);
   if (!shown.system && std::ranges::any_of(messages, [](const ordered_json& m) { return m["role"] == "system"; }))
     notes.emplace_back("the chat template does not show what the system says");
   for (size_t i = 0; i < messages.size(); ++i) {
@@ -254,6 +271,9 @@ LearnedDialog Dialog::learned(const DialogInput& input, const LearnOptions& opti
   DialogInput marked = input;
   for (size_t i = 0; i < std::min(options.from, marked.messages.size()); ++i)
     if (marked.messages[i].is_object()) marked.messages[i]["train"] = false;
+  if (const std::string text = json_text(marked.messages);
+      text.find("tool_calls") != text.npos || text.find("function_call") != text.npos)
+    require_complete_calls(marked.messages);
   Prepared p = prepare(marked);
   const Rendering full = fitted(p.messages, p.tools, [&] { return rendering(p, false); });
   const dialog::Unmarked& text = full.unmarked;

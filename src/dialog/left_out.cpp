@@ -139,6 +139,9 @@ Shown shown_by(const TryRender& given, bool with_tools) {
   };
   const ordered_json tools = with_tools ? probe_tools() : ordered_json();
   const ordered_json ask = said("user", "hi");
+  const auto asked = render({ordered_json::array({said("user", kContent)}), nullptr}),
+             told = render({ordered_json::array({said("system", kSystem), said("user", kContent)}), nullptr});
+  shown.user = (!asked && !told) || shows(asked, kContent) || shows(told, kContent);
   shown.system = shows(render({ordered_json::array({said("system", kSystem), ask}), nullptr}), kSystem);
   ordered_json fields = ordered_json::array({ask, said("assistant", "hi"), ask});
   for (ordered_json& message : fields) message["name"] = kName, message[kKey] = kValue;

@@ -10,9 +10,13 @@
 
 namespace toy::dialog {
 
+/// What is said of a template without them.
+inline constexpr const char* kUserIsNotShown =
+    "the chat template does not show what the user says, so answers cannot depend on it; use another --chat-template";
+
 /// What a template shows.
 struct Shown {
-  bool tools = true, calls = true, results = true, system = true;
+  bool tools = true, calls = true, results = true, system = true, user = true;
   bool names = true;                               ///< of who speaks
   bool any_field = false;                          ///< all fields of messages, whatever their names
   bool calls_with_content = true;                  ///< calls of a message that says something, too

@@ -59,11 +59,13 @@ class MessageReader {
   ordered_json call(const ordered_json& given, const std::string& path);
   void add_calls(Fields& f, ordered_json& message);
   void add_call_of_result(Fields& f, ordered_json& message);
+  void require_call(Fields& f, const std::string& id) const;
 
   const OtherFields others_;
   std::map<std::string, std::string> names_;  // of functions, by the ids of their calls
   std::vector<std::string> open_;             // ids of calls without a result
   size_t calls_ = 0;
+  std::string before_;  // the role of the message before
 };
 
 std::string MessageReader::role_of(Fields& f) const {
@@ -120,8 +122,24 @@ void MessageReader::add_calls(Fields& f, ordered_json& message) {
   if (!calls.empty()) message["tool_calls"] = std::move(calls);
 }
 
+// A result follows the assistant's message, whose calls may be a part of its text, and belongs to one of its calls.
+void MessageReader::require_call(Fields& f, const std::string& id) const {
+  if (before_ != "assistant" && before_ != "tool")
+    refuse_at(f.path("role"),
+              "is a tool's, and the message before it is not the assistant's: put the message with its tool_calls "
+              "before it, or write the result as a message of the user");
+  if (id.empty() || names_.empty() || names_.contains(id)) return;
+  std::vector<std::string> known;
+  for (const auto& [call, name] : names_) known.push_back(fmt::format("'{}'", one_line(call)));
+  constexpr size_t kShown = 4;
+  if (known.size() > kShown) known.erase(known.begin(), known.end() - kShown);
+  refuse_at(f.path("tool_call_id"), fmt::format("is '{}', and no call before it has this id; expected {}", one_line(id),
+                                                fmt::join(known, ", ")));
+}
+
 void MessageReader::add_call_of_result(Fields& f, ordered_json& message) {
   std::string id = f.text("tool_call_id");
+  require_call(f, id);
   if (id.empty() && !open_.empty()) id = open_.front();
   std::erase(open_, id);
   if (!message.contains("name") && names_.contains(id)) message["name"] = names_[id];
@@ -151,6 +169,7 @@ ordered_json MessageReader::message(const ordered_json& given, const std::string
   }
   if (is_result) add_call_of_result(f, message);
   add_others(f, message);
+  before_ = role;
   return message;
 }
 

@@ -20,7 +20,8 @@ std::string text_part(const nlohmann::ordered_json& part, const std::string& pat
 /// {"name", "arguments": {...}}}; of a tool `tool_call_id` and `name`. Arguments may be an object or its text, which
 /// stays where it is no object: a call that was cut off. Calls without an id get one, and a result without an id is
 /// that of the first call that has none; its name is the call's. Null counts as absent. Messages of this form do not
-/// change. Throws FieldError naming the field, such as messages[2].role.
+/// change. Throws FieldError naming the field, such as messages[2].role, also for a result that follows neither an
+/// answer nor another result, or that belongs to none of the calls.
 nlohmann::ordered_json normalized_messages(const nlohmann::ordered_json& messages,
                                            OtherFields others = OtherFields::kept);
 

@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "dialog/call_history.h"
+#include "dialog/call_text.h"
 #include "toy/base/error.h"
+#include "toy/base/utf8.h"
 #include "toy/chat/chat_input.h"
 
 namespace toy::dialog {
@@ -45,6 +47,15 @@ TextSpan difference(std::string_view text, std::string_view other) {
   return {begin, text.size() - std::min(std::min(text.size(), other.size()) - begin, common_suffix(text, other))};
 }
 
+// Each once.
+std::vector<std::string> role_names(const ordered_json& messages) {
+  std::vector<std::string> names;
+  for (const ordered_json& message : messages)
+    if (const std::string role = message.value("role", ""); std::ranges::find(names, role) == names.end())
+      names.push_back(role);
+  return names;
+}
+
 }  // namespace
 
 TurnFinder::TurnFinder(const Tokenizer& tokenizer, const RenderedTurns& rendered, Render render, size_t few)
@@ -60,7 +71,10 @@ std::vector<size_t> TurnFinder::answers(bool learned) const {
   for (size_t i = 0; i < r_.messages.size(); ++i)
     if (roles_[i] == 'a' && r_.learned[i].any() == learned) list.push_back(i);
   check(!list.empty() || !learned, "{}, so there is nothing to learn (toy data show prints rows)",
-        roles_.find('a') == roles_.npos ? "no message is the assistant's" : "no message of the assistant is learned");
+        roles_.find('a') != roles_.npos
+            ? "no message of the assistant is learned"
+            : fmt::format("no message is the assistant's (the roles are {})",
+                          one_line(fmt::format("{}", fmt::join(role_names(r_.messages), ", ")))));
   return list;
 }
 
@@ -92,11 +106,18 @@ std::vector<TextSpan> TurnFinder::spans_of(const std::vector<size_t>& turns, con
         "into conversations of at most {} turns, or use another template",
         turns.size(), kMostExact);
   spans.clear(), notes_.clear();
-  for (const size_t i : turns)
-    check(each({r_.messages, r_.text}, i, i, spans).has_value(),
-          "message {}: its place cannot be found in what the template renders; use a template with {{% generation %}}, "
-          "or --train-on all",
+  for (const size_t i : turns) {
+    if (each({r_.messages, r_.text}, i, i, spans).has_value()) continue;
+    const std::string said = r_.messages[i].value("content", ""), content(trimmed(said));
+    check(content.empty() || r_.text.find(content) != std::string::npos,
+          "message {}: the chat template does not show it, so it cannot be learned; use another --chat-template",
           i + 1);
+    fail(
+        "message {}: its place cannot be found in what the template renders; use a template with {{% generation %}}, "
+        "or "
+        "--train-on all",
+        i + 1);
+  }
   return spans;
 }
 

@@ -133,6 +133,7 @@ void Http::perform(const std::string& url) {
   if (code == CURLE_OK) return;
   std::string text = fmt::format("{}: {}", url, *reason ? reason : curl().easy_strerror(code));
   if (code == CURLE_PEER_FAILED_VERIFICATION) text += "; SSL_CERT_FILE names a file of certificates to trust";
+  if (code == CURLE_COULDNT_CONNECT) text += "; is the server running, and the address right?";
   if (may_pass(code)) throw Transient(text);
   fail("{}", text);
 }

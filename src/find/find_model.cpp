@@ -1,4 +1,5 @@
 #include "toy/find/find_model.h"
+#include "toy/base/shell_word.h"
 
 #include <fmt/format.h>
 
@@ -60,8 +61,8 @@ std::optional<std::string> ModelFinder::converted(const std::string& folder) con
   std::error_code error;
   if (!fs::is_directory(folder, error)) return std::nullopt;
   if (hf::is_peft_folder(folder))
-    fail("{0}: an adapter of PEFT; give the model that it belongs to, and --lora {0} (toy merge makes one model)",
-         folder);
+    fail("{}: an adapter of PEFT; give the model that it belongs to, and --lora {} (toy merge makes one model)", folder,
+         shell_quoted(folder));
   const fs::path path = fs::canonical(folder);
   const bool has_weights = fs::exists(path / "model.safetensors") || fs::exists(path / "model.safetensors.index.json");
   if (!has_weights) return std::nullopt;
@@ -81,7 +82,7 @@ std::optional<std::string> ModelFinder::converted(const std::string& folder) con
       !cache.empty() && make_writable(cache.string()),
       "{}: a folder from Hugging Face, and the cache for its GGUF cannot be written; convert it first: toy convert {} "
       "OUT.gguf",
-      folder, folder);
+      folder, shell_quoted(folder));
   const FolderLock lock(cache.string(), [&] { say("another process converts a folder; waiting for it"); });
   if (fs::exists(file, error)) return file.string();
   say(fmt::format("{}: a folder from Hugging Face, converted once to {}", one_line(folder), one_line(file.string())));
@@ -117,6 +118,11 @@ std::string base_of(const std::string& folder) {
   for (fs::directory_iterator i(folder.empty() ? "." : folder, error), end; !error && i != end; i.increment(error))
     if (i->path().extension() == ".gguf") names.push_back((folder / i->path().filename()).string());
   const std::string near = nearest(what, names);
+  if (near.empty() && what.find(' ') != what.npos && what.find('/') == what.npos)  // no name of a model has one
+    fail(
+        "{}: no such file, no run below this folder, and no model of `toy list`; the model is the first argument, and "
+        "a text comes after it",
+        what);
   const bool is_path = what.find('/') != what.npos || folder / what != fs::path(what) || what.ends_with(".gguf");
   fail("{}: no such file, no run below this folder, and no model of `toy list`; {}", what,
        !near.empty() ? fmt::format("did you mean '{}'?", near)
@@ -137,9 +143,9 @@ std::string ModelFinder::model(const std::string& what) const {
   const runs::Made made = runs::newest_model(folder);
   if (!made.file.empty()) return told(*this, made);
   check(!fs::exists(fs::path(folder) / runs::kAdapterFile, error),
-        "{0}: the run made an adapter of {1}; give {1} with --lora {0}, or make one model of both: toy merge {1} "
-        "--lora {0} --out FILE",
-        folder, base_of(folder));
+        "{0}: the run made an adapter of {1}; give {2} with --lora {3}, or make one model of both: toy merge {2} "
+        "--lora {3} --out FILE",
+        folder, base_of(folder), shell_quoted(base_of(folder)), shell_quoted(folder));
   if (const auto file = converted(folder)) return *file;
   std::vector<std::string> runs = runs::find_runs(folder);
   std::erase_if(runs, [](const std::string& run) { return runs::newest_model(run).file.empty(); });

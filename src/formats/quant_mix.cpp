@@ -202,6 +202,9 @@ const Mix& find_mix(std::string_view name) {
     return kept;
   };
   std::string wanted = letters(name);
+  for (const char* form : {"{}BIT", "INT{}", "{}BITS", "{}"})  // "4bit", "int4"
+    for (int bits = 2; bits <= 8; ++bits)
+      if (wanted == fmt::format(fmt::runtime(form), bits)) wanted = fmt::format("Q{}", bits);
   if (wanted == "Q3K" || wanted == "Q4K" || wanted == "Q5K") wanted += "M";
   for (const Mix& m : kMixes)
     if (letters(m.name) == wanted) return m;

@@ -11,6 +11,7 @@
 #include "runs/text.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
+#include "toy/base/shell_word.h"
 #include "toy/base/threads.h"
 #include "toy/formats/checkpoint.h"
 #include "toy/runs/run.h"
@@ -98,6 +99,9 @@ std::string model_path(const std::string& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return path;
   const Made made = newest_model(path);
+  check(!made.file.empty() || !fs::exists(fs::path(path) / "model.safetensors", error),
+        "{}: a folder from Hugging Face; make a GGUF file of it first: toy convert {} OUT.gguf", path,
+        shell_quoted(path));
   check(!made.file.empty(), "{}: the folder has no {} and no checkpoint; give a GGUF file or the folder of a run", path,
         kModelFile);
   return made.file;

@@ -32,9 +32,11 @@ std::string text_of(const ordered_json& object, const char* key) {
 
 // The address in front of "/chat/completions".
 std::string base_of(std::string url) {
-  check(url.starts_with("http://") || url.starts_with("https://"), "--url is '{}'; write it as http://127.0.0.1:8080",
-        one_line(url));
+  check(url.starts_with("http://") || url.starts_with("https://"), "--url is '{}'; write http://{}", one_line(url),
+        url.find("://") == url.npos ? one_line(url) : "127.0.0.1:8080");
   while (url.ends_with('/')) url.pop_back();
+  for (const std::string_view endpoint : {"/chat/completions", "/completions", "/models", "/responses"})
+    if (url.ends_with(endpoint)) url.resize(url.size() - endpoint.size());
   return url.ends_with("/v1") ? url : url + "/v1";
 }
 
@@ -222,20 +224,31 @@ struct RemoteModel::State {
 
   State(const std::string& url, std::string name, const std::string& key)
       : base(base_of(url)), model(std::move(name)), http(key, [this] { return stop && (*stop)(); }) {}
+
+  std::vector<std::string> models() {
+    const std::string where = base + "/models";
+    std::string text;
+    const fetch::Answer answer = http.get_text(where, text);
+    check(answer.status == 200, "{}: {}", where, error_text(answer.status, text));
+    const auto j = parse_json<ordered_json>(text);
+    std::vector<std::string> names;
+    if (j.is_object() && j.contains("data") && j.at("data").is_array())
+      for (const ordered_json& model : j.at("data")) names.push_back(text_of(model, "id"));
+    return names;
+  }
 };
+
+std::vector<std::string> RemoteModel::models(const std::string& url, const std::string& api_key) {
+  return State(url, "", api_key).models();
+}
 
 RemoteModel::RemoteModel(const std::string& url, std::string model, const std::string& api_key)
     : state_(std::make_unique<State>(url, std::move(model), api_key)) {
   State& s = *state_;
   if (!s.model.empty()) return;
-  const std::string where = s.base + "/models";
-  std::string text;
-  const fetch::Answer answer = s.http.get_text(where, text);
-  check(answer.status == 200, "{}: {}", where, error_text(answer.status, text));
-  const auto j = parse_json<ordered_json>(text);
-  if (j.is_object() && j.contains("data") && j.at("data").is_array() && !j.at("data").empty())
-    s.model = text_of(j.at("data")[0], "id");
-  check(!s.model.empty(), "{}: the server names no model; name one: toy chat MODEL --url {}", where, url);
+  const std::vector<std::string> models = s.models();
+  if (!models.empty()) s.model = models[0];
+  check(!s.model.empty(), "{}/models: the server names no model; name one: toy chat MODEL --url {}", s.base, url);
 }
 
 RemoteModel::~RemoteModel() = default;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "talk/replier.h"
 
@@ -40,6 +41,8 @@ class RemoteModel : public Replier {
   /// where there is no such server.
   RemoteModel(const std::string& url, std::string model, const std::string& api_key);
   ~RemoteModel() override;
+  /// The names that a server lists. Throws as the constructor.
+  static std::vector<std::string> models(const std::string& url, const std::string& api_key);
   const std::string& model() const;
   void require_tools(const nlohmann::ordered_json&) const override {}
   Reply reply(const nlohmann::ordered_json& messages, const ReplySettings& settings, uint64_t again,

@@ -11,6 +11,7 @@
 #include "toy/base/philox.h"
 #include "toy/base/user_cache.h"
 #include "toy/chat/builtin.h"
+#include "toy/data/left_out.h"
 #include "train/doubts.h"
 
 namespace toy {
@@ -151,15 +152,8 @@ void Dataset::list(const std::string& out) {
 }
 
 void Dataset::say_left_out() const {
-  constexpr size_t kShown = 5;
   const auto say = [&](const DataSource& s) {
-    const auto& left = s.files.left_out;
-    if (left.empty()) return;
-    std::vector<std::string> shown;
-    for (size_t i = 0; i < std::min(left.size(), kShown); ++i)
-      shown.push_back(fmt::format("{} ({})", left[i].path, left[i].reason));
-    if (left.size() > kShown) shown.push_back(fmt::format("and {} more", left.size() - kShown));
-    tell_.note(fmt::format("{}: {} files are taken; left out: {}", s.name, s.files.files.size(), joined(shown)));
+    if (const std::string note = left_out_note(s.name, s.files); !note.empty()) tell_.note(note);
   };
   for (const DataSource& s : sources_) say(s);
   if (given_validation_) say(*given_validation_);

@@ -1,4 +1,5 @@
 #include "toy/train/fine_tune.h"
+#include "toy/base/shell_word.h"
 
 #include <fmt/format.h>
 
@@ -81,10 +82,10 @@ void add_peft(const FineTuneOptions& o, const Device& device, TrainResult& r) {
   load_adapter(model, r.model_path);
   const AdapterSpec& adapter = model.spec.adapters[0];
   if (const std::string unknown = unknown_to_llama_cpp(model.spec, adapter); !unknown.empty())
-    r.remarks.push_back(unknown +
-                        (can_be_merged(model.spec, adapter)
-                             ? fmt::format("; for it, make one model: toy merge {} --lora {} --out FILE", o.init, r.out)
-                             : ""));
+    r.remarks.push_back(unknown + (can_be_merged(model.spec, adapter)
+                                       ? fmt::format("; for it, make one model: toy merge {} --lora {} --out FILE",
+                                                     shell_quoted(o.init), shell_quoted(r.out))
+                                       : ""));
   const std::filesystem::path folder = std::filesystem::path(r.out) / runs::kPeftFolder;
   remove_leftovers(folder.string());  // of a process that was killed while it wrote
   try {

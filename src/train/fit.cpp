@@ -68,8 +68,10 @@ void load_params(ParamStore& store, const std::string& path) {
   for (const std::string& name : store.names()) {
     const gguf::TensorInfo* t = file.find(name);
     const TensorType& type = store.type(name);
-    check(t && t->dtype == type.dtype && t->shape == type.shape, "{}: it has {} for '{}', and the net {}", path,
-          t ? t->shape.str() : "nothing", name, type.str());
+    check(t != nullptr, "{}: it has no tensor '{}', which the net needs; load a file of save_params() for this net",
+          path, name);
+    check(t->dtype == type.dtype && t->shape == type.shape, "{}: its tensor '{}' is {}, and the net's is {}", path,
+          name, t->shape.str(), type.str());
   }
   for (const std::string& name : store.names()) {
     const gguf::TensorInfo* t = file.find(name);

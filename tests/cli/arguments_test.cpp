@@ -106,7 +106,7 @@ TEST_F(CliArguments, WordsOfOtherPrograms) {
 TEST_F(CliArguments, APromptMayStandByItself) {
   const std::string model = vocabulary();
   refuses("infer " + model + " Once upon", {"put quotes around a text of several words"});
-  refuses("infer " + model + " Once -p twice", {"text and --prompt exclude each other"});
+  refuses("infer " + model + " Once -p twice", {"there is a text and --prompt", "quotes"});
 }
 
 TEST_F(CliArguments, IdsAndTheirTexts) {

@@ -244,7 +244,7 @@ class ChatTerminal : public ChatCli {
 
 TEST_F(ChatTerminal, EditsLinesAndKeepsAHistory) {
   Terminal t(line("--temperature 0" + ascii()), 100);
-  t.until(kPrompt);
+  EXPECT_NE(t.until(kPrompt).find("run (0."), std::string::npos);
   t.type("hxi\x1b[D\x7f\x1b[C!\r");  // left, backspace, right
   const std::string answer = t.until(kPrompt);
   EXPECT_NE(answer.find("[stopped at the limit"), std::string::npos) << answer;

@@ -29,9 +29,28 @@ class Mistakes : public Cli {
 TEST_F(Mistakes, BeforeThereIsAModel) {
   write("book.txt", "Once there was a badger.\n");
   write("chats.jsonl", R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})");
+  fs::create_directories(path("My Books"));
+  write("My Books/a book.txt", "Once there was a badger.\n");
   const std::string no_model = ": no such file, no run below this folder, and no model of `toy list`; ";
   expect({
       {"trian", "unknown command 'trian'; did you mean 'train'?"},
+      {"--steps 5 train from-scratch --corpus book.txt",
+       "--steps comes before its command; write it after that: toy train from-scratch --steps ..."},
+      {"train book.txt", "'book.txt' is no recipe; did you mean `toy train from-scratch --corpus book.txt`?"},
+      {"train chats.jsonl", "'chats.jsonl' is no recipe; did you mean `toy train from-scratch --data chats.jsonl`?"},
+      {"train from-scratch --corpus My Books/a book.txt", "a path with spaces needs quotes: 'My Books/a book.txt'"},
+      {"train from-scratch --corpus=My Books/a book.txt", "a path with spaces needs quotes: 'My Books/a book.txt'"},
+      {"train from-scratch --corpus book.txt --lr 0,004", "--lr is '0,004'; use a finite number such as 0.004"},
+      {"train from-scratch --corpus book.txt --gpu",
+       "unknown option '--gpu'; --device cuda computes on a GPU (toy devices shows what this machine has)"},
+      {"train from-scratch --text hello",
+       "unknown option '--text'; --corpus takes a file or a folder; write the text into a file"},
+      {"infer 'Once upon' book.gguf",
+       "Once upon: no such file, no run below this folder, and no model of `toy list`; the model is the first "
+       "argument, "
+       "and a text comes after it"},
+      {"chat --url 127.0.0.1:8080 hi", "--url is '127.0.0.1:8080'; write http://127.0.0.1:8080"},
+      {"convert a b.gguf --type q4", "--type is 'q4'; use f32, f16 or bf16; toy quantize writes quantized types"},
       {"train --corpus book.txt", "--corpus is an option of `toy train from-scratch`; write it after that"},
       {"train from_scratch --corpus book.txt", "unknown recipe 'from_scratch'; did you mean 'from-scratch'?"},
       {"train from-scratch", "--corpus is missing: give a file or a folder of text, or examples with --data"},
@@ -107,7 +126,18 @@ TEST_F(Mistakes, WithAModel) {
       {"infer out/tny --prompt hi",
        "out/tny: no such file, no run below this folder, and no model of `toy list`; did you mean 'out/tiny'?"},
       {"infer out --prompt hi", "out: a folder of runs; give one of out/tiny"},
-      {"infer out/tiny", "prompt: it is empty; give a text to continue"},
+      {"infer out/tiny", "prompt: it is empty; give a text to continue, such as --prompt \"Once upon a time\""},
+      {"infer out/tiny --prompt Once upon a time",
+       "there is a text and --prompt; put quotes around a text of several words"},
+      {"train --resume out/tiny", "--resume takes no value; the run to resume is --out: --resume --out out/tiny"},
+      {"eval out/tiny --prompt hi",
+       "unknown option '--prompt'; --file scores the text of a file, and --file - reads standard input"},
+      {"chat out/tiny --message hi",
+       "unknown option '--message'; the message comes after the model: toy chat MODEL TEXT"},
+      {"tokenizer encode out/tiny 'Once upon'", "'Once upon' is no option; did you mean --text 'Once upon'?"},
+      {"quantize out/tiny q.gguf --type 4bit",
+       "quantize: there is no type '4bit'; did you mean Q4_0, Q4_1, Q4_K_S or Q4_K_M?"},
+      {"merge --base out/tiny --out m.gguf", "merge: there is nothing to merge; add --lora FILE"},
       {"infer out/tiny --prompt hi --draft ngrm", "--draft is 'ngrm'; did you mean 'ngram'?"},
       {"infer out/tiny --prompt hi --temp hot", "--temperature is 'hot'; use a finite number such as 0.1 or 1e-3"},
       {"quantize out/tiny q.gguf", "--type is missing; use e.g. --type Q4_K_M"},
@@ -129,6 +159,7 @@ TEST_F(Mistakes, WithAModel) {
       toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--val=0.2 --steps 1 --out " + path("p"));
   EXPECT_EQ(part.code, 0) << part.err;
   EXPECT_NE(part.err.find("toy: --val 0.2 is --val-fraction 0.2 here"), std::string::npos) << part.err;
+  EXPECT_EQ(toy("infer " + path("out/tiny") + " --prompt hi --length 1").code, 0);
   // A text may begin as an option would.
   for (const char* text : {"\u2014temperature", "--size"})
     EXPECT_EQ(toy("infer " + path("out/tiny") + " -n 1 --prompt '" + text + "'").code, 0) << text;

@@ -39,6 +39,7 @@ TEST_F(ServeCli, RefusesToStart) {
   refuses(std::string("serve ") + TOY_GOLDEN + " --port 0", {"tokenizer"});
   refuses(serve + " --port 65536", {"--port", "0 to 65535"});
   refuses(serve + " --host no.such.host.invalid", {"no.such.host.invalid", "127.0.0.1"});
+  refuses(serve + " --host localhost:8080", {"host 'localhost:8080' has a port", "--host localhost --port 8080"});
   refuses(serve + " --port 0 --alias ''", {"--alias"});
   refuses(serve + " --parallel 0", {"--parallel", "1 to 1024"});
   refuses(serve + " --port 0 --cache 5X", {"cache", "5X"});
@@ -80,6 +81,27 @@ TEST_F(ServeCli, AdaptersAreModels) {
 }
 
 // The model has none of its own.
+// One word with --url is the model where the server has such one, and else the message; an endpoint is no part of the
+// address.
+TEST_F(ServeCli, AWordForAServerIsItsModelOrTheMessage) {
+  const std::string toy_chat = std::string(TOY_BINARY) + " chat -n 1 --url http://127.0.0.1:$port";
+  const std::string printed = with_server(
+      "--chat-template " + write("chat.jinja", "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"),
+      toy_chat + " hi 2>&1 >/dev/null </dev/null; echo $?\n" + toy_chat +
+          "/v1/chat/completions hi there 2>&1 "
+          ">/dev/null; echo $?\n" +
+          toy_chat + "/v1/chat/completions 'hi there' 2>&1 >/dev/null; echo $?\necho hi | " + toy_chat +
+          " run 2>&1 >/dev/null; echo $?\nkill $pid; wait $pid");
+  EXPECT_EQ(printed, "toy: the server has no model 'hi', so it is the message (models: run)\n0\n0\n0\n0\n");
+}
+
+TEST_F(ServeCli, ATemplateWithoutTheUserIsSaid) {
+  with_server("--chat-template " +
+                  write("deaf.jinja", "{% for m in messages if m.role != 'user' %}{{ m.content }}{% endfor %}"),
+              "kill $pid; wait $pid");
+  EXPECT_NE(slurp(path("log")).find("the chat template does not show what the user says"), std::string::npos);
+}
+
 TEST_F(ServeCli, AChatTemplateFromAFile) {
   const std::string ask =
       request(R"({"messages": [{"role": "user", "content": "a"}], "max_tokens": 2})", "/v1/chat/completions") +

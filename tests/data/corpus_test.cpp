@@ -147,7 +147,7 @@ TEST(WindowSampler, ShortTexts) {
   EXPECT_EQ(message_of([&] { WindowSampler(ids, 2, 17, 0); }),
             "the text is too short: it has 17 tokens, and a window of 17 tokens needs "
             "18; give a "
-            "longer text or shorter windows");
+            "longer text or shorter windows (--tokens)");
   EXPECT_THROW(WindowSampler(ids, 0, 4, 0), Error);
   EXPECT_THROW(WindowSampler(ids, 1, 0, 0), Error);
   EXPECT_THROW(WindowSampler(ids, 1, 4, 0).batch(-1), Error);

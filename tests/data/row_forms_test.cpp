@@ -114,17 +114,43 @@ TEST_F(RowForms, WhatIsStatedCounts) {
         of(R"({"system": "s", "messages": [{"role": "developer", "content": "t"}, {"role": "assistant", "content": "a"}]})");
       }).find("leave one out"),
       std::string::npos);
-  const ExampleRow r = row(
-      R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "tool_calls": [{"name": "f", "arguments": "{bad"}]}]})");
+  // A call that was cut off is shown, and not learned.
+  const std::string call = R"(, "tool_calls": [{"name": "f", "arguments": "{bad"}]})",
+                    row_of_call = R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant")";
+  EXPECT_EQ(testing::error_of([&] { row(row_of_call + call + "]}"); }),
+            "messages[1].tool_calls[0]: the arguments are no JSON object, and the model would learn to write such "
+            "calls; correct them, or give the message weight 0");
+  const ExampleRow r = row(row_of_call + R"(, "weight": 0)" + call +
+                           R"(, {"role": "tool", "content": "r"}, {"role": "assistant", "content": "a"}]})");
   EXPECT_NE(std::find(r.notes.begin(), r.notes.end(),
                       "messages[1].tool_calls[0]: the arguments are no JSON object, and are shown as they are"),
             r.notes.end());
 }
 
+TEST_F(RowForms, ResultsFollowTheirCalls) {
+  const auto wrong = [&](const std::string& messages) {
+    return testing::error_of([&] { row(R"({"messages": [)" + messages + "]}"); });
+  };
+  const std::string ask = R"({"role": "user", "content": "q"}, )", end = R"(, {"role": "assistant", "content": "a"})";
+  EXPECT_EQ(
+      wrong(ask + R"({"role": "tool", "content": "4"})" + end),
+      "'messages[1].role' is a tool's, and the message before it is not the assistant's: put the message with its "
+      "tool_calls before it, or write the result as a message of the user");
+  const std::string call =
+      R"({"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": {}}}]}, )";
+  EXPECT_EQ(wrong(ask + call + R"({"role": "tool", "tool_call_id": "b", "content": "4"})" + end),
+            "'messages[2].tool_call_id' is 'b', and no call before it has this id; expected 'a'");
+  EXPECT_EQ(wrong(ask + call + R"({"role": "tool", "tool_call_id": "a", "content": "4"})" + end), "");
+  // Calls may be a part of the text.
+  EXPECT_EQ(wrong(ask + R"({"role": "assistant", "content": "f()"
+}, {"role": "tool", "content": "4"})" + end), "");
+}
+
 // A note names its row and message, and is said once for a file whichever message has it.
 TEST_F(RowForms, NotesNameRowAndMessage) {
   const std::string turn =
-      R"({"role": "user", "content": "q"}, {"role": "assistant", "tool_calls": [{"name": "f", "arguments": "{bad"}]})";
+      R"({"role": "user", "content": "q"}, {"role": "assistant", "weight": 0, "tool_calls": [{"name": "f", "arguments": "{bad"}]}, )"
+      R"({"role": "user", "content": "q"}, {"role": "assistant", "content": "a"})";
   const std::string path = ::testing::TempDir() + "bad_calls.jsonl";
   std::ofstream(path) << R"({"prompt": "p", "completion": "c"})"
                       << "\n"

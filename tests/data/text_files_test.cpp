@@ -1,4 +1,5 @@
 #include "toy/data/text_files.h"
+#include "toy/data/left_out.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -66,6 +67,9 @@ TEST(TextFiles, AFolderIsItsTextsInOrder) {
   EXPECT_EQ(left, (std::vector<std::string>{".git: hidden", ".hidden: hidden", "dead: a link that leads nowhere",
                                             "empty: empty", "loop: a link to a folder", "log: written by toy itself",
                                             "picture: no text (it has NUL bytes)", "pipe: no regular file"}));
+  EXPECT_EQ(left_out_note("in", files).substr(0, 40),
+            "in: 7 files are taken; left out: " + folder.path("in/.git").substr(0, 7));
+  EXPECT_TRUE(left_out_note("in", files).ends_with(", and 3 more"));
   EXPECT_EQ(files.bytes(), 5u + 9 + 10 + 9 + 9 + 9 + 9);
 }
 

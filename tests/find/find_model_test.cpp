@@ -53,6 +53,15 @@ TEST_F(FindModel, AnAdapterIsNoModel) {
   write("out/letters/adapter.gguf", "GGUF");
   EXPECT_EQ(finder_.adapter(path("out/letters")), path("out/letters/adapter.gguf"));
   EXPECT_NE(message_of([&] { finder_.model(path("out/letters")); }).find("the run made an adapter"), std::string::npos);
+  // The commands that a message shows can be copied.
+  write("out/my letters/adapter.gguf", "GGUF");
+  EXPECT_NE(
+      message_of([&] { finder_.model(path("out/my letters")); }).find("--lora '" + path("out/my letters") + "' --out"),
+      std::string::npos);
+}
+
+TEST_F(FindModel, ATextIsNoModel) {
+  EXPECT_NE(message_of([&] { finder_.model("Once upon"); }).find("the model is the first argument"), std::string::npos);
 }
 
 }  // namespace

@@ -119,10 +119,10 @@ TEST(FitNet, LearnsClassesAndKeepsThemInAFile) {
 
   ParamStore larger(*device);
   larger.add("w", {DType::f32, {kClasses, 4}});
-  expect_contains(error_of([&] { load_params(larger, folder.path("net.gguf")); }), "it has [3,3] for 'w'");
+  expect_contains(error_of([&] { load_params(larger, folder.path("net.gguf")); }), "its tensor 'w' is [3,3]");
   ParamStore more(*device);
   more.add("b", {DType::f32, {3}});
-  expect_contains(error_of([&] { load_params(more, folder.path("net.gguf")); }), "nothing for 'b'");
+  expect_contains(error_of([&] { load_params(more, folder.path("net.gguf")); }), "no tensor 'b'");
   expect_contains(error_of([&] { load_params(more, folder.path("none.gguf")); }), "no such file");
 }
 

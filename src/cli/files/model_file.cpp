@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "cli/console.h"
 #include "cli/help.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "toy/base/clock.h"
+#include "toy/base/run_files.h"
 
 namespace toy::cli {
 
@@ -45,6 +48,11 @@ std::optional<hf::Converted> convert_with_progress(
     interrupt.end_by_signal();
     return std::nullopt;
   }
+}
+
+std::string name_of_model_file(const std::string& file) {
+  const std::filesystem::path path = std::filesystem::absolute(file);
+  return (path.filename() == runs::kModelFile ? path.parent_path().filename() : path.stem()).string();
 }
 
 void AdapterOptions::add(CLI::App& app, bool named) {

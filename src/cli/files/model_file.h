@@ -29,6 +29,8 @@ std::optional<hf::Converted> convert_with_progress(hf::ConvertOptions options,
 ModelFinder finder();
 /// finder().model(what).
 std::string model_file(const std::string& what);
+/// What people call the model of a file: "out/book/model.gguf" is "book".
+std::string name_of_model_file(const std::string& file);
 
 /// What a computation with the models of these files returns. Where it fails, broken weights are the reason to tell.
 template <class Compute>

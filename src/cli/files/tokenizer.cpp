@@ -13,10 +13,13 @@
 #include "toy/base/error.h"
 #include "toy/base/gguf_name.h"
 #include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
 #include "toy/chat/builtin.h"
 #include "toy/data/examples.h"
+#include "toy/data/left_out.h"
 #include "toy/data/text_files.h"
 #include "toy/text/tokenizer.h"
+#include "toy/train/data.h"
 
 namespace toy::cli {
 namespace {
@@ -45,7 +48,8 @@ void add_tokenizer_file(CLI::App& app, std::string& model) {
 struct Train : Command {
   std::string corpus, data, chat_template, map, spec = "spm:512", out;
   void add(CLI::App& app) {
-    add_option(app, "--corpus", corpus, "Text file or folder to train on", file_name());
+    add_option(app, "--corpus", corpus, "Text file or folder to train on; of more than 64 MiB, parts of all of it",
+               file_name());
     add_option(app, "--data", data, "File of examples to train on, also next to --corpus: JSON Lines, .csv or .tsv",
                file_name());
     add_chat_template(app, chat_template, "With --data, the chat template; its marks become control tokens");
@@ -75,14 +79,10 @@ struct Train : Command {
     fmt::print("{}\n", out);
   }
   std::string corpus_text() const {
-    std::string all;
-    if (corpus.empty()) return all;
-    for (const TextFile& file : list_text_files(std::span(&corpus, 1)).files) {
-      const std::string text = read_text_file(file.path);
-      check(!is_binary(text), "{}: {}", file.path, why_not_text(text));
-      all += text;
-    }
-    return all;
+    if (corpus.empty()) return {};
+    const TextFiles files = list_text_files(std::span(&corpus, 1));
+    if (const std::string note = left_out_note(corpus, files); !note.empty()) to_stderr(one_line(note) + "\n");
+    return sample_text(files.files, files.bytes(), uint64_t(DataOptions().tokenizer_bytes));
   }
   // The file keeps their chat template, too.
   std::shared_ptr<const Tokenizer> of_examples(gguf::Writer& w) const {

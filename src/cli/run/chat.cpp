@@ -1,5 +1,6 @@
 // toy chat: talk to a model.
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -223,8 +224,6 @@ struct Chat : Command {
     given.parsed();
     answers.sampling.read(*parser);
     read_rules();
-    if (!url.empty() && message.empty() && model_path.find(' ') != model_path.npos)  // no model has such a name
-      std::swap(model_path, message);
     if (!url.empty()) return talk_to_server(given);
     check(!model_path.empty(), "model is missing; name a file, or a server with --url");
     answers.sampling.check_together(*parser);
@@ -255,10 +254,11 @@ struct Chat : Command {
     if (form.kind == dialog::TextForm::gbnf) fields["grammar"] = form.grammar;
   }
 
-  void talk_to_server(Given& given) const {
+  void talk_to_server(Given& given) {
     for (const char* local :
          {"--lora", "--chat-template", "--ctx", "--kv", "--exact", "--repack", "--device", "--threads"})
       check(!parser->count(local), "{} is up to the server; remove it, or --url", local);
+    take_word_as_message();
     talk::RemoteModel replier(url, model_path, api_key());
     if (is_terminal(STDERR_FILENO) && message.empty())
       to_stderr(fmt::format("{}; {}\n", one_line(replier.model()), kHint));
@@ -268,6 +268,26 @@ struct Chat : Command {
       settings.generate.sampler.seed = o.sampling.sampler.seed;
       return settings;
     });
+  }
+
+  static bool input_has_messages() {
+    struct stat st {};
+    return ::fstat(STDIN_FILENO, &st) == 0 &&
+           (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode) || (S_ISREG(st.st_mode) && st.st_size > 0));
+  }
+
+  // One word with --url may be the message: it is, where the server has no such model, and no other message comes.
+  void take_word_as_message() {
+    if (model_path.empty() || !message.empty()) return;
+    const bool is_text = model_path.find(' ') != model_path.npos;  // no model has such a name
+    if (!is_text) {
+      if (input_has_messages()) return;
+      const std::vector<std::string> models = talk::RemoteModel::models(url, api_key());
+      if (models.empty() || std::ranges::find(models, model_path) != models.end()) return;
+      to_stderr(fmt::format("toy: the server has no model '{}', so it is the message (models: {})\n",
+                            one_line(model_path), one_line(fmt::format("{}", fmt::join(models, ", ")))));
+    }
+    std::swap(model_path, message);
   }
 
   static std::string api_key() {
@@ -287,6 +307,7 @@ struct Chat : Command {
     adapters.apply(model);
     require_tokenizer(model, model_path);
     const ChatTemplate chat = the_template(model);
+    warn_of_template(model, chat, model_path);
     print_warnings(model_path, model.warnings);
     constexpr int64_t kRowsOfCall = 256;  // bounds how long Ctrl-C waits while a prompt is computed
     DecoderOptions options{.context = decoding.decoder.context,
@@ -302,8 +323,7 @@ struct Chat : Command {
       to_stderr(fmt::format("toy: {}\n", chosen));
     if (!given.has("--seed")) given.set("seed", std::to_string(answers.sampling.sampler.seed));
     if (is_on_terminal() && message.empty())
-      to_stderr(fmt::format("{} ({:.3g} M parameters, context {}); {}\n",
-                            one_line(std::filesystem::path(model_path).stem().string()),
+      to_stderr(fmt::format("{} ({:.3g} M parameters, context {}); {}\n", one_line(name_of_model_file(model_path)),
                             double(parameter_count(model.spec)) / 1e6, decoder.context(), kHint));
     talk_to(replier, given, [&](const AnswerOptions& o) {
       return talk::ReplySettings{.generate = {.max_tokens = o.n, .sampler = o.sampling.of(model), .logprobs = false},

@@ -5,6 +5,7 @@
 #include "bind/chat_run.h"
 #include "cli/options.h"
 #include "toy/chat/builtin.h"
+#include "toy/dialog/template_doubt.h"
 
 namespace toy::cli {
 
@@ -19,6 +20,11 @@ CLI::Option* ChatTemplateOption::add(CLI::App& app) { return add_chat_template(a
 
 std::optional<ChatTemplate> ChatTemplateOption::load(const Model& model, const std::string& model_path) const {
   return chat_template_of(model, model_path, name);
+}
+
+void warn_of_template(const Model& model, const ChatTemplate& chat, const std::string& model_path) {
+  const std::string doubt = template_doubt(Dialog(*model.tokenizer, chat));
+  if (!doubt.empty()) print_warnings(model_path, {doubt});
 }
 
 }  // namespace toy::cli

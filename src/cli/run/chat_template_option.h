@@ -22,4 +22,7 @@ struct ChatTemplateOption {
   std::optional<ChatTemplate> load(const Model& model, const std::string& model_path) const;
 };
 
+/// Says on stderr what is probably wrong with a template.
+void warn_of_template(const Model& model, const ChatTemplate& chat, const std::string& model_path);
+
 }  // namespace toy::cli

@@ -157,7 +157,7 @@ std::vector<std::vector<int32_t>> PromptOptions::tokens(const Model& model, cons
         fail("{}", e.at(fmt::format("byte {} of {}", e.offset(), p.where)));
       }
     }
-    check(!ids.empty(), "{}: it is empty; give a text to continue", p.where);
+    check(!ids.empty(), "{}: it is empty; give a text to continue, such as --prompt \"Once upon a time\"", p.where);
     for (const int32_t id : ids)
       check(id >= 0 && id < model.spec.vocab, "{}: token id {} is outside the vocabulary; use 0 to {}", p.where, id,
             model.spec.vocab - 1);

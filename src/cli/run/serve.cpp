@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
@@ -112,11 +111,10 @@ struct Serve : Command {
     return keys;
   }
 
-  // What clients call the model: "out/book/model.gguf" is "book".
+  // What clients call the model.
   std::string name_of_model(const std::string& file) const {
     if (!aliases.empty()) return aliases.front();
-    const std::filesystem::path path = std::filesystem::absolute(file);
-    return (path.filename() == runs::kModelFile ? path.parent_path().filename() : path.stem()).string();
+    return name_of_model_file(file);
   }
 
   // Of --cache.
@@ -218,6 +216,7 @@ struct Serve : Command {
     require_tokenizer(model, model_path);
     if (!model.spec.causal) return serve_an_encoder(server, *dev, model, api_keys, name);
     const std::optional<ChatTemplate> chat = chat_template.load(model, model_path);
+    if (chat) warn_of_template(model, *chat, model_path);
     print_warnings(model_path, model.warnings);
     constexpr int64_t kRowsOfCall = 256;  // bounds how long running texts wait for the prompts of others
     DecoderOptions options{.sequences = int(parallel),

@@ -8,9 +8,9 @@
 #include "cli/command.h"
 #include "cli/files/model_file.h"
 #include "cli/help.h"
-#include "cli/scripts.h"
 #include "toy/base/error.h"
 #include "toy/base/nearest.h"
+#include "toy/base/shell_word.h"
 #include "toy/base/utf8.h"
 #include "toy/data/text_files.h"
 #include "toy/train/recipe.h"
@@ -140,6 +140,8 @@ Words with_resumed_options(const CLI::App& root, Words words) {
   for (const char* other : {"--config", "--help", "--help-all", "-h"})
     if (has(words, other)) return words;
   const bool named = words.size() > 1 && !words[1].starts_with("-");
+  if (const auto next = resume.base(); next != words.end() && fs::exists(fs::path(*next) / "config.json"))
+    fail("--resume takes no value; the run to resume is --out: --resume --out {}", shell_quoted(*next));
   const bool has_data = has(words, "--corpus") || has(words, "--data");
   if (named && has_data) return words;
   const CLI::App& train = *find_command(root, "train");

@@ -9,6 +9,7 @@
 #include "cli/help.h"
 #include "cli/scripts.h"
 #include "toy/base/error.h"
+#include "toy/base/shell_word.h"
 #include "toy/synth/stories.h"
 
 namespace toy::cli {

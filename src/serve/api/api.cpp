@@ -195,6 +195,7 @@ std::string error_body(const ApiError& e) {
 }
 
 TextForm text_form_of(const ordered_json& format, const std::string& path, bool is_nested) {
+  if (!format.is_object()) refuse_at(path, R"(is not an object, such as {"type": "json_object"})");
   Fields f(format, path);
   const std::string type = f.text("type");
   TextForm form{.kind = TextForm::any, .schema = {}, .grammar = "", .field = path};
@@ -269,6 +270,10 @@ CompletionRequest parse_completion(const std::string& body, bool chat, const Usu
   r.chat = chat;
   r.model = f.text("model");
   read_max_tokens(f, r);
+  const char *needed = chat ? "messages" : "prompt", *other = chat ? "prompt" : "messages";
+  if (!f.has(needed) && f.has(other))
+    refuse_at(needed, fmt::format("is missing; '{}' is for POST /v1/{}completions", other, chat ? "" : "chat/"),
+              "missing_required_parameter");
   if (chat) {
     r.source = "messages";
     r.messages = normalized_messages(f.needed("messages"), OtherFields::noted);

@@ -118,8 +118,11 @@ HttpServer::HttpServer(const std::string& host, uint16_t port, const HttpLimits&
   raise_open_files();
   error_code error;
   const auto found = tcp::resolver(state_->io).resolve(host, std::to_string(port), tcp::resolver::passive, error);
-  check(!error && !found.empty(), "host '{}': {}; use an address of this machine, such as 127.0.0.1", host,
-        error.message());
+  const size_t colon = host.rfind(':');
+  const bool has_port = (error || found.empty()) && colon != host.npos && host.find(':') == colon;
+  check(!has_port, "host '{}' has a port; give it apart: --host {} --port {}", host, host.substr(0, colon),
+        host.substr(std::min(colon, host.size() - 1) + 1));
+  check(!error && !found.empty(), "there is no host '{}'; use an address of this machine, such as 127.0.0.1", host);
   tcp::acceptor& a = state_->acceptor;
   const tcp::endpoint endpoint = found.begin()->endpoint();
   a.open(endpoint.protocol(), error);
