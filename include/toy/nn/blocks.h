@@ -33,11 +33,19 @@ struct LayerState {
 };
 
 /// What all layers of one graph share.
+/// Sequences that share their beginnings, which are computed once: attention sees each of them complete, in M rows.
+struct Spread {
+  Value from = {};                     ///< i32[M] which of the N rows it is; absent: all sequences are complete
+  Value back = {};                     ///< i32[N] one of the M rows that it is
+  Value sequence = {}, position = {};  ///< i32[M] as Batch's
+};
+
 struct Context {
   Batch batch;
   Dropout dropout = {};   ///< of the embedding's output, the mixers' and the ffns'; only in training
   Value until = {};       ///< i32[N] the position before which a row sees others; absent: up to its own
   Value token_type = {};  ///< i32[N] rows of the table of token types; absent: the first one
+  Spread spread = {};
 };
 
 /// The part of a block in which rows see earlier rows of their sequence: attention, a recurrence, a convolution.
