@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""Makes docs/pictures from real runs: the report of the README's session, what `toy look` shows of its model, a
-conversation with the chat model of docs/chat-from-scratch.md on the page of `toy serve`, and the graph of a small model.
-Takes a few minutes.
+"""Makes docs/pictures from real runs: the report of the README's session, what `toy look` shows of the model of
+`scripts/demo.sh`, the report card of `scripts/chat.sh`, a conversation with the chat model of
+docs/chat-from-scratch.md on the page of `toy serve`, and the graph of a small model. Takes a few minutes.
 
-    scripts/pictures.py build/release/toy [FOLDER]       # needs selenium, chromium and chromium-driver
+    scripts/demo.sh && scripts/chat.sh
+    scripts/pictures.py build/release/toy out [NAME...]    # of report, look, card, page, graph; or all
+
+It needs selenium, chromium and chromium-driver.
 """
 import pathlib
 import re
@@ -17,7 +20,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 toy = str(pathlib.Path(sys.argv[1]).resolve())
-out = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else pathlib.Path(__file__).resolve().parents[1] / "docs/pictures").resolve()
+runs = pathlib.Path(sys.argv[2]).resolve()
+wanted = sys.argv[3:] or ["graph", "page", "report", "look", "card"]
+out = pathlib.Path(__file__).resolve().parents[1] / "docs/pictures"
 out.mkdir(parents=True, exist_ok=True)
 
 
@@ -34,25 +39,36 @@ def browser(width, height):
     return webdriver.Chrome(options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
 
 
+def shot(file, name, width=1000, height=760):
+    driver = browser(width, height)
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                           {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False})
+    driver.get(f"file://{file}")
+    time.sleep(2)
+    driver.save_screenshot(str(out / f"{name}.png"))
+    driver.quit()
+
+
 def picture_of_report(work):
     run(work, "corpus", "stories", "--bytes", "2000000", "--seed", "1", "--out", "book.txt")
     run(work, "train", "from-scratch", "--corpus", "book.txt", "--size", "tiny", "--tokenizer", "spm:512", "--steps", "1000",
         "--lr", "4e-3", "--eval-every", "100", "--sample", "40", "--threads", "1", "--out", "out/tiny")
     run(work, "runs", "report", "out/tiny", "--out", "report.html")
-    driver = browser(1000, 860)
-    driver.get(f"file://{work}/report.html")
-    time.sleep(1)
-    driver.save_screenshot(str(out / "report.png"))
-    driver.quit()
+    shot(f"{work}/report.html", "report")
 
 
-def picture_of_look(work):  # of the model of that report
-    run(work, "look", "out/tiny", "--prompt", "Once there was a brave badger. The brave badger", "--out", "look.html")
-    driver = browser(1000, 860)
-    driver.get(f"file://{work}/look.html")
-    time.sleep(1)
-    driver.save_screenshot(str(out / "look.png"))
-    driver.quit()
+def picture_of_look(work):
+    run(work, "look", str(runs / "demo"), "--prompt", "Once there was a brave badger. The brave badger", "--out", "look.html")
+    shot(f"{work}/look.html", "look", width=1200, height=880)
+
+
+def picture_of_card(work):
+    stages = ["1-texts", "2-chats", "3-dpo", "4-grpo"]
+    answers = [word for stage in stages for word in ("--answers", f"{runs}/chat/answers/{stage}-likeliest.json",
+                                                     "--drawn", f"{runs}/chat/answers/{stage}-drawn.json")]
+    run(work, "runs", "card", *(f"{runs}/chat/{stage}" for stage in stages), *answers, "--title", "From nothing to a chat",
+        "--out", f"{work}/card.html")
+    shot(f"{work}/card.html", "card", height=1010)
 
 
 def picture_of_page(work):
@@ -76,10 +92,12 @@ def picture_of_page(work):
         server.terminate()
 
 
+def picture_of_graph(work):
+    (out / "graph.svg").write_text(run(work, "describe", "tiny", "--graph", "forward", "--format", "svg"))
+
+
 with tempfile.TemporaryDirectory() as folder:
-    (out / "graph.svg").write_text(run(folder, "describe", "tiny", "--graph", "forward", "--format", "svg"))
-    picture_of_page(folder)
-    picture_of_report(folder)
-    picture_of_look(folder)
+    for name in wanted:
+        globals()[f"picture_of_{name}"](folder)
 for file in sorted(out.iterdir()):
     print(file, f"{file.stat().st_size / 1000:.0f} kB")

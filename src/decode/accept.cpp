@@ -4,6 +4,7 @@
 #include <exception>
 #include <limits>
 #include <optional>
+#include <tuple>
 
 namespace toy {
 
@@ -35,13 +36,18 @@ namespace {
 // there.
 GeneratedToken next_token(Job& job, const RowLogits& row) {
   const GenerateOptions& o = job.request.options;
-  const bool only_id = !o.logprobs && o.top_logprobs == 0;
+  const bool only_id = !o.logprobs && o.top_logprobs == 0 && !o.entropy;
   if (only_id && job.sampler.takes_largest(job.history))
     if (const std::optional<int32_t> id = row.decoder->largest(row.row)) return {{*id, kNoLogprob}, {}};
   const std::span<const float> logits = row.all();
   const int32_t id = job.sampler.pick(logits, job.result.tokens.size(), job.history);
   if (only_id) return {{id, kNoLogprob}, {}};
-  return {{id, log_softmax_at(logits, id)}, top_logprobs(logits, o.top_logprobs)};
+  GeneratedToken token{{id, kNoLogprob}, top_logprobs(logits, o.top_logprobs)};
+  if (o.entropy)
+    std::tie(token.chosen.logprob, token.entropy) = log_softmax_and_entropy(logits, id);
+  else
+    token.chosen.logprob = log_softmax_at(logits, id);
+  return token;
 }
 
 }  // namespace

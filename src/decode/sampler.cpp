@@ -264,6 +264,18 @@ double log_softmax_at(std::span<const float> logits, int32_t id) {
   return double(logits[size_t(id)]) - log_sum_exp(logits);
 }
 
+std::pair<double, double> log_softmax_and_entropy(std::span<const float> logits, int32_t id) {
+  check_id(logits, id);
+  const double top = *std::max_element(logits.begin(), logits.end());
+  double sum = 0, weighted = 0;
+  for (const float z : logits) {
+    const double e = std::exp(double(z) - top);
+    sum += e, weighted += e * (double(z) - top);
+  }
+  const double rest = std::log(sum);
+  return {double(logits[size_t(id)]) - (top + rest), rest - weighted / sum};
+}
+
 std::vector<TokenLogprob> top_logprobs(std::span<const float> logits, int k) {
   std::vector<TokenLogprob> result;
   if (k <= 0 || logits.empty()) return result;

@@ -81,6 +81,8 @@ void Scheduler::require_possible(const GenerateRequest& request) const {
   }
 }
 
+void Scheduler::share_from(size_t tokens) { prefixes_->share_from(tokens); }
+
 int64_t Scheduler::add(GenerateRequest request) {
   require_possible(request);
   Sampler sampler(request.options.sampler);

@@ -112,12 +112,12 @@ bool SharedPrefixes::begin(Slot& slot) {
   PrefixTree::Found found = tree_ ? tree_->find(prompt, space) : PrefixTree::Found();
   const bool kept = found.length > held;
   size_t best = std::max(held, found.length);
-  if (promised >= kWorthSharing && promised > best) {
+  if (promised >= worth_sharing_ && promised > best) {
     // A recurrent state can be taken over where it is exactly that prefix.
     if (state.recurrent()) reader->pause = reader->pause > 0 ? std::min(reader->pause, promised) : promised;
     return false;
   }
-  if (best < kWorthSharing) best = 0;
+  if (best < worth_sharing_) best = 0;
   if (source != &slot || kept || int64_t(best) < state.length(slot.sequence)) remember(slot);
   if (kept || best == 0) state.reset(slot.sequence);
   if (best > 0 && kept) {

@@ -2,6 +2,7 @@
 // it for later ones.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <vector>
@@ -15,6 +16,8 @@ namespace toy {
 class SharedPrefixes {
  public:
   SharedPrefixes(Decoder& decoder, std::vector<Slot>& slots);
+  /// As Scheduler::share_from().
+  void share_from(size_t tokens) { worth_sharing_ = std::max<size_t>(tokens, 1); }
   /// Takes over what some sequence or the cache holds of the text in a slot, which computes from there. False: an
   /// earlier text is about to compute more of it.
   bool begin(Slot& slot);
@@ -46,6 +49,7 @@ class SharedPrefixes {
   Decoder& decoder_;
   std::vector<Slot>& slots_;
   std::unique_ptr<PrefixTree> tree_;  // nullptr: pages are not kept beyond their sequence
+  size_t worth_sharing_ = size_t(kPagePositions);
   int64_t shared_tokens_ = 0;
 };
 

@@ -23,7 +23,7 @@ double norm(std::span<const float> row) {
   return std::sqrt(sum);
 }
 
-// |b - a| / |a| of each row.
+// |b - a| / |a| of each row; 1 where a is 0 and b is not, as where all of b is new.
 std::vector<double> relative(std::span<const float> a, std::span<const float> b, int64_t tokens) {
   const size_t width = a.size() / size_t(tokens);
   std::vector<double> list;
@@ -31,7 +31,7 @@ std::vector<double> relative(std::span<const float> a, std::span<const float> b,
     double sum = 0;
     for (size_t i = at; i < at + width; ++i) sum += (double(b[i]) - double(a[i])) * (double(b[i]) - double(a[i]));
     const double length = norm(a.subspan(at, width));
-    list.push_back(sum == 0 ? 0 : std::sqrt(sum) / length);
+    list.push_back(sum == 0 ? 0 : length == 0 ? 1 : std::sqrt(sum) / length);
   }
   return list;
 }

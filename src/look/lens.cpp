@@ -60,32 +60,36 @@ std::vector<float> Lens::logits(std::span<const float> x, int64_t begin, int64_t
   return session_->values(0);
 }
 
-std::vector<std::vector<LensPoint>> lens_of(Device& device, const Model& model, const Taps& taps,
-                                            std::span<const int32_t> ids, const LookOptions& options) {
-  const int64_t vocab = model.spec.vocab;
-  Lens lens(device, model, options.exact, taps.tokens);
-  ThreadPool team(device.host_threads());
-  std::vector<std::vector<LensPoint>> points(taps.x.size(), std::vector<LensPoint>(size_t(taps.tokens)));
-  for (int64_t begin = 0; begin < taps.tokens; begin += lens.together()) {
-    const int64_t n = std::min(lens.together(), taps.tokens - begin);
-    const auto logits_at = [&](size_t point) { return lens.logits(taps.x[point], begin, n); };
-    const std::vector<float> output = logits_at(taps.x.size() - 1);
-    check(std::all_of(output.begin(), output.end(), [](float v) { return std::isfinite(v); }),
+LensOfAll::LensOfAll(Device& device, const Model& model, const Taps& taps, const std::vector<int32_t>& ids,
+                     const LookOptions& options)
+    : points(taps.x.size(), std::vector<LensPoint>(size_t(taps.tokens))),
+      taps_(taps),
+      ids_(ids),
+      vocab_(model.spec.vocab),
+      top_(options.top),
+      lens_(device, model, options.exact, taps.tokens),
+      team_(device.host_threads()) {}
+
+bool LensOfAll::step() {
+  if (begin_ >= taps_.tokens) return false;
+  const int64_t n = std::min(lens_.together(), taps_.tokens - begin_);
+  if (point_ == 0) {
+    output_ = lens_.logits(taps_.x.back(), begin_, n);
+    check(std::all_of(output_.begin(), output_.end(), [](float v) { return std::isfinite(v); }),
           "look: the model's logits are not finite: its weights are broken");
-    for (size_t point = 0; point < taps.x.size(); ++point) {
-      const std::vector<float> z = point + 1 == taps.x.size() ? output : logits_at(point);
-      team.run([&](int thread) {
-        const Range mine = part(n, thread, team.size());
-        for (int64_t i = mine.begin; i < mine.end; ++i) {
-          const size_t t = size_t(begin + i), at = size_t(i * vocab);
-          const std::optional<int32_t> next = t + 1 < ids.size() ? std::optional(ids[t + 1]) : std::nullopt;
-          points[point][t] = lens_point(std::span(z).subspan(at, size_t(vocab)),
-                                        std::span(output).subspan(at, size_t(vocab)), next, options.top);
-        }
-      });
-    }
   }
-  return points;
+  const std::vector<float> z = point_ + 1 == taps_.x.size() ? output_ : lens_.logits(taps_.x[point_], begin_, n);
+  team_.run([&](int thread) {
+    const Range mine = part(n, thread, team_.size());
+    for (int64_t i = mine.begin; i < mine.end; ++i) {
+      const size_t t = size_t(begin_ + i), at = size_t(i * vocab_);
+      const std::optional<int32_t> next = t + 1 < ids_.size() ? std::optional(ids_[t + 1]) : std::nullopt;
+      points[point_][t] = lens_point(std::span(z).subspan(at, size_t(vocab_)),
+                                     std::span(output_).subspan(at, size_t(vocab_)), next, top_);
+    }
+  });
+  if (++point_ == taps_.x.size()) point_ = 0, begin_ += n;
+  return true;
 }
 
 }  // namespace toy::looking

@@ -80,16 +80,37 @@ void measure_repetition(Device& device, const Model& model, const LookOptions& o
   result.random_tokens = n;
 }
 
-void add_heads(const Model& model, const Taps& taps, int64_t rows, ThreadPool& team, Look& result) {
-  for (const AttentionTap& tap : taps.attention) {
-    LayerLook& layer = result.layers[size_t(tap.layer)];
-    layer.window = tap.attrs.window;
-    for (std::vector<float>& w : attention_weights(model, tap, taps.tokens, taps.tokens, team)) {
-      HeadLook& head = layer.heads.emplace_back();
-      head.scores = scores_of_text(w, taps.tokens);
-      w.erase(w.begin(), w.end() - rows * taps.tokens);
-      head.weights = std::move(w);
-    }
+void add_heads(const Model& model, const Taps& taps, const AttentionTap& tap, int64_t rows, ThreadPool& team,
+               Look& result) {
+  LayerLook& layer = result.layers[size_t(tap.layer)];
+  layer.window = tap.attrs.window;
+  for (std::vector<float>& w : attention_weights(model, tap, taps.tokens, taps.tokens, team)) {
+    HeadLook& head = layer.heads.emplace_back();
+    head.scores = scores_of_text(w, taps.tokens);
+    w.erase(w.begin(), w.end() - rows * taps.tokens);
+    head.weights = std::move(w);
+  }
+}
+
+void add_rule(const RuleTap& tap, int64_t tokens, ThreadPool& team, Look& result) {
+  for (StateHead& head : run_rule(tap, tokens, team))
+    result.layers[size_t(tap.layer)].states.push_back(std::move(head));
+}
+
+void add_rows(const Model& model, const Taps& taps, std::vector<std::vector<LensPoint>> lens, Look& result) {
+  const size_t tokens = result.ids.size();
+  for (const auto& [layer, chosen] : taps.experts) {
+    const size_t used = chosen.size() / tokens;
+    for (size_t t = 0; t < tokens; ++t)
+      result.layers[size_t(layer)].experts.emplace_back(chosen.begin() + int64_t(t * used),
+                                                        chosen.begin() + int64_t((t + 1) * used));
+  }
+  result.norm = norms(taps.x[0], taps.tokens), result.lens = std::move(lens[0]);
+  for (size_t l = 0; l < result.layers.size(); ++l) {
+    LayerLook& layer = result.layers[l];
+    layer.mixer = mixer_of(model.spec.layers[l].mixer).word;
+    layer.added = additions_of(taps.added[l], taps.x[l], taps.tokens);
+    layer.norm = norms(taps.x[l + 1], taps.tokens), layer.lens = std::move(lens[l + 1]);
   }
 }
 
@@ -102,35 +123,60 @@ void looking::check_text(const ModelSpec& spec, std::span<const int32_t> ids) {
   spec.require_positions(int64_t(ids.size()), "tokens");
 }
 
+// Parts in their order: the blocks, heads and recurrences, the lens, the rest of the rows, repeated tokens.
+struct LookJob::State {
+  State(Device& d, const Model& m, std::vector<int32_t> text, const LookOptions& options)
+      : device(d), model(m), o(options), team(d.host_threads()) {
+    check_limits(o);
+    check_text(model.spec, text);
+    const auto tokens = int64_t(text.size());
+    rows = o.rows > 0 ? std::min(o.rows, tokens) : tokens;
+    result.ids = std::move(text), result.first_row = tokens - rows;
+  }
+  bool step() {
+    if (!taps) {
+      taps = run_blocks(device, model, result.ids, o.exact, false);
+      result.layers.resize(model.spec.layers.size());
+    } else if (head < taps->attention.size()) {
+      add_heads(model, *taps, taps->attention[head++], rows, team, result);
+    } else if (rule < taps->rules.size()) {
+      add_rule(taps->rules[rule++], taps->tokens, team, result);
+    } else if (!lens) {
+      lens = std::make_unique<LensOfAll>(device, model, *taps, result.ids, o);
+    } else if (!complete && !lens->step()) {
+      add_rows(model, *taps, std::move(lens->points), result);
+      complete = true;
+    } else if (complete && !taps->attention.empty() && !measured) {
+      measure_repetition(device, model, o, team, result);
+      measured = true;
+    } else {
+      return !complete;
+    }
+    return true;
+  }
+  Device& device;
+  const Model& model;
+  const LookOptions o;
+  ThreadPool team;
+  Look result;
+  int64_t rows = 0;
+  std::optional<Taps> taps;
+  size_t head = 0, rule = 0;
+  std::unique_ptr<LensOfAll> lens;
+  bool complete = false, measured = false;
+};
+
+LookJob::LookJob(Device& device, const Model& model, std::vector<int32_t> ids, const LookOptions& options)
+    : state_(std::make_unique<State>(device, model, std::move(ids), options)) {}
+LookJob::~LookJob() = default;
+bool LookJob::step() { return state_->step(); }
+Look& LookJob::result() { return state_->result; }
+
 Look look(Device& device, const Model& model, std::span<const int32_t> ids, const LookOptions& o) {
-  check_limits(o);
-  check_text(model.spec, ids);
-  const int64_t tokens = int64_t(ids.size());
-  const int64_t rows = o.rows > 0 ? std::min(o.rows, tokens) : tokens;
-  Look result{.ids = {ids.begin(), ids.end()}, .first_row = tokens - rows};
-  const Taps taps = run_blocks(device, model, ids, o.exact, false);
-  result.layers.resize(model.spec.layers.size());
-  ThreadPool team(device.host_threads());
-  add_heads(model, taps, rows, team, result);
-  for (const RuleTap& tap : taps.rules)
-    for (StateHead& head : run_rule(tap, tokens, team))
-      result.layers[size_t(tap.layer)].states.push_back(std::move(head));
-  for (const auto& [layer, chosen] : taps.experts) {
-    const size_t used = chosen.size() / ids.size();
-    for (size_t t = 0; t < ids.size(); ++t)
-      result.layers[size_t(layer)].experts.emplace_back(chosen.begin() + int64_t(t * used),
-                                                        chosen.begin() + int64_t((t + 1) * used));
+  LookJob job(device, model, {ids.begin(), ids.end()}, o);
+  while (job.step()) {
   }
-  std::vector<std::vector<LensPoint>> lens = lens_of(device, model, taps, ids, o);
-  result.norm = norms(taps.x[0], tokens), result.lens = std::move(lens[0]);
-  for (size_t l = 0; l < result.layers.size(); ++l) {
-    LayerLook& layer = result.layers[l];
-    layer.mixer = mixer_of(model.spec.layers[l].mixer).word;
-    layer.added = additions_of(taps.added[l], taps.x[l], tokens);
-    layer.norm = norms(taps.x[l + 1], tokens), layer.lens = std::move(lens[l + 1]);
-  }
-  if (!taps.attention.empty()) measure_repetition(device, model, o, team, result);
-  return result;
+  return std::move(job.result());
 }
 
 }  // namespace toy

@@ -85,9 +85,26 @@ double log_sum(std::span<const float> logits);
 /// `output`: the logits that its divergence is from. `next`: the token that follows.
 LensPoint lens_point(std::span<const float> logits, std::span<const float> output, std::optional<int32_t> next,
                      int64_t top);
-/// The lens at every point: [points][T].
-std::vector<std::vector<LensPoint>> lens_of(Device& device, const Model& model, const Taps& taps,
-                                            std::span<const int32_t> ids, const LookOptions& options);
+/// The lens at every point, some rows of one point at a time.
+class LensOfAll {
+ public:
+  /// All must outlive it.
+  LensOfAll(Device& device, const Model& model, const Taps& taps, const std::vector<int32_t>& ids,
+            const LookOptions& options);
+  /// False: there were no more.
+  bool step();
+  std::vector<std::vector<LensPoint>> points;  ///< [points][T]
+
+ private:
+  const Taps& taps_;
+  const std::vector<int32_t>& ids_;
+  const int64_t vocab_, top_;
+  Lens lens_;
+  ThreadPool team_;
+  int64_t begin_ = 0;
+  size_t point_ = 0;
+  std::vector<float> output_;  // logits of the rows from begin_ on
+};
 
 /// Type of a model's tensors in memory.
 inline Weights::DTypeOf dtypes_of(const Model& model) {

@@ -221,6 +221,22 @@ void add_share(ordered_json& j, const std::string& prefix, const Answers::Share&
   if (s.error) j[prefix + "accuracy_error"] = *s.error;
 }
 
+// Does a stage begin with the model of the one before it? A model that was merged or quantized in between has another
+// content, so only what speaks against it counts.
+void check_order(std::span<const Stage> stages) {
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const std::string& init = stages[i].origin.init;
+    for (size_t j = 0; j < stages.size(); ++j) {
+      const bool follows = j + 1 == i && !stages[j].origin.adapter;
+      const bool last_of_same = i > 0 && stages[j].origin.model == stages[i - 1].origin.model;
+      if (init.empty() || j == i || follows || last_of_same || stages[j].origin.model != init) continue;
+      fail("{} began with the model of {}{}; give the stages in the order in which they were trained",
+           stages[i].summary.id, stages[j].summary.id,
+           i > 0 ? fmt::format(", not with that of {}", stages[i - 1].summary.id) : "");
+    }
+  }
+}
+
 }  // namespace
 
 Answers parse_answers(std::string_view text) {
@@ -254,7 +270,20 @@ double flops_per_token(std::string_view flow) {
   fail("this is no graph of a training step with its cost");
 }
 
+Origin parse_origin(std::string_view finished) {
+  try {
+    const auto j = parse_json<ordered_json>(std::string(finished));
+    const auto content = [&](const char* name) -> std::string {
+      return j.contains(name) ? j[name].at("xxh64").get<std::string>() : "";
+    };
+    return {j.at("model").at("xxh64").get<std::string>(), content("init"), j.contains("adapter")};
+  } catch (const nlohmann::json::exception&) {
+    fail("this is no record of a run that is done");
+  }
+}
+
 ordered_json card_numbers(std::span<const Stage> stages) {
+  check_order(stages);
   require_same_questions(stages);
   ordered_json out;
   for (const Stage& s : stages) {
@@ -277,6 +306,7 @@ ordered_json card_numbers(std::span<const Stage> stages) {
 
 std::string html_report_card(const std::string& title, std::span<const Stage> stages) {
   check(!stages.empty(), "a report card needs a stage");
+  check_order(stages);
   require_same_questions(stages);
   const Chart chart = accuracy_chart(stages);
   std::string body = header(title, stages);

@@ -28,7 +28,7 @@ h2{font-size:15px;margin:0 0 10px}
 border:1px solid var(--line);border-radius:10px;overflow:hidden;margin-bottom:16px}
 .tile{flex:1 1 128px;background:var(--card);padding:12px 16px}
 .tile span,.tile i{display:block;color:var(--soft);font-style:normal;font-size:12px}
-.tile i{display:inline;margin-left:6px;white-space:nowrap}.tile b{font-size:20px;font-weight:600}
+.tile i{display:inline;margin-left:6px;white-space:nowrap}.tile b{font-size:20px;font-weight:600;white-space:nowrap}
 .charts,.pair{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,460px),1fr));gap:16px;
 margin-bottom:16px;align-items:start}
 figure,.card{margin:0;background:var(--card);border:1px solid var(--line);border-radius:10px}

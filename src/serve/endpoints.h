@@ -103,6 +103,28 @@ class Server {
   void count_tokens(ExchangePointer exchange);
   void embeddings(ExchangePointer exchange);
   void look(ExchangePointer exchange);
+  // The only look that is computed. It ends with its request, whatever ends that.
+  class LookTurn {
+   public:
+    explicit LookTurn(std::atomic<bool>& taken) : taken_(taken) {}
+    ~LookTurn() { end(); }
+    LookTurn(const LookTurn&) = delete;
+    LookTurn& operator=(const LookTurn&) = delete;
+    void end() {
+      if (!std::exchange(ended_, true)) taken_ = false;
+    }
+
+   private:
+    std::atomic<bool>& taken_;
+    bool ended_ = false;
+  };
+  struct LookState {
+    std::vector<int32_t> ids;
+    std::vector<float> adapters;
+    std::shared_ptr<LookTurn> turn;
+    ServerOptions::LookParts parts;  // absent: it has not begun
+  };
+  void submit_look(ExchangePointer exchange, LookState state);
   // Factors of the adapters for a model; "": the base.
   std::vector<float> adapters_of(const std::string& model) const;
   std::vector<float> adapters_of(const CompletionRequest& r) const;

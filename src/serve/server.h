@@ -37,9 +37,11 @@ struct ServerOptions {
   LogForm log = LogForm::off;          ///< a line for each request
   bool share_prefixes = false;         ///< keys see each other's states, and what was computed for others
   std::function<void()> stuck = {};    ///< as HttpCalls
-  /// A look inside the model while it reads these tokens, as JSON (docs/look.md). Called by the thread that computes,
-  /// between texts. Absent: /v1/look is refused.
-  std::function<std::string(const std::vector<int32_t>& ids)> look = {};
+  /// Computes a part of a look; the last one gives all of it, as JSON (docs/look.md).
+  using LookParts = std::function<std::optional<std::string>()>;
+  /// Begins a look inside the model while it reads these tokens, with its adapters times these factors. The thread that
+  /// computes calls it and what it returns, between calls for texts. Absent: /v1/look is refused.
+  std::function<LookParts(const std::vector<int32_t>& ids, const std::vector<float>& adapters)> look = {};
 };
 
 /// The paths that clients can ask for.

@@ -28,26 +28,6 @@ std::optional<std::chrono::steady_clock::time_point> deadline_of(const Completio
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*r.timeout));
 }
 
-// The only look that is computed. It ends with its request, whatever ends that.
-class LookTurn {
- public:
-  explicit LookTurn(std::atomic<bool>& taken) : taken_(taken) {}
-  ~LookTurn() { end(); }
-  LookTurn(const LookTurn&) = delete;
-  LookTurn& operator=(const LookTurn&) = delete;
-  void end() {
-    if (!std::exchange(ended_, true)) taken_ = false;
-  }
-  struct End {
-    LookTurn& turn;
-    ~End() { turn.end(); }
-  };
-
- private:
-  std::atomic<bool>& taken_;
-  bool ended_ = false;
-};
-
 }  // namespace
 
 std::string Server::served_name(const std::string& model) const {
@@ -154,30 +134,44 @@ void Server::embeddings(const std::shared_ptr<Exchange>& exchange) {
   embed(exchange, read(exchange, parse_embeddings));
 }
 
-// The texts of others wait while it is computed: so it is short, and one at a time. It waits its turn as a text does,
-// which is the prompt and nothing after it.
+// It waits its turn as a text does, which is the prompt and nothing after it. So does each of its parts: texts of
+// others have calls in between.
 void Server::look(const std::shared_ptr<Exchange>& exchange) {
-  constexpr size_t kMostTokens = 256;
-  if (!options_.look)
-    throw ApiError(404, "this server looks into no model: there are adapters; serve it without --lora");
-  const std::vector<int32_t> ids = read(exchange, parse_detokenize);
-  if (ids.empty() || ids.size() > kMostTokens)
-    refuse_at("tokens", fmt::format("has {} ids; use 1 to {}", ids.size(), kMostTokens));
+  constexpr size_t kMost = 256;
+  if (!options_.look) throw ApiError(404, "this server looks into no model");
+  const LookRequest r = read(exchange, parse_look);
+  require_model(r.model);
+  note_model(exchange, r.model);
+  const std::vector<int32_t>& ids = r.tokens;
+  if (ids.empty() || ids.size() > kMost) refuse_at("tokens", fmt::format("has {} ids; use 1 to {}", ids.size(), kMost));
   prompts_.require_ids(ids, "tokens");
   prompts_.require_fits(int64_t(ids.size()), "tokens");
   if (looking_.exchange(true)) throw ApiError(429, "another look is being computed; try again", "", "overloaded");
-  const auto turn = std::make_shared<LookTurn>(looking_);
-  TextRequest t{.prompt = ids, .options = {.max_tokens = 0}};
-  t.adapters = adapters_of("");
+  submit_look(exchange, {ids, adapters_of(r.model), std::make_shared<LookTurn>(looking_), {}});
+}
+
+void Server::submit_look(const std::shared_ptr<Exchange>& exchange, LookState state) {
+  TextRequest t{.prompt = state.ids, .options = {.max_tokens = 0}};
+  t.adapters = state.adapters;
   t.owner = prefix_owner(*exchange);
-  t.on_end = [this, exchange, ids, turn](const TextEnd& end) {
+  t.on_end = [this, exchange, state](const TextEnd& end) mutable {
     answer(exchange, [&] {
-      const auto computed = [&] {
-        const LookTurn::End before_the_reply{*turn};  // a client that has it may ask again
-        if (end.error) std::rethrow_exception(end.error);
-        return options_.look(ids);
+      const auto computed = [&]() -> std::optional<std::string> {
+        try {
+          if (end.error) std::rethrow_exception(end.error);
+          if (!state.parts) state.parts = options_.look(state.ids, state.adapters);
+          std::optional<std::string> json = state.parts();
+          if (json) state.turn->end();  // before the reply: a client that has it may ask again
+          return json;
+        } catch (...) {
+          state.turn->end();
+          throw;
+        }
       };
-      exchange->send({.body = computed()});
+      if (std::optional<std::string> json = computed())
+        exchange->send({.body = std::move(*json)});
+      else
+        submit_look(exchange, std::move(state));
     });
   };
   std::vector<TextRequest> one;

@@ -34,7 +34,60 @@ void feed_pictures(Session& session, const Windows& batch, int64_t tokens, std::
   session.set("weight", weights);
 }
 
+constexpr const char* kFrom = "spread.from";
+
+// Of each row that attention sees: its place, its sequence.
+struct SpreadRows {
+  std::vector<int32_t> from, sequence;
+  void add(int64_t first, int64_t last, int32_t of) {
+    for (int64_t i = first; i < last; ++i) from.push_back(int32_t(i)), sequence.push_back(of);
+  }
+};
+
+SpreadRows spread_of(std::span<const int32_t> sequence, std::span<const int32_t> position) {
+  SpreadRows rows;
+  int64_t shared = 0;  // where the latest sequence begins that is complete
+  const auto n = int64_t(sequence.size());
+  for (int64_t begin = 0, end = 0; begin < n; begin = end) {
+    while (end < n && sequence[size_t(end)] == sequence[size_t(begin)]) ++end;
+    const int64_t before = position[size_t(begin)];
+    if (before == 0) shared = begin;
+    rows.add(shared, shared + before, sequence[size_t(begin)]), rows.add(begin, end, sequence[size_t(begin)]);
+  }
+  return rows;
+}
+
+void feed_spread(Session& session, std::span<const int32_t> sequence, std::span<const int32_t> position) {
+  const auto input = std::ranges::find(session.plan().inputs, kFrom, &PlanLeaf::name);
+  if (input == session.plan().inputs.end()) return;
+  const auto places = size_t(input->type.shape[0]);
+  SpreadRows rows = spread_of(sequence, position);
+  const size_t n = rows.from.size();
+  check(n <= places, "trainer: attention sees {} rows, expected at most {}", n, places);
+  std::vector<int32_t> positions, back(sequence.size(), -1);
+  for (size_t i = 0; i < n; ++i) {
+    int32_t& first = back[size_t(rows.from[i])];
+    if (first < 0) first = int32_t(i);
+    positions.push_back(position[size_t(rows.from[i])]);
+  }
+  for (size_t i = n; i < places; ++i)  // padding, each a sequence of its own
+    rows.from.push_back(0), positions.push_back(0), rows.sequence.push_back(INT32_MIN + int32_t(i));
+  session.set(kFrom, rows.from);
+  session.set("spread.back", back);
+  session.set("spread.sequence", rows.sequence);
+  session.set("spread.position", positions);
+}
+
 }  // namespace
+
+nn::Spread spread_inputs(Graph& g, int64_t n, int64_t tokens, int64_t spread) {
+  if (spread == 0) return {};
+  const TensorType rows{DType::i32, {spread}, 0};
+  return {.from = g.input(kFrom, rows, n),
+          .back = g.input("spread.back", {DType::i32, {n}, 0}, spread),
+          .sequence = g.input("spread.sequence", rows),
+          .position = g.input("spread.position", rows, tokens)};
+}
 
 void feed_windows(Session& session, const Windows& batch, int64_t tokens, std::span<const float> weights) {
   if (!batch.pixels.empty()) return feed_pictures(session, batch, tokens, weights);
@@ -42,19 +95,14 @@ void feed_windows(Session& session, const Windows& batch, int64_t tokens, std::s
   for (const int32_t target : batch.targets) targets.push_back(std::max(target, 0));
   session.set("tokens", batch.inputs);
   session.set("targets", targets);
-  if (!batch.sequence.empty()) {
-    session.set("sequence", batch.sequence);
-    session.set("position", batch.position);
-  } else {
-    std::vector<int32_t> sequence, position;
-    for (int64_t i = 0; i < int64_t(batch.inputs.size()); ++i) {
-      sequence.push_back(int32_t(i / tokens));
-      position.push_back(int32_t(i % tokens));
-    }
-    session.set("sequence", sequence);
-    session.set("position", position);
-  }
+  std::vector<int32_t> sequence = batch.sequence, position = batch.position;
+  if (batch.sequence.empty())
+    for (int64_t i = 0; i < int64_t(batch.inputs.size()); ++i)
+      sequence.push_back(int32_t(i / tokens)), position.push_back(int32_t(i % tokens));
+  session.set("sequence", sequence);
+  session.set("position", position);
   session.set("weight", weights);
+  feed_spread(session, sequence, position);
 }
 
 void feed_random(Session& session, uint64_t seed, int64_t number) {

@@ -100,6 +100,7 @@ class Reader {
     if (rows && !o_.epochs && !find("steps") && !o_.policy) o_.epochs = 3;
     if (o_.data.images && !o_.epochs && !find("steps")) o_.epochs = 50;
     o_.fit_tokens = rows && r_.kind != Recipe::dpo && !find("tokens");
+    o_.fit_batch = o_.policy && !find("batch");
     if (r_.kind == Recipe::warm_start) settle_begin();
     auto* fine = std::get_if<FineTuneOptions>(&r_.options);
     if (fine && fine->lora) split(fine->lora->targets);

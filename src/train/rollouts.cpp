@@ -42,8 +42,8 @@ Rollouts::Rollouts(const PolicyOptions& options, const std::vector<TextFile>& fi
     warn("no token ends an answer of this model: all are cut at --max-tokens; train it with a chat template");
 }
 
-void Rollouts::begin(Device& device, const Model& model, int64_t batch, int64_t tokens) {
-  batch_ = batch, tokens_ = tokens;
+void Rollouts::begin(Device& device, const Model& model, int64_t batch, int64_t tokens, int64_t spread) {
+  places_ = batch * tokens, spread_ = spread;
   const int64_t sequences = std::min(kTogether, o_.questions * o_.group);
   // In f32 and exactly, as training computes.
   decoder_ = std::make_unique<Decoder>(
@@ -53,11 +53,11 @@ void Rollouts::begin(Device& device, const Model& model, int64_t batch, int64_t 
                      .max_rows = std::max(sequences, std::min<int64_t>(512, sequences * longest_)),
                      .kv = DType::f32,
                      .exact = true});
-  scorer_ = std::make_unique<SampleScorer>(device, model, model.spec, batch, tokens);
+  scorer_ = std::make_unique<SampleScorer>(device, model, model.spec, batch, tokens, spread, o_.num_iterations > 1);
   if (o_.beta == 0) return;
   ModelSpec base = model.spec;
   base.adapters.pop_back();
-  reference_ = std::make_unique<SampleScorer>(device, model, base, batch, tokens);
+  reference_ = std::make_unique<SampleScorer>(device, model, base, batch, tokens, spread, true);
 }
 
 size_t Rollouts::question_at(int64_t number) {
@@ -76,6 +76,7 @@ std::vector<Rollouts::Answer> Rollouts::draw(int64_t first) {
   // The weights have changed: nothing that was computed with the old ones may be found again.
   for (int s = 0; s < decoder_->state().sequences(); ++s) decoder_->state().reset(s);
   GenerationService service(*decoder_, &tokenizer_);
+  service.share_from(1);  // the answers of a group wait for its prompt
   std::vector<Answer> answers(size_t(o_.questions * o_.group));
   const Philox seeds(seed_, "answers");
   for (size_t i = 0; i < answers.size(); ++i) {
@@ -83,7 +84,7 @@ std::vector<Rollouts::Answer> Rollouts::draw(int64_t first) {
     const int64_t number = first + int64_t(i) / o_.group;
     a.question = question_at(number);
     a.attempt.question = &questions_[a.question];
-    TextRequest r{.prompt = prompts_[a.question], .options = {.max_tokens = o_.max_tokens}};
+    TextRequest r{.prompt = prompts_[a.question], .options = {.max_tokens = o_.max_tokens, .entropy = true}};
     const uint64_t draw = uint64_t(number * o_.group) + i % uint64_t(o_.group);
     r.options.sampler.temperature = 1;
     r.options.sampler.seed = uint64_t(seeds.word(2 * draw)) << 32 | seeds.word(2 * draw + 1);
@@ -95,7 +96,7 @@ std::vector<Rollouts::Answer> Rollouts::draw(int64_t first) {
       if (end.error) std::rethrow_exception(end.error);
       a.attempt.text += end.text;
       for (const GeneratedToken& t : end.generated.tokens)
-        a.ids.push_back(t.chosen.id), a.logprobs.push_back(t.chosen.logprob);
+        a.ids.push_back(t.chosen.id), a.logprobs.push_back(t.chosen.logprob), a.entropy += t.entropy;
       a.attempt.tokens = int64_t(a.ids.size());
       a.attempt.finished = end.generated.reason == FinishReason::eos;
     };
@@ -105,40 +106,68 @@ std::vector<Rollouts::Answer> Rollouts::draw(int64_t first) {
   return answers;
 }
 
-// Prompts with their answers, one after the other; none crosses the end of a batch.
-Windows Rollouts::batches(const std::vector<Answer>& answers, const std::vector<size_t>& order) const {
-  const int64_t places = batch_ * tokens_;
-  Windows all, batch;
-  const auto close = [&] {
-    pad(batch, places);
-    for (const auto& [from, to] :
-         {std::pair(&batch.inputs, &all.inputs), std::pair(&batch.targets, &all.targets),
-          std::pair(&batch.sequence, &all.sequence), std::pair(&batch.position, &all.position)})
-      to->insert(to->end(), from->begin(), from->end());
-    all.trained.insert(all.trained.end(), batch.trained.begin(), batch.trained.end());
-    batch = {};
-  };
-  int32_t sequence = 0;
-  for (const size_t i : order) {
-    std::vector<int32_t> ids = prompts_[answers[i].question];
-    const size_t prompt = ids.size();
-    ids.insert(ids.end(), answers[i].ids.begin(), answers[i].ids.end());
-    if (int64_t(batch.inputs.size() + ids.size() - 1) > places) close(), sequence = 0;
-    for (size_t t = 0; t + 1 < ids.size(); ++t) {
-      batch.inputs.push_back(ids[t]), batch.targets.push_back(ids[t + 1]);
-      batch.sequence.push_back(sequence), batch.position.push_back(int32_t(t));
-      batch.trained.push_back(t + 1 >= prompt);
+// Puts prompts and answers into batches, one after the other. An answer's part begins with the last token of the
+// prompt, which gives the first of the answer. Where beginnings are shared, the tokens before are there once for all
+// answers of a group; else for each of them.
+class Rollouts::Packer {
+ public:
+  Packer(int64_t places, int64_t spread) : places_(places), spread_(spread) {}
+  void add(const Answer& answer, const std::vector<int32_t>& prompt) {
+    const auto before = int64_t(prompt.size()) - 1, length = int64_t(answer.ids.size());
+    const auto needs = [&] { return length + (has(answer) ? 0 : before); };
+    const auto used = int64_t(batch_.inputs.size());
+    if (used + needs() > places_ || (spread_ > 0 && seen_ + 2 * before + length + places_ - used > spread_)) close();
+    if (!has(answer)) {
+      if (before > 0) ++sequence_;
+      for (int64_t t = 0; t < before; ++t) place(prompt[size_t(t)], prompt[size_t(t) + 1], t, false);
+      question_ = answer.question;
+      seen_ += before;
     }
-    ++sequence;
+    if (spread_ > 0 || before == 0) ++sequence_;
+    for (int64_t t = 0; t < length; ++t)
+      place(t == 0 ? prompt.back() : answer.ids[size_t(t) - 1], answer.ids[size_t(t)], before + t, true);
+    seen_ += before + length;
+    if (spread_ == 0) question_.reset();
   }
-  if (!batch.inputs.empty()) close();
-  return all;
+  Windows all() {
+    if (!batch_.inputs.empty()) close();
+    return std::move(all_);
+  }
+
+ private:
+  bool has(const Answer& answer) const { return question_ == answer.question; }
+  void place(int32_t input, int32_t target, int64_t position, bool trained) {
+    batch_.inputs.push_back(input), batch_.targets.push_back(target);
+    batch_.sequence.push_back(sequence_), batch_.position.push_back(int32_t(position));
+    batch_.trained.push_back(trained);
+  }
+  void close() {
+    pad(batch_, places_);
+    for (const auto& [from, to] :
+         {std::pair(&batch_.inputs, &all_.inputs), std::pair(&batch_.targets, &all_.targets),
+          std::pair(&batch_.sequence, &all_.sequence), std::pair(&batch_.position, &all_.position)})
+      to->insert(to->end(), from->begin(), from->end());
+    all_.trained.insert(all_.trained.end(), batch_.trained.begin(), batch_.trained.end());
+    batch_ = {};
+    question_.reset(), sequence_ = 0, seen_ = 0;
+  }
+  const int64_t places_, spread_;
+  int64_t seen_ = 0;                // rows that attention sees of the batch
+  std::optional<size_t> question_;  // whose prompt an answer can continue
+  int32_t sequence_ = 0;
+  Windows batch_, all_;
+};
+
+Windows Rollouts::batches(const std::vector<Answer>& answers, const std::vector<size_t>& order) const {
+  Packer packer(places_, spread_);
+  for (const size_t i : order) packer.add(answers[i], prompts_[answers[i].question]);
+  return packer.all();
 }
 
-Rollouts::Scores Rollouts::scores_of(SampleScorer& scorer, const Windows& windows, int64_t places) {
+Rollouts::Scores Rollouts::scores_of(SampleScorer& scorer, const Windows& windows) const {
   Scores all;
-  for (int64_t begin = 0; begin < int64_t(windows.inputs.size()); begin += places) {
-    const Scores some = scorer(windows.part(begin, places));
+  for (int64_t begin = 0; begin < int64_t(windows.inputs.size()); begin += places_) {
+    const Scores some = scorer(windows.part(begin, places_));
     all.insert(all.end(), some.begin(), some.end());
   }
   return all;
@@ -151,9 +180,9 @@ int64_t Rollouts::weigh_update(Step& step, const Scores& now, const Scores& base
   for (const Step::Answer& a : step.answers) {
     std::vector<double> ratios, to_base;
     for (size_t t = 0; t < a.logprobs.size(); ++t) {
-      const double logprob = now[first + t].logprob;
+      const double logprob = now.empty() ? a.logprobs[t] : now[first + t];
       ratios.push_back(logprob - a.logprobs[t]);
-      if (!base.empty()) to_base.push_back(base[first + t].logprob - logprob);
+      if (!base.empty()) to_base.push_back(base[first + t] - logprob);
     }
     const AnswerWeights w = update_weights(o_, a.advantage, a.per_token, ratios, to_base);
     for (const double weight : w.tokens) {
@@ -166,43 +195,34 @@ int64_t Rollouts::weigh_update(Step& step, const Scores& now, const Scores& base
   return clipped;
 }
 
-// Scores all answers; weighs those that are learned from, which come first.
+// Weighs all answers; those that are learned from come first. The sampler's probabilities are those before the step's
+// first update.
 void Rollouts::weigh(const std::vector<Answer>& answers, const PolicyWeights& of, const std::vector<size_t>& order,
                      Step& step) {
-  const int64_t places = batch_ * tokens_;
   step.windows = batches(answers, order);
-  const Scores now = scores_of(*scorer_, step.windows, places);
-  const Scores base = reference_ ? scores_of(*reference_, step.windows, places) : Scores();
-  double entropy = 0, kl = 0, deviation = 0;
+  const Scores base = reference_ ? scores_of(*reference_, step.windows) : Scores();
+  double entropy = 0, kl = 0, none = 0;
   size_t at = 0;  // token of all answers
   for (const size_t i : order) {
-    Step::Answer& a = step.answers.emplace_back(Step::Answer{of.advantage[i], of.per_token[i], {}});
-    for (const double drawn : answers[i].logprobs) {
-      const SampleScorer::Score& score = now[at];
-      a.logprobs.push_back(score.logprob);
-      deviation = std::max(deviation, std::abs(std::exp(score.logprob - drawn) - 1));
-      entropy += score.entropy;
-      if (reference_) {
-        const double d = base[at].logprob - score.logprob;  // log q/p
-        kl += std::exp(d) - d - 1;
-      }
-      ++at;
+    step.answers.push_back({of.advantage[i], of.per_token[i], answers[i].logprobs});
+    entropy += answers[i].entropy;
+    for (size_t t = 0; reference_ && t < answers[i].logprobs.size(); ++t) {
+      const double d = base[at++] - answers[i].logprobs[t];  // log q/p
+      kl += std::exp(d) - d - 1;
     }
   }
   step.policy.entropy = mean(entropy, step.tokens);
   if (reference_) step.policy.kl = mean(kl, step.tokens);
-  step.policy.ratio_deviation = deviation;
-  double none = 0;
-  weigh_update(step, now, base, none);
+  weigh_update(step, {}, base, none);
   // Later updates leave the reference, even where the first one does not.
   if (reference_ && o_.num_iterations > 1) return;
-  drop_unweighed(step, places);
+  drop_unweighed(step);
 }
 
 // Batches at the end whose targets weigh nothing are not computed.
-void Rollouts::drop_unweighed(Step& step, int64_t places) {
+void Rollouts::drop_unweighed(Step& step) const {
   const auto last = std::find_if(step.weights.rbegin(), step.weights.rend(), [](float w) { return w != 0; });
-  const int64_t learned = step.weights.rend() - last, kept = (learned + places - 1) / places * places;
+  const int64_t learned = step.weights.rend() - last, kept = (learned + places_ - 1) / places_ * places_;
   step.windows = kept > 0 ? step.windows.part(0, kept) : Windows();
   step.weights.resize(size_t(kept));
   size_t tokens = 0, answers = 0;
@@ -211,16 +231,34 @@ void Rollouts::drop_unweighed(Step& step, int64_t places) {
   step.answers.resize(answers);
 }
 
+// The first update, and how far the probabilities of its forward pass are from those of the sampler.
+StepResult Rollouts::update(Step& step, Trainer& trainer, double lr) {
+  double deviation = 0;
+  size_t answer = 0, token = 0;
+  const auto compare = [&](int64_t first, const std::vector<float>& hidden) {
+    const Windows batch = step.windows.part(first, places_);
+    std::vector<size_t> wanted;
+    for (size_t i = 0; i < batch.targets.size(); ++i)
+      if (batch.counts(i)) wanted.push_back(i);
+    for (const double logprob : scorer_->of(hidden, batch, wanted)) {
+      while (token == step.answers[answer].logprobs.size()) ++answer, token = 0;
+      deviation = std::max(deviation, std::abs(std::exp(logprob - step.answers[answer].logprobs[token++]) - 1));
+    }
+  };
+  const StepResult result = trainer.step(step.windows, lr, StepWeights{step.weights}, compare);
+  step.policy.ratio_deviation = deviation;
+  return result;
+}
+
 StepResult Rollouts::learn(Step& step, Trainer& trainer, double lr) {
   if (step.windows.inputs.empty()) return {};
-  StepResult first = trainer.step(step.windows, lr, StepWeights{step.weights});
+  StepResult first = update(step, trainer, lr);
   if (o_.num_iterations == 1) return first;
-  const int64_t places = batch_ * tokens_;
-  const Scores nothing, base = reference_ ? scores_of(*reference_, step.windows, places) : nothing;
+  const Scores base = reference_ ? scores_of(*reference_, step.windows) : Scores();
   int64_t clipped = 0, tokens = 0;
   double drift = 0;
   for (int64_t i = 1; i < o_.num_iterations && !first.skipped; ++i) {
-    const Scores now = scores_of(*scorer_, step.windows, places);
+    const Scores now = scores_of(*scorer_, step.windows);
     clipped += weigh_update(step, now, base, drift), tokens += int64_t(now.size());
     if (const StepResult r = trainer.step(step.windows, lr, StepWeights{step.weights}); r.skipped) first = r;
   }
@@ -244,6 +282,7 @@ Rollouts::Step Rollouts::step(int64_t first) {
     step.tokens += samples.back().tokens, finished += attempts[i].finished;
     if (judged[i].total) reward += *judged[i].total, ++of;
   }
+  step.policy.ratio_deviation = 0;  // of a step without an update
   step.policy.seconds_sampling = drawn - begin, step.policy.seconds_reward = steady_seconds() - drawn;
   const PolicyWeights weights = policy_weights(o_, samples);
   step.policy.reward = mean(reward, of);
@@ -259,6 +298,16 @@ Rollouts::Step Rollouts::step(int64_t first) {
   for (const int32_t id : prompts_[answers[0].question]) prompt += tokenizer_.written(id);
   step.sample = {shown.text, prompt, shown.question->answers[0]};
   return step;
+}
+
+std::string Rollouts::many_cut(const runs::Policy& policy) {
+  constexpr double kMany = 0.2;
+  const double cut = 1 - policy.finished.value_or(1);
+  if (cut <= kMany || told_of_cut_ || tokenizer_.end_of_generation().empty()) return {};
+  told_of_cut_ = true;
+  return fmt::format(
+      "{:.0f}% of the answers of a step were cut at --max-tokens {}; use a larger one, or shorter answers", 100 * cut,
+      o_.max_tokens);
 }
 
 std::string Rollouts::stuck(const runs::Policy& policy) {
@@ -309,6 +358,38 @@ std::vector<std::string> Rollouts::try_rewards() {
   return lines;
 }
 
+namespace {
+
+// Sizes of batches, where the options leave them open. A group's answers share its prompt where the model can. Batches
+// of about kUsual places do well: larger ones have more padding in the last one, smaller ones read weights more often.
+void fit_batches(RecipeOptions& o, const Rollouts& rollouts, const ModelSpec& spec) {
+  constexpr int64_t kMultiple = 64, kUsual = 640;
+  const int64_t longest = rollouts.longest();
+  const auto rounded = [](int64_t n) { return (n + kMultiple - 1) / kMultiple * kMultiple; };
+  const bool spread = can_spread(spec);
+  const int64_t before = longest - o.policy->max_tokens - 1;  // places of a prompt but its last
+  const int64_t group = spread ? before + o.policy->group * o.policy->max_tokens : o.policy->group * (longest - 1);
+  if (o.fit_tokens) {
+    o.trainer.tokens = rounded(longest);
+    if (o.fit_batch) {  // as many batches as about kUsual places take, all equally full
+      const int64_t all = group * o.policy->questions, count = std::max<int64_t>(1, (all + kUsual / 2) / kUsual);
+      const int64_t places = std::max(o.trainer.tokens, rounded((all + count - 1) / count));
+      o.trainer.batch = (places + o.trainer.tokens - 1) / o.trainer.tokens;
+      for (int64_t t = o.trainer.tokens; t <= std::min(2 * rounded(longest), spec.context); t += kMultiple)
+        if (const int64_t b = (places + t - 1) / t; b * t < o.trainer.batch * o.trainer.tokens)
+          o.trainer.tokens = t, o.trainer.batch = b;
+    }
+  }
+  check(longest <= o.trainer.tokens, "tokens is {}: the longest prompt with its answer has {}", o.trainer.tokens,
+        longest);
+  const int64_t places = o.trainer.batch * o.trainer.tokens;
+  o.trainer.hidden = true;
+  if (spread && before > 0)
+    o.trainer.spread = std::max(2 * places, places * o.policy->group * longest / group) + 2 * longest;
+}
+
+}  // namespace
+
 std::unique_ptr<Rollouts> make_rollouts(RecipeOptions& o, const Dataset& data, const ModelSpec& spec,
                                         const Tokenizer& tokenizer, Teller& tell) {
   check(o.trainer.shards == 1 && !o.trainer.ranks,
@@ -324,10 +405,7 @@ std::unique_ptr<Rollouts> make_rollouts(RecipeOptions& o, const Dataset& data, c
   check(longest <= spec.context,
         "max-tokens is {}: with the longest prompt that is {} tokens, and the model has {} positions",
         o.policy->max_tokens, longest, spec.context);
-  constexpr int64_t kMultiple = 64;
-  if (o.fit_tokens) o.trainer.tokens = (longest + kMultiple - 1) / kMultiple * kMultiple;
-  check(longest <= o.trainer.tokens, "tokens is {}: the longest prompt with its answer has {}", o.trainer.tokens,
-        longest);
+  fit_batches(o, *made, spec);
   return made;
 }
 

@@ -29,7 +29,8 @@ class Rollouts {
   /// Tokens of the longest prompt with an answer.
   int64_t longest() const { return longest_ + o_.max_tokens; }
   /// Takes the model whose answers are drawn, and how a trainer cuts its batches. `model` must outlive it.
-  void begin(Device& device, const Model& model, int64_t batch, int64_t tokens);
+  /// `spread`: TrainerOptions::spread.
+  void begin(Device& device, const Model& model, int64_t batch, int64_t tokens, int64_t spread = 0);
 
   /// What a step is made of.
   struct Step {
@@ -41,35 +42,40 @@ class Rollouts {
     /// An answer, in the order of the windows.
     struct Answer {
       double advantage = 0, per_token = 0;
-      std::vector<double> logprobs;  ///< before the step's first update
+      std::vector<double> logprobs;  ///< of the sampler, which are those before the step's first update
     };
     std::vector<Answer> answers;
   };
   /// Draws and judges the answers to questions [first, first + questions of a step), counted through all epochs.
   Step step(int64_t first);
-  /// Learns from a step, in as many updates as the options say. Returns what the first one did, or one that was not
-  /// finite, after which there is none.
+  /// Learns from a step, in as many updates as the options say, and adds what that showed to its `policy`. Returns what
+  /// the first one did, or one that was not finite, after which there is none.
   StepResult learn(Step& step, Trainer& trainer, double lr);
+  /// What to say of a step in which more than 20% of the answers were cut; "" otherwise, and from the second on.
+  std::string many_cut(const runs::Policy& policy);
   /// Why nothing is learned, where many steps in a row had nothing to learn from; else "".
   std::string stuck(const runs::Policy& policy);
   /// What the rewards give right answers and wrong ones, line by line; and whether a wrong one gets as much.
   std::vector<std::string> try_rewards();
 
  private:
-  using Scores = std::vector<SampleScorer::Score>;
+  using Scores = std::vector<double>;  // log probabilities
   struct Answer {
     size_t question = 0;
     std::vector<int32_t> ids;
     std::vector<double> logprobs;
+    double entropy = 0;  // the sum over its tokens
     Attempt attempt;
   };
+  class Packer;
   size_t question_at(int64_t number);
   std::vector<Answer> draw(int64_t first);
   Windows batches(const std::vector<Answer>& answers, const std::vector<size_t>& order) const;
+  StepResult update(Step& step, Trainer& trainer, double lr);
   void weigh(const std::vector<Answer>& answers, const PolicyWeights& of, const std::vector<size_t>& order, Step& step);
   /// Of all targets that count, in their order.
-  static Scores scores_of(SampleScorer& scorer, const Windows& windows, int64_t places);
-  static void drop_unweighed(Step& step, int64_t places);
+  Scores scores_of(SampleScorer& scorer, const Windows& windows) const;
+  void drop_unweighed(Step& step) const;
   /// Sets the weights of an update, which are those of the model as it is now. Returns how many tokens it clips.
   int64_t weigh_update(Step& step, const Scores& now, const Scores& base, double& deviation) const;
 
@@ -81,9 +87,10 @@ class Rollouts {
   int64_t longest_ = 0;
   Judge judge_;
   int64_t unmixed_ = 0, cut_ = 0;  // steps in a row: without a difference; of answers that were all cut, too
+  bool told_of_cut_ = false;
   int64_t epoch_ = -1;
-  std::vector<size_t> order_;  // of that epoch
-  int64_t batch_ = 0, tokens_ = 0;
+  std::vector<size_t> order_;        // of that epoch
+  int64_t places_ = 0, spread_ = 0;  // of a batch
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<SampleScorer> scorer_, reference_;
 };

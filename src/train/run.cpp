@@ -114,7 +114,7 @@ class Run {
   TrainResult go() {
     if (resume_.complete()) return *resume_.complete();
     tell_of_start();
-    if (rollouts_) rollouts_->begin(device_, model_, o_.trainer.batch, o_.trainer.tokens);
+    if (rollouts_) rollouts_->begin(device_, model_, o_.trainer.batch, o_.trainer.tokens, o_.trainer.spread);
     begin_ = tell_.seconds(), first_ = state_.step;
     TrainResult::Reason reason = !validator_->catch_up()          ? TrainResult::stopped
                                  : validator_->patience_is_over() ? TrainResult::patience
@@ -220,7 +220,9 @@ class Run {
   // The answers of a step. Where they cannot be judged, the steps before are not lost.
   Rollouts::Step draw() {
     try {
-      return rollouts_->step(state_.windows);
+      Rollouts::Step step = rollouts_->step(state_.windows);
+      if (const std::string cut = rollouts_->many_cut(step.policy); !cut.empty()) tell_.warn(cut);
+      return step;
     } catch (const Error&) {
       if (state_.step > first_) save_checkpoint();
       throw;

@@ -11,19 +11,10 @@ namespace {
 
 constexpr int64_t kTogether = 64;  // rows whose logits are held at once
 
-double entropy_of(std::span<const float> logits) {
-  const double top = *std::max_element(logits.begin(), logits.end());
-  double sum = 0, weighted = 0;
-  for (const float z : logits) {
-    const double e = std::exp(double(z) - top);
-    sum += e, weighted += e * (double(z) - top);
-  }
-  return std::log(sum) - weighted / sum;
-}
-
 }  // namespace
 
-SampleScorer::SampleScorer(Device& device, const Model& model, ModelSpec spec, int64_t batch, int64_t tokens)
+SampleScorer::SampleScorer(Device& device, const Model& model, ModelSpec spec, int64_t batch, int64_t tokens,
+                           int64_t spread, bool with_forward)
     : spec_(std::move(spec)), tokens_(tokens), team_(device.host_threads()) {
   const auto dtype_of = [store = model.params.get()](const std::string& name) { return store->type(name).dtype; };
   const auto session = [&](const Graph& g, Value v) {
@@ -32,44 +23,54 @@ SampleScorer::SampleScorer(Device& device, const Model& model, ModelSpec spec, i
     return std::make_unique<Session>(device, plan, std::initializer_list<const ParamStore*>{model.params.get()});
   };
   const int64_t n = batch * tokens;
-  const TensorType ids{DType::i32, {n}, 0};
-  Graph forward, head;
-  const Value inputs = forward.input("tokens", ids, spec_.vocab), targets = forward.input("targets", ids, spec_.vocab);
-  const Value sequence = forward.input("sequence", ids), position = forward.input("position", ids, tokens);
-  forward.input("weight", {DType::f32, {n}, 0});
-  (void)targets;  // fed with every batch, and needed by none of the ops
-  const Transformer whole(spec_, Weights(forward, dtype_of), tokens);
-  rows_ = session(forward, whole(inputs, {.batch = {.sequence = sequence, .position = position}}));
+  if (with_forward) {
+    Graph forward;
+    const TensorType ids{DType::i32, {n}, 0};
+    const Value inputs = forward.input("tokens", ids, spec_.vocab),
+                targets = forward.input("targets", ids, spec_.vocab);
+    const Value sequence = forward.input("sequence", ids), position = forward.input("position", ids, tokens);
+    forward.input("weight", {DType::f32, {n}, 0});
+    (void)targets;  // fed with every batch, and needed by none of the ops
+    const Transformer whole(spec_, Weights(forward, dtype_of), tokens);
+    rows_ = session(forward, whole(inputs, {.batch = {.sequence = sequence, .position = position},
+                                            .spread = spread_inputs(forward, n, tokens, spread)}));
+  }
+  Graph head;
   const int some = head.declare_rows("rows", std::min(kTogether, n));
   const Value x = head.input("x", head.rows_type(some, DType::f32, {spec_.d_model}));
   const Transformer last(spec_, Weights(head, dtype_of), 0);
   logits_ = session(head, last.head.logits(x));
 }
 
-std::vector<SampleScorer::Score> SampleScorer::operator()(const Windows& batch) {
+std::vector<double> SampleScorer::operator()(const Windows& batch) {
   feed_windows(*rows_, batch, tokens_, std::vector<float>(batch.inputs.size(), 1));
   rows_->run();
-  const std::vector<float> x = rows_->values(0);
   std::vector<size_t> places;
   for (size_t i = 0; i < batch.targets.size(); ++i)
     if (batch.counts(i)) places.push_back(i);
-  std::vector<Score> scores(places.size());
+  return of(rows_->values(0), batch, places);
+}
+
+std::vector<double> SampleScorer::of(std::span<const float> hidden, const Windows& batch,
+                                     const std::vector<size_t>& wanted) {
+  std::vector<double> scores(wanted.size());
   const size_t width = size_t(spec_.d_model), vocab = size_t(spec_.vocab);
-  for (size_t first = 0; first < places.size(); first += size_t(kTogether)) {
-    const size_t count = std::min(size_t(kTogether), places.size() - first);
+  for (size_t first = 0; first < wanted.size(); first += size_t(kTogether)) {
+    const size_t count = std::min(size_t(kTogether), wanted.size() - first);
     std::vector<float> some;
-    for (size_t i = first; i < first + count; ++i)
-      some.insert(some.end(), x.begin() + int64_t(places[i] * width), x.begin() + int64_t((places[i] + 1) * width));
+    for (size_t i = first; i < first + count; ++i) {
+      const auto row = hidden.subspan(wanted[i] * width, width);
+      some.insert(some.end(), row.begin(), row.end());
+    }
     logits_->set_rows("rows", int64_t(count));
     logits_->set("x", some);
     logits_->run();
     const std::vector<float> logits = logits_->values(0);
     team_.run([&](int thread) {
       const Range mine = part(int64_t(count), thread, team_.size());
-      for (size_t i = size_t(mine.begin); i < size_t(mine.end); ++i) {
-        const auto row = std::span(logits).subspan(i * vocab, vocab);
-        scores[first + i] = {log_softmax_at(row, batch.targets[places[first + i]]), entropy_of(row)};
-      }
+      for (size_t i = size_t(mine.begin); i < size_t(mine.end); ++i)
+        scores[first + i] =
+            log_softmax_at(std::span(logits).subspan(i * vocab, vocab), batch.targets[wanted[first + i]]);
     });
   }
   return scores;

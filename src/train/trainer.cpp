@@ -24,7 +24,7 @@ namespace toy {
 namespace {
 
 struct LossValues {
-  Value loss, nll, logits;
+  Value loss, nll, logits, hidden;
 };
 
 // Bytes of weights that stay in the file: frozen ones that the device can use as they are held.
@@ -48,13 +48,13 @@ LossValues build_image_loss(Graph& g, const ModelSpec& spec, const Weights::DTyp
   const Value shares = g.input("shares", {DType::f32, {images, spec.vocab}, 0});
   const Value weight = g.input("weight", {DType::f32, {images * v.rows}, 0});
   const Value of_images = slice(reshape(weight, {images, v.rows}), 1, 0, 1);
-  return {sum_all(of_images * soft_cross_entropy(v.logits, shares)), v.logits, with_logits ? v.logits : Value{}};
+  return {sum_all(of_images * soft_cross_entropy(v.logits, shares)), v.logits, with_logits ? v.logits : Value{}, {}};
 }
 
 // Inputs `tokens`, `targets`, `weight`, `sequence`, `position`, and the loss sum_i weight_i nll_i.
 // With dropout also `random`: its seed and the step. With logits: those of all rows.
 LossValues build_loss(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& dtype_of, int64_t batch, int64_t tokens,
-                      double dropout, bool trains, bool with_logits) {
+                      double dropout, bool trains, bool with_logits, int64_t spread = 0) {
   spec.require_positions(tokens, "tokens");
   if (spec.vision.there()) return build_image_loss(g, spec, dtype_of, batch, dropout, trains, with_logits);
   const int64_t n = batch * tokens;
@@ -64,11 +64,12 @@ LossValues build_loss(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& d
   const Value sequence = g.input("sequence", ids), position = g.input("position", ids, tokens);
   const Value random = trains && drops(spec, dropout) ? g.input("random", {DType::i32, {3}, 0}) : Value{};
   const nn::Context ctx{.batch = {.sequence = sequence, .position = position},
-                        .dropout = {dropout > 0 ? random : Value{}, dropout}};
+                        .dropout = {dropout > 0 ? random : Value{}, dropout},
+                        .spread = spread_inputs(g, n, tokens, spread)};
   const Transformer model(spec, Weights(g, dtype_of), tokens, random);
   const Value x = model(inputs, ctx);
   const CrossEntropy ce = model.head.loss(x, targets, weight);
-  return {ce.loss, ce.nll, with_logits ? model.head.logits(x) : Value{}};
+  return {ce.loss, ce.nll, with_logits ? model.head.logits(x) : Value{}, x};
 }
 
 // Norm, clipping and the optimizer on gradients that are all there.
@@ -80,6 +81,12 @@ void add_updates(TrainGraph& t, const ModelSpec& spec, std::span<const Value> we
 }
 
 }  // namespace
+
+bool can_spread(const ModelSpec& spec) {
+  return spec.causal && !spec.vision.there() && std::ranges::all_of(spec.layers, [](const LayerSpec& l) {
+           return l.mixer == MixerKind::attention && !l.sinks;  // whose sums of scores are read where they were made
+         });
+}
 
 bool drops(const ModelSpec& spec, double dropout) {
   return dropout > 0 ||
@@ -118,6 +125,7 @@ void TrainerOptions::validate() const {
         ranks ? ranks->size() : 1, shards, sharing_ranks(shards), ranks ? ranks->size() : 1);
   optimizer.validate();
   if (preference) check_limits(*preference);
+  check(spread == 0 || (shards == 1 && dropout == 0), "trainer: shared beginnings are for one shard without dropout");
   check(updates == gathered || optimizer.clip == 0,
         "clip is {}: streaming updates never see all gradients together; use clip 0, or gathered updates",
         optimizer.clip);
@@ -130,9 +138,10 @@ TrainGraph build_step(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, c
                       bool with_logits, const std::vector<bool>& again) {
   TrainGraph t{std::make_unique<Graph>(), {}, {}, {}, {}};
   Graph& g = *t.graph;
-  const LossValues values =
-      build_loss(g, spec, dtype_of, options.sequences(), options.tokens, options.dropout, true, with_logits);
+  const LossValues values = build_loss(g, spec, dtype_of, options.sequences(), options.tokens, options.dropout, true,
+                                       with_logits, options.spread);
   t.loss = values.loss, t.logits = values.logits;
+  if (options.hidden) t.hidden = values.hidden;
   const std::vector<TensorSpec> tensors = trained_tensors(spec);
   check(!tensors.empty(), "train: nothing would be trained: every tensor is frozen");
   std::vector<Value> weights;
@@ -196,7 +205,7 @@ TrainPlans compile_training(Device& device, const ModelSpec& spec, const Weights
   step_options.products = options.compute;
   const auto compiled = [&](const TrainGraph& t, const PlanOptions& o) {
     std::vector<Value> outputs;
-    for (const Value& v : {t.loss, t.norm})
+    for (const Value& v : {t.loss, t.norm, t.hidden})
       if (v) outputs.push_back(v);
     return std::make_shared<const Plan>(compile(*t.graph, outputs, t.updates, device, o));
   };
@@ -292,6 +301,7 @@ double Trainer::run_pass(const StepPart& part, int64_t i, int64_t number) {
   if (drops(model_.spec, options_.dropout))
     feed_random(*session_, options_.seed, updates_ * options_.passes() + number);
   run_session(*session_, "step", steps_);
+  if (see_) see_(first, session_->values(1));
   return session_->scalar(0);
 }
 
@@ -312,7 +322,8 @@ StepWeights Trainer::weigh(const Windows& windows) {
   return objective_->weigh(*this, windows, updates_ * options_.passes());
 }
 
-StepResult Trainer::step(const Windows& windows, double lr, std::optional<StepWeights> given) {
+StepResult Trainer::step(const Windows& windows, double lr, std::optional<StepWeights> given, const SeeHidden& see) {
+  check(!see || (options_.hidden && options_.passes() > 1), "trainer: this step does not keep its last rows");
   check(!given || (options_.shards == 1 && !crew_), "trainer: given weights are for one process and one shard");
   const int64_t some = int64_t(windows.inputs.size()) / places();
   const bool any = given && options_.accumulate > 1;
@@ -328,6 +339,7 @@ StepResult Trainer::step(const Windows& windows, double lr, std::optional<StepWe
   ++steps_;
   StepWeights weights = given ? *std::move(given) : weigh(windows);
   StepResult result;
+  see_ = see;
   for (const double loss : run_all({windows, std::move(weights.targets), lr, steps_, updates_})) result.loss += loss;
   if (weights.preference) result.preference = *weights.preference, result.loss = result.preference.mean_loss();
   update(result);

@@ -93,6 +93,10 @@ TEST(Logprobs, AreLogSoftmax) {
   const std::vector<float> logits{1, 2, 3};
   const double lse = std::log(std::exp(1.0) + std::exp(2.0) + std::exp(3.0));
   EXPECT_NEAR(log_softmax_at(logits, 0), 1 - lse, 1e-12);
+  double entropy = 0;
+  for (const double z : logits) entropy -= std::exp(z - lse) * (z - lse);
+  EXPECT_EQ(log_softmax_and_entropy(logits, 1).first, log_softmax_at(logits, 1));
+  EXPECT_NEAR(log_softmax_and_entropy(logits, 1).second, entropy, 1e-12);
   const auto best = top_logprobs(logits, 2);
   ASSERT_EQ(best.size(), 2u);
   EXPECT_EQ(best[0].id, 2);

@@ -71,10 +71,11 @@ class SchedulerTest : public ::testing::Test {
     return generate(d, 0, c.prompt, c.eos, c.options, [&](const GeneratedToken&) { return ++seen != c.stop_after; });
   }
   static std::vector<Generated> together(Decoder& d, const std::vector<Case>& list, std::vector<size_t>* order,
-                                         int64_t* shared = nullptr) {
+                                         int64_t* shared = nullptr, size_t share_from = 64) {
     std::vector<Generated> results(list.size());
     std::vector<size_t> seen(list.size());
     Scheduler s(d);
+    s.share_from(share_from);
     for (size_t i = 0; i < list.size(); ++i)
       s.add({.prompt = list[i].prompt,
              .eos = list[i].eos,
@@ -248,6 +249,25 @@ TEST_F(SchedulerTest, CommonPrefixesAreComputedOnce) {
     int64_t shared = 0;
     together(d, same, nullptr, &shared);
     EXPECT_EQ(shared, 200) << sequences;
+  }
+}
+
+// Eight answers to a prompt of 20 tokens: it is computed once, and the answers have the bits that they have alone.
+TEST_F(SchedulerTest, SharesShortPromptsWhereAsked) {
+  std::vector<Case> group(8);
+  std::vector<std::vector<GeneratedToken>> expected;
+  for (size_t i = 0; i < group.size(); ++i) {
+    group[i].prompt = testing::random_ids(20, 61, Philox(7));
+    group[i].options.max_tokens = 12;
+    group[i].options.sampler = {.temperature = 1, .seed = i};
+    expected.push_back(alone(group[i]));
+  }
+  for (const size_t from : {1, 64}) {
+    Decoder d(*device_, model_, {.sequences = 8, .max_rows = 64});
+    int64_t shared = 0;
+    const auto results = together(d, group, nullptr, &shared, from);
+    EXPECT_EQ(shared, from == 1 ? 7 * 19 : 0);
+    for (size_t i = 0; i < group.size(); ++i) expect_same(results[i].tokens, expected[i], i);
   }
 }
 

@@ -118,6 +118,17 @@ TEST(Compare, AModelWithItselfDiffersInNothing) {
   EXPECT_EQ(j.at("layers")[3].at("attention").size(), 4u);
 }
 
+// Embeddings of zeros: what is new there is all of it, and no number is infinite.
+TEST(Compare, RowsOfZerosHaveADistance) {
+  const auto device = make_test_device(1);
+  Model a = random_model(spec_of(), *device, 3);
+  const Model b = random_model(spec_of(), *device, 4);
+  a.params->write("token_embd.weight", std::vector<float>(size_t(kVocab * kWidth)));
+  const std::vector<int32_t> ids = testing::random_ids(kTokens, kVocab, Philox(1));
+  for (const double row : compare_looks(*device, {a}, {b}, ids).embedding.rows) EXPECT_EQ(row, 1);
+  for (const double row : compare_looks(*device, {a}, {a}, ids).embedding.rows) EXPECT_EQ(row, 0);
+}
+
 // ---- heads
 
 std::vector<std::string> families() {

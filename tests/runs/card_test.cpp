@@ -134,6 +134,40 @@ TEST(Card, AnswersHaveToBeToTheSameQuestions) {
   expect_contains(message_of([&] { card_numbers(drawn); }), "other questions");
 }
 
+// What finished.json of a run says whose model has this content, and the one that it began with that.
+Origin origin(const std::string& model, const std::string& init, bool adapter = false) {
+  ordered_json j{{"step", 2}, {"model", {{"bytes", 1}, {"xxh64", model}}}};
+  if (adapter) j["adapter"] = true;
+  if (!init.empty()) j["init"] = {{"bytes", 1}, {"xxh64", init}};
+  return parse_origin(json_text(j));
+}
+
+TEST(Card, StagesAreInTheOrderInWhichTheyWereTrained) {
+  const auto named = [](const std::string& id, const Origin& from) {
+    Stage s = stage(id, "lora", answers("fox", "a"));
+    s.origin = from;
+    return s;
+  };
+  // As scripts/chat.sh trains: the model of an adapter is merged before the next stage, so its content is another.
+  const Stage texts = named("texts", origin("t", "")), chats = named("chats", origin("c", "t")),
+              pairs = named("pairs", origin("p", "c", true)), rewards = named("rewards", origin("r", "merged")),
+              unknown = named("unknown", {});
+  const auto says = [&](std::vector<Stage> stages) {
+    const std::string numbers = message_of([&] { card_numbers(stages); });
+    EXPECT_EQ(numbers, message_of([&] { html_report_card("card", stages); }));
+    return numbers;
+  };
+  for (const std::vector<Stage>& right :
+       {std::vector{texts, chats, pairs, rewards}, std::vector{texts, unknown, rewards}, std::vector{chats, pairs},
+        std::vector{texts, rewards}})
+    EXPECT_EQ(card_numbers(right)["stages"].size(), right.size());
+  expect_contains(says({chats, texts, pairs, rewards}), "chats began with the model of texts");
+  expect_contains(says({texts, chats, rewards, pairs}),
+                  "pairs began with the model of chats, not with that of rewards");
+  expect_contains(says({texts, pairs, chats}), "pairs began with the model of chats, not with that of texts");
+  for (const char* text : {"", "[]", "{}"}) expect_contains(message_of([&] { parse_origin(text); }), "no record");
+}
+
 TEST(Card, AnswersAreDrawnAsTheirNameSays) {
   std::vector<Stage> stages{stage("a", "lora", answers("fox", "a", 1))};
   expect_contains(message_of([&] { card_numbers(stages); }), "likeliest answers were drawn at temperature 1");

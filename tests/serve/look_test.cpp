@@ -2,6 +2,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <thread>
 
 #include "serve/loopback.h"
 
@@ -12,9 +13,12 @@ std::string body_of(size_t tokens) { return nlohmann::ordered_json{{"tokens", st
 
 TEST(ServeLook, RepliesAndRefuses) {
   ServerOptions o;
-  o.look = [](const std::vector<int32_t>& ids) {
+  o.look = [](const std::vector<int32_t>& ids, const std::vector<float>&) -> ServerOptions::LookParts {
     if (ids[0] == 98) throw std::runtime_error("broken");
-    return "{\"seen\":" + std::to_string(ids.size()) + "}";
+    return [n = ids.size(), left = 3]() mutable -> std::optional<std::string> {
+      if (--left > 0) return std::nullopt;
+      return "{\"seen\":" + std::to_string(n) + "}";
+    };
   };
   const Loopback server({.sequences = 2}, std::move(o));
   const Answer a = server.post("/v1/look", R"({"tokens": [97, 99, 97]})");
@@ -40,12 +44,14 @@ TEST(ServeLook, OneAtATime) {
   std::condition_variable changed;
   bool begun = false, may_end = false;
   ServerOptions o;
-  o.look = [&](const std::vector<int32_t>&) {
-    std::unique_lock lock(mutex);
-    begun = true;
-    changed.notify_all();
-    changed.wait(lock, [&] { return may_end; });
-    return std::string("{}");
+  o.look = [&](const std::vector<int32_t>&, const std::vector<float>&) {
+    return [&]() -> std::optional<std::string> {
+      std::unique_lock lock(mutex);
+      begun = true;
+      changed.notify_all();
+      changed.wait(lock, [&] { return may_end; });
+      return "{}";
+    };
   };
   const Loopback server({.sequences = 2}, std::move(o));
   Client first(server.port());
@@ -66,11 +72,55 @@ TEST(ServeLook, OneAtATime) {
   EXPECT_EQ(server.post("/v1/look", body_of(3)).status, 200);
 }
 
+// A look of a thousand parts, which another text does not wait for: its tokens come between them.
+TEST(ServeLook, TextsOfOthersComeBetweenItsParts) {
+  std::atomic<int> parts = 0;
+  std::atomic<bool> may_end = false;
+  ServerOptions o;
+  o.look = [&](const std::vector<int32_t>&, const std::vector<float>&) {
+    return [&]() -> std::optional<std::string> {
+      ++parts;
+      if (may_end) return "{}";
+      return std::nullopt;
+    };
+  };
+  const Loopback server({.sequences = 2}, std::move(o));
+  Client look(server.port());
+  look.send(post("/v1/look", body_of(3)));
+  const Answer text = server.post("/v1/completions", R"({"prompt": "a", "max_tokens": 8, "ignore_eos": true})");
+  EXPECT_EQ(text.status, 200) << text.body;  // although the look is not done
+  const int before = parts;
+  while (parts < before + 10) std::this_thread::yield();  // and continues
+  may_end = true;
+  EXPECT_EQ(Loopback::parse(look.receive()).status, 200);
+  // A client that leaves takes its look along.
+  may_end = false;
+  {
+    Client gone(server.port());
+    gone.send(post("/v1/look", body_of(3)));
+    for (const int begin = parts; parts == begin;) std::this_thread::yield();
+  }
+  may_end = true;
+  for (int i = 0; i < 2000; ++i)
+    if (server.post("/v1/look", body_of(3)).status == 200) return;
+  FAIL() << "the look of a client that is gone is still computed";
+}
+
+TEST(ServeLook, SeesTheModelsAdapters) {
+  ServerOptions o;
+  o.look = [](const std::vector<int32_t>&, const std::vector<float>& adapters) -> ServerOptions::LookParts {
+    return [n = adapters.size()] { return "{\"adapters\":" + std::to_string(n) + "}"; };
+  };
+  const Loopback server({.sequences = 2}, std::move(o));
+  EXPECT_EQ(server.post("/v1/look", R"({"tokens": [97], "model": ""})").body, R"({"adapters":0})");
+  EXPECT_EQ(server.post("/v1/look", R"({"tokens": [97], "model": 1})").status, 400);
+}
+
 TEST(ServeLook, WithoutOne) {
   const Loopback server;
   const Answer a = server.post("/v1/look", body_of(3));
   EXPECT_EQ(a.status, 404);
-  EXPECT_NE(a.error().find("--lora"), std::string::npos) << a.body;
+  EXPECT_NE(a.error().find("looks into no model"), std::string::npos) << a.body;
 }
 
 }  // namespace

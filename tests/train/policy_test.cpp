@@ -1,5 +1,4 @@
-// Learning from rewards: weights against finite differences of the losses, rewards, and a bandit whose best arm is
-// known.
+// Learning from rewards: weights against finite differences of the losses, and rewards.
 #include "toy/train/policy.h"
 
 #include <fmt/format.h>
@@ -12,11 +11,8 @@
 
 #include "testing/errors.h"
 #include "testing/files.h"
-#include "testing/models.h"
-#include "testing/test_device.h"
 #include "toy/base/philox.h"
 #include "toy/train/reward.h"
-#include "train/rollouts.h"
 
 namespace toy {
 namespace {
@@ -332,130 +328,6 @@ for line in sys.stdin:
   expect_contains(reason("read x; echo hello; sleep 9", 10), "hello");
   expect_contains(reason("read x; echo '{\"id\": 0}'; sleep 9", 10), "without a reward");
   expect_contains(reason("sleep 9", 0.2), "--reward-timeout");
-}
-
-// ---- a step
-
-Model byte_model(const Device& device, std::vector<std::string> frozen = {}) {
-  ModelSpec spec = testing::small_model(
-      "tiny", {.vocab = 256, .d_model = 32, .context = 64, .heads = 4, .kv_heads = 2, .d_head = 8, .d_ff = 48});
-  spec.roles.freeze = std::move(frozen);
-  Model model = random_model(spec, device, 7);
-  model.tokenizer = make_byte_tokenizer();
-  return model;
-}
-
-std::vector<TextFile> tasks(const testing::Folder& folder, const std::string& rows) {
-  const std::vector<std::string> paths{folder.write("tasks.jsonl", rows)};
-  return list_text_files(paths).files;
-}
-
-// One token, right if it is one of 64 of the 256: the best policy gives all its probability to these. The ratio of
-// training's and the sampler's probabilities is 1 to the bit in every step, although the weights change much.
-TEST(Policy, ABanditFindsItsArm) {
-  const testing::Folder folder;
-  const auto device = make_test_device(2);
-  Model model = byte_model(*device);
-  const PolicyOptions o{.rewards = {"regex:[@A-Z\\[\\\\\\]^_`a-z{|}~]"}, .group = 16, .questions = 4, .max_tokens = 1};
-  const auto files = tasks(folder, R"({"prompt": "Q", "answer": "a"})"
-                                   "\n"
-                                   R"({"prompt": "Why?", "answer": "b"})"
-                                   "\n");
-  Rollouts rollouts(o, files, *model.tokenizer, nullptr, 5, [](const std::string&) {});
-  EXPECT_EQ(rollouts.longest(), 5);
-  rollouts.begin(*device, model, 4, 64);
-  Trainer trainer(
-      *device, model,
-      {.batch = 4, .tokens = 64, .accumulate = 2, .optimizer = OptimizerOptions::of(OptimizerOptions::adamw)});
-  double first = 0, last = 0;
-  constexpr int kSteps = 80;
-  for (int i = 0; i < kSteps; ++i) {
-    Rollouts::Step step = rollouts.step(i * o.questions);
-    ASSERT_EQ(step.policy.ratio_deviation, 0) << i;
-    EXPECT_EQ(step.policy.length, 1);
-    if (i < 5) first += *step.policy.reward / 5;
-    if (i >= kSteps - 5) last += *step.policy.reward / 5;
-    rollouts.learn(step, trainer, 5e-3);
-  }
-  EXPECT_LT(first, 0.7);
-  EXPECT_GT(last, 0.97);
-}
-
-// Several updates from the same answers: the first has ratios of exactly 1, the later ones have moved, and what they
-// move is limited by clipping.
-TEST(Policy, LaterUpdatesHaveRatiosThatMove) {
-  const testing::Folder folder;
-  const auto device = make_test_device(2);
-  const auto files = tasks(folder, R"({"prompt": "Q", "answer": "a"})"
-                                   "\n");
-  for (const PolicyLoss loss : {PolicyLoss::dapo, PolicyLoss::gspo}) {
-    const auto drift_of = [&](int64_t iterations, double epsilon) {
-      Model model = byte_model(*device);
-      const PolicyOptions o{.rewards = {"regex:[^a-p]*"},
-                            .group = 6,
-                            .questions = 3,
-                            .max_tokens = 5,
-                            .loss = loss,
-                            .num_iterations = iterations,
-                            .epsilon = epsilon};
-      Rollouts rollouts(o, files, *model.tokenizer, nullptr, 5, [](const std::string&) {});
-      rollouts.begin(*device, model, 2, 16);
-      Trainer trainer(
-          *device, model,
-          {.batch = 2, .tokens = 16, .accumulate = 2, .optimizer = OptimizerOptions::of(OptimizerOptions::adamw)});
-      Rollouts::Step step = rollouts.step(0);
-      EXPECT_EQ(step.policy.ratio_deviation, 0);
-      EXPECT_FALSE(step.policy.clip_share);
-      const std::vector<float> first = step.weights;
-      rollouts.learn(step, trainer, 3e-3);
-      EXPECT_EQ(trainer.updates(), iterations);
-      EXPECT_EQ(bool(step.policy.clip_share), iterations > 1);
-      EXPECT_EQ(step.weights == first, iterations == 1);
-      // The next answers are drawn from the weights that all updates made.
-      EXPECT_EQ(rollouts.step(3).policy.ratio_deviation, 0);
-      return step.policy;
-    };
-    drift_of(1, 0.2);
-    const runs::Policy two = drift_of(2, 0.9), tight = drift_of(4, 1e-4), loose = drift_of(4, 0.9);
-    EXPECT_GT(two.ratio_drift.value(), 1e-3);
-    EXPECT_GT(loose.ratio_drift.value(), *two.ratio_drift);
-    EXPECT_GT(tight.clip_share.value(), 0.3);
-    EXPECT_LT(loose.clip_share.value(), *tight.clip_share);
-  }
-}
-
-// A step's weights are those of the formulas, its windows the prompts with the answers.
-TEST(Policy, AStepsWindowsAndWeights) {
-  const testing::Folder folder;
-  const auto device = make_test_device(1);
-  const Model model = byte_model(*device);
-  const PolicyOptions o{.rewards = {"regex:[^a-p]*"}, .group = 6, .questions = 3, .max_tokens = 5};
-  const auto files = tasks(folder, R"({"prompt": "abc", "answer": "a"})"
-                                   "\n");
-  const auto step_of = [&](uint64_t seed, int64_t first, int64_t batch) {
-    Rollouts rollouts(o, files, *model.tokenizer, nullptr, seed, [](const std::string&) {});
-    rollouts.begin(*device, model, batch, 16);
-    return rollouts.step(first);
-  };
-  const Rollouts::Step step = step_of(1, 0, 2);
-  EXPECT_EQ(step.policy.ratio_deviation, 0);
-  EXPECT_EQ(step.tokens, 90);  // bytes have no token that ends an answer
-  EXPECT_EQ(step.policy.finished, 0);
-  ASSERT_FALSE(step.windows.inputs.empty());
-  EXPECT_EQ(step.windows.inputs.size() % 32, 0u);
-  double sum = 0;
-  int64_t counted = 0;
-  for (size_t i = 0; i < step.windows.inputs.size(); ++i) {
-    sum += double(step.weights[i]);
-    counted += step.weights[i] != 0;
-    EXPECT_TRUE(step.weights[i] == 0 || step.windows.counts(i)) << i;
-    EXPECT_EQ(step.windows.counts(i), step.windows.sequence[i] >= 0 && step.windows.position[i] >= 2) << i;  // "abc"
-  }
-  EXPECT_EQ(counted % (6 * 5), 0);  // of each mixed group, all tokens
-  EXPECT_NEAR(sum, 0, 1e-6);        // answers of one length: advantages add up to 0
-  EXPECT_EQ(step.windows.inputs, step_of(1, 0, 2).windows.inputs);
-  EXPECT_NE(step.windows.inputs, step_of(2, 0, 2).windows.inputs);
-  EXPECT_NE(step.windows.inputs, step_of(1, 3, 2).windows.inputs);
 }
 
 }  // namespace

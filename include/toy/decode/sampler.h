@@ -117,6 +117,8 @@ struct TokenLogprob {
 
 /// log softmax of one row of logits at one id, in f64.
 double log_softmax_at(std::span<const float> logits, int32_t id);
+/// The same to the bit, and the entropy of the distribution in nats.
+std::pair<double, double> log_softmax_and_entropy(std::span<const float> logits, int32_t id);
 /// The k likeliest, best first; equal ones by id.
 std::vector<TokenLogprob> top_logprobs(std::span<const float> logits, int k);
 

@@ -31,6 +31,7 @@ struct GenerateOptions {
   SamplerOptions sampler;
   int top_logprobs = 0;     ///< the K best at each position
   bool logprobs = true;     ///< of the text's tokens; without, they are NaN, and no token need read all logits
+  bool entropy = false;     ///< of the distribution of each token, before sampler steps
   bool ignore_eos = false;  ///< continue after a token that ends a text
 };
 
@@ -38,6 +39,7 @@ struct GenerateOptions {
 struct GeneratedToken {
   TokenLogprob chosen;
   std::vector<TokenLogprob> best;
+  double entropy = 0;  ///< in nats, with GenerateOptions::entropy
 };
 
 /// Why a text ended.
@@ -131,6 +133,9 @@ class Scheduler {
   /// long, measured by the calls before; at least 8, and as many as there are texts. Bits do not depend on it. Throws
   /// Error{bad_input} unless above 0.
   void limit_pause(double seconds);
+  /// From the next call on, prefixes of so many tokens or more are shared, where a sequence holds them; by default 64.
+  /// A smaller number makes short prompts that many requests have wait for the first of them.
+  void share_from(size_t tokens);
   /// Returns a number for cancel(). Throws as require_possible().
   int64_t add(GenerateRequest request);
   /// Throws Error{bad_input} for an empty prompt, one that does not fit into the context, a text that does not fit into

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
@@ -112,6 +113,25 @@ struct Look {
 /// Memory grows with T^2 heads. Throws Error{bad_input} for no tokens, ids outside the vocabulary, more tokens than
 /// the model has positions, and where memory will not suffice.
 Look look(Device& device, const Model& model, std::span<const int32_t> ids, const LookOptions& options = {});
+
+/// The same in parts, for those who have other things to do in between. The blocks are one part; each of the others
+/// takes milliseconds.
+class LookJob {
+ public:
+  /// `device` and `model` must outlive it. Throws as look().
+  LookJob(Device& device, const Model& model, std::vector<int32_t> ids, const LookOptions& options = {});
+  ~LookJob();
+  LookJob(const LookJob&) = delete;
+  LookJob& operator=(const LookJob&) = delete;
+  /// Computes a part. False: there was none left.
+  bool step();
+  /// What step() has made, once it is complete.
+  Look& result();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 /// {"ids", "tokens", "first_row", "embedding", "layers": [{"attention": [H][R][T], "top": [T][k], ...}]}; docs/look.md
 /// has the keys. Numbers have 7 digits.

@@ -32,12 +32,20 @@ struct LayerState {
   Value keys = {}, values = {};   ///< attention: those of the rows, where there are no slots; set by the layer
 };
 
+/// Rows of a batch as attention sees them.
+/// Sequences that share their beginnings, which are computed once: attention sees each of them complete, in M rows.
+struct Spread {
+  Value from = {};                     ///< i32[M] which of the N rows it is; absent: all sequences are complete
+  Value back = {};                     ///< i32[N] one of the M rows that it is
+  Value sequence = {}, position = {};  ///< i32[M] as Batch's
+};
 /// What all layers of one graph share.
 struct Context {
   Batch batch;
   Dropout dropout = {};   ///< of the embedding's output, the mixers' and the ffns'; only in training
   Value until = {};       ///< i32[N] the position before which a row sees others; absent: up to its own
   Value token_type = {};  ///< i32[N] rows of the table of token types; absent: the first one
+  Spread spread = {};     ///< of training
 };
 
 /// The part of a block in which rows see earlier rows of their sequence: attention, a recurrence, a convolution.

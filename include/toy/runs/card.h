@@ -39,20 +39,30 @@ Answers parse_answers(std::string_view json);
 /// for what is no such text.
 double flops_per_token(std::string_view flow);
 
+/// Contents of a run's model and of the model that it began with, as finished.json records them; "" where unknown.
+struct Origin {
+  std::string model, init;
+  bool adapter = false;  ///< the run's model is one
+};
+/// From the text of a run's finished.json. Throws Error{bad_input} for what is no such text.
+Origin parse_origin(std::string_view finished);
+
 /// One run of the several that a model comes from.
 struct Stage {
   Log log;
   Summary summary;
   std::optional<double> flops_per_token = {};
   std::optional<Answers> likeliest = {};  ///< each answer is the likeliest
-  std::optional<Answers> drawn = {};      ///< each answer is drawn from the model's distribution
+  Origin origin = {};
+  std::optional<Answers> drawn = {};  ///< each answer is drawn from the model's distribution
 };
 
 /// Cost and accuracy of every stage, as `toy runs card --json` prints them. FLOP are tokens times FLOP per token:
-/// passes that only score or draw are left out.
+/// passes that only score or draw are left out. Throws Error{bad_input} where the stages are in another order than they
+/// were trained in, as far as their origins tell.
 nlohmann::ordered_json card_numbers(std::span<const Stage> stages);
 /// One HTML file that reads nothing else, from disk or network. The conversations are the first of each kind of
-/// question. Throws Error{bad_input} where the answers of two stages are to other questions.
+/// question. Throws Error{bad_input} as card_numbers(), and where the answers of two stages are to other questions.
 std::string html_report_card(const std::string& title, std::span<const Stage> stages);
 
 }  // namespace toy::runs

@@ -37,6 +37,7 @@ struct RecipeOptions {
   TrainerOptions trainer;
   int64_t steps = 1000;
   std::optional<double> epochs;  ///< instead of `steps`: as many as take every row this often on average
+  bool fit_batch = false;        ///< answers of a step decide on TrainerOptions::batch, with fit_tokens
   bool fit_tokens = false;       ///< rows of --data decide on TrainerOptions::tokens: see kMostFittedTokens
   double lr = 1e-3;
   Schedule::Kind schedule = Schedule::cosine;

@@ -45,6 +45,10 @@ struct TrainerOptions {
   /// Instead of the mean over all targets: answers are compared, see step(). The reference is the model without its
   /// last adapter.
   std::optional<PreferenceOptions> preference = {};
+  /// Rows that attention sees, where sequences of a batch share their beginnings: one that begins at a later position
+  /// than 0 continues the latest one before it that begins there. 0: all are complete. See can_spread().
+  int64_t spread = 0;
+  bool hidden = false;  ///< steps can show the rows that the output projection takes; see Trainer::step()
   Recompute recompute;  ///< what backward computes again; changes no bit. See fit_memory() in toy/train/memory.h
 
   /// See toy/base/options.h.
@@ -83,6 +87,9 @@ std::pair<DType, std::string> faster_compute(Device& device);
 /// Does training drop anything, so that it reads the input `random`?
 bool drops(const ModelSpec& spec, double dropout);
 
+/// Can sequences share their beginnings? Where attention is all in which rows see each other.
+bool can_spread(const ModelSpec& spec);
+
 /// The step as a graph: forward, loss, backward, clipping, the optimizer.
 struct TrainGraph {
   std::unique_ptr<Graph> graph;
@@ -90,6 +97,7 @@ struct TrainGraph {
   std::vector<Value> gradients;  ///< in the order of trained_tensors(spec)
   std::vector<Value> updates;
   Value logits = {};  ///< [N,V], if they were asked for
+  Value hidden = {};  ///< [N,D] what Head takes, with TrainerOptions::hidden
 };
 /// The graph of one step on weights that `dtype_of` describes. With accumulate > 1: forward and backward of one batch
 /// of the step; its updates are accumulators, `<tensor>.grad`, which have taken the gradients in, and there is no norm.
@@ -143,6 +151,9 @@ struct StepWeights {
   std::optional<PreferenceSums> preference = {};
 };
 
+/// Sees [N,D] what Head takes of the places from `first` on, of one pass of a step.
+using SeeHidden = std::function<void(int64_t first, std::vector<float> hidden)>;
+
 /// What a step did.
 struct StepResult {
   double loss = 0;  ///< mean over the windows' targets before the update; of preferences over their answers
@@ -171,8 +182,8 @@ class Trainer {
   /// step's dropout, come before the gradient, which is that of cross-entropy with a weight for each answer.
   StepResult step(const Windows& windows, double lr) { return step(windows, lr, {}); }
   /// The same with these weights of the targets instead of weigh()'s. With accumulate > 1 there may be any number of
-  /// batches.
-  StepResult step(const Windows& windows, double lr, std::optional<StepWeights> given);
+  /// batches. `see`: with TrainerOptions::hidden.
+  StepResult step(const Windows& windows, double lr, std::optional<StepWeights> given, const SeeHidden& see = {});
   /// What the next step multiplies the targets of these windows with. Throws Error{bad_input} where there is none.
   StepWeights weigh(const Windows& windows);
   /// Loss of rows, whatever the objective makes of them. Reads the first rows in the order of the validation, until
@@ -242,6 +253,7 @@ class Trainer {
   std::unique_ptr<Session> session_, update_session_;
   std::vector<std::unique_ptr<Session>> forwards_;  // of plans_.forwards, once they run
   std::unique_ptr<Objective> objective_;
+  SeeHidden see_;  // of this step
   int64_t steps_ = 0, updates_ = 0;
   double norm_ = 0;    // of the last step
   double waited_ = 0;  // seconds in it

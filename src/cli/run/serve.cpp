@@ -32,6 +32,35 @@
 namespace toy::cli {
 namespace {
 
+// A model with some of its adapters, on the weights of the other, which must outlive it.
+class WithAdapters {
+ public:
+  WithAdapters(const Model& of, const std::vector<float>& factors)
+      : model_{of.spec, std::unique_ptr<ParamStore>(of.params.get()), of.tokenizer} {
+    std::vector<AdapterSpec> used;
+    for (size_t i = 0; i < of.spec.adapters.size(); ++i)
+      if (i >= factors.size() || factors[i] != 0) used.push_back(of.spec.adapters[i]);
+    model_.spec.adapters = std::move(used);
+  }
+  ~WithAdapters() { (void)model_.params.release(); }
+  WithAdapters(const WithAdapters&) = delete;
+  WithAdapters& operator=(const WithAdapters&) = delete;
+  const Model& operator*() const { return model_; }
+
+ private:
+  Model model_;
+};
+
+serve::ServerOptions::LookParts look_in_parts(Device& device, const Model& model, const std::vector<int32_t>& ids,
+                                              const std::vector<float>& factors, const LookOptions& options) {
+  const auto borrowed = std::make_shared<WithAdapters>(model, factors);
+  const auto job = std::make_shared<LookJob>(device, **borrowed, ids, options);
+  return [borrowed, job, tokenizer = model.tokenizer]() -> std::optional<std::string> {
+    if (job->step()) return std::nullopt;
+    return json_text(to_json(job->result(), tokenizer.get()));
+  };
+}
+
 struct Serve : Command {
   std::string model_path, host = "127.0.0.1", key_file, state_folder, log = "text";
   std::vector<std::string> aliases, cors;
@@ -234,10 +263,9 @@ struct Serve : Command {
     serve::ServerOptions o = server_options(name, api_keys);
     // The chosen token and the one that follows it are all that the page shows the attention of.
     const LookOptions looks{.rows = 2, .exact = decoding.decoder.exact};
-    if (names.empty())
-      o.look = [&](const std::vector<int32_t>& ids) {
-        return json_text(to_json(look(*dev, model, ids, looks), model.tokenizer.get()));
-      };
+    o.look = [&](const std::vector<int32_t>& ids, const std::vector<float>& factors) {
+      return look_in_parts(*dev, model, ids, factors, looks);
+    };
     o.adapters = names, o.speculation = proposes.options;
     to_stderr(cache_text(model.spec, decoder.state()));
     to_stderr(fmt::format("toy: requests that do not say it use {}\n", usual_sampling(model.metadata).text()));

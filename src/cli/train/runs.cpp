@@ -415,6 +415,8 @@ struct Card : Command {
       runs::Stage s{.log = std::move(logs[i]), .summary = std::move(list[i])};
       if (const std::string flow = s.summary.folder + "/" + runs::kFlowFile; std::filesystem::exists(flow))
         s.flops_per_token = of_file(flow, runs::flops_per_token);
+      if (const std::string done = s.summary.folder + "/" + runs::kFinishedFile; std::filesystem::exists(done))
+        s.origin = of_file(done, runs::parse_origin);
       s.likeliest = answers_of("--answers", likeliest, i), s.drawn = answers_of("--drawn", drawn, i);
       stages.push_back(std::move(s));
     }

@@ -62,6 +62,16 @@ DifferentialAttention make_differential(const ModelSpec& m, const LayerSpec& l, 
           make_rms_norm(w, "attn_pair_norm", 2 * l.d_head, m.norm_eps)};
 }
 
+// Attention of sequences that are complete, whose outputs are those of the batch's rows.
+Value attend(Value q, Value k, Value v, const AttentionAttrs& attrs, const Context& ctx) {
+  const Spread& s = ctx.spread;
+  if (!s.from) return attention(q, k, v, ctx.batch.sequence, ctx.batch.position, attrs, ctx.until);
+  const auto rows = [](Value x, Value which) {
+    return reshape(embedding(reshape(x, {x.dim(0), x.dim(1) * x.dim(2)}), which), {-1, x.dim(1), x.dim(2)});
+  };
+  return rows(attention(rows(q, s.from), rows(k, s.from), rows(v, s.from), s.sequence, s.position, attrs), s.back);
+}
+
 // Self-attention with grouped queries (Ainslie et al. 2023): H query heads, K of keys and values. With slots the
 // rows are appended to their pages and attend to them. x:[N,D] -> [N,D].
 Mixer make_attention(const ModelSpec& m, size_t layer, const Weights& w, RopeTables& ropes) {
@@ -125,7 +135,7 @@ Mixer make_attention(const ModelSpec& m, size_t layer, const Weights& w, RopeTab
     }
     Value o =
         paged ? attention_paged(queries, {state.slots[0], state.slots[1]}, sequence, position, state.page_table, attrs)
-              : attention(queries, state.keys, state.values, sequence, position, attrs, ctx.until);
+              : attend(queries, state.keys, state.values, attrs, ctx);
     // One more term exp(sink) in the sum below.
     if (sinks) o = o * reshape(sigmoid(attention_lse(o) - sinks), {-1, q.heads, 1});
     if (differential) o = (*differential)(o, k.heads);

@@ -345,13 +345,32 @@ TemplateRequest parse_apply_template(const std::string& body) {
   return r;
 }
 
+namespace {
+
+std::vector<int32_t> tokens_of(Fields& f) {
+  const ordered_json& tokens = f.needed("tokens");
+  if (!tokens.is_array()) refuse("'tokens' is not an array of token ids", "tokens");
+  return ids_of(tokens, "tokens");
+}
+
+}  // namespace
+
 std::vector<int32_t> parse_detokenize(const std::string& body) {
   const ordered_json j = parse_body(body);
   Fields f(j);
-  const ordered_json& tokens = f.needed("tokens");
-  if (!tokens.is_array()) refuse("'tokens' is not an array of token ids", "tokens");
+  std::vector<int32_t> ids = tokens_of(f);
   f.finish();
-  return ids_of(tokens, "tokens");
+  return ids;
+}
+
+LookRequest parse_look(const std::string& body) {
+  const ordered_json j = parse_body(body);
+  Fields f(j);
+  LookRequest r;
+  r.model = f.text("model");
+  r.tokens = tokens_of(f);
+  f.finish();
+  return r;
 }
 
 std::string token_text(const std::string& bytes) {

@@ -126,6 +126,12 @@ struct TemplateRequest {
 TemplateRequest parse_apply_template(const std::string& body);
 /// /detokenize: {"tokens": [1, 2]}.
 std::vector<int32_t> parse_detokenize(const std::string& body);
+/// {"tokens", "model"?}.
+struct LookRequest {
+  std::vector<int32_t> tokens;
+  std::string model;
+};
+LookRequest parse_look(const std::string& body);
 
 /// A token as OpenAI writes it: its text, or "bytes:\xe2\x82" where that is not UTF-8.
 std::string token_text(const std::string& bytes);

@@ -1,0 +1,209 @@
+// A step of reinforcement learning: what is drawn, how answers share their prompt, and what is learned from it.
+#include "train/rollouts.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "testing/files.h"
+#include "testing/models.h"
+#include "testing/test_device.h"
+#include "toy/train/policy.h"
+
+namespace toy {
+namespace {
+
+Model byte_model(const Device& device, std::vector<std::string> frozen = {}) {
+  ModelSpec spec = testing::small_model(
+      "tiny", {.vocab = 256, .d_model = 32, .context = 64, .heads = 4, .kv_heads = 2, .d_head = 8, .d_ff = 48});
+  spec.roles.freeze = std::move(frozen);
+  Model model = random_model(spec, device, 7);
+  model.tokenizer = make_byte_tokenizer();
+  return model;
+}
+
+std::vector<TextFile> tasks(const testing::Folder& folder, const std::string& rows) {
+  const std::vector<std::string> paths{folder.write("tasks.jsonl", rows)};
+  return list_text_files(paths).files;
+}
+
+// One token, right if it is one of 64 of the 256: the best policy gives all its probability to these. The ratio of
+// training's and the sampler's probabilities is 1 to the bit in every step, although the weights change much.
+TEST(Rollouts, ABanditFindsItsArm) {
+  const testing::Folder folder;
+  const auto device = make_test_device(2);
+  Model model = byte_model(*device);
+  const PolicyOptions o{.rewards = {"regex:[@A-Z\\[\\\\\\]^_`a-z{|}~]"}, .group = 16, .questions = 4, .max_tokens = 1};
+  const auto files = tasks(folder, R"({"prompt": "Q", "answer": "a"})"
+                                   "\n"
+                                   R"({"prompt": "Why?", "answer": "b"})"
+                                   "\n");
+  Rollouts rollouts(o, files, *model.tokenizer, nullptr, 5, [](const std::string&) {});
+  EXPECT_EQ(rollouts.longest(), 5);
+  rollouts.begin(*device, model, 4, 64);
+  Trainer trainer(*device, model,
+                  {.batch = 4,
+                   .tokens = 64,
+                   .accumulate = 2,
+                   .optimizer = OptimizerOptions::of(OptimizerOptions::adamw),
+                   .hidden = true});
+  double first = 0, last = 0;
+  constexpr int kSteps = 80;
+  for (int i = 0; i < kSteps; ++i) {
+    Rollouts::Step step = rollouts.step(i * o.questions);
+    EXPECT_EQ(step.policy.length, 1);
+    if (i < 5) first += *step.policy.reward / 5;
+    if (i >= kSteps - 5) last += *step.policy.reward / 5;
+    rollouts.learn(step, trainer, 5e-3);
+    ASSERT_EQ(step.policy.ratio_deviation, 0) << i;
+  }
+  EXPECT_LT(first, 0.7);
+  EXPECT_GT(last, 0.97);
+}
+
+// Several updates from the same answers: the first has ratios of exactly 1, the later ones have moved, and what they
+// move is limited by clipping.
+TEST(Rollouts, LaterUpdatesHaveRatiosThatMove) {
+  const testing::Folder folder;
+  const auto device = make_test_device(2);
+  const auto files = tasks(folder, R"({"prompt": "Q", "answer": "a"})"
+                                   "\n");
+  for (const PolicyLoss loss : {PolicyLoss::dapo, PolicyLoss::gspo}) {
+    const auto drift_of = [&](int64_t iterations, double epsilon) {
+      Model model = byte_model(*device);
+      const PolicyOptions o{.rewards = {"regex:[^a-p]*"},
+                            .group = 6,
+                            .questions = 3,
+                            .max_tokens = 5,
+                            .loss = loss,
+                            .num_iterations = iterations,
+                            .epsilon = epsilon};
+      Rollouts rollouts(o, files, *model.tokenizer, nullptr, 5, [](const std::string&) {});
+      rollouts.begin(*device, model, 2, 16);
+      Trainer trainer(*device, model,
+                      {.batch = 2,
+                       .tokens = 16,
+                       .accumulate = 2,
+                       .optimizer = OptimizerOptions::of(OptimizerOptions::adamw),
+                       .hidden = true});
+      Rollouts::Step step = rollouts.step(0);
+      EXPECT_FALSE(step.policy.clip_share);
+      const std::vector<float> first = step.weights;
+      rollouts.learn(step, trainer, 3e-3);
+      EXPECT_EQ(step.policy.ratio_deviation, 0);
+      EXPECT_EQ(trainer.updates(), iterations);
+      EXPECT_EQ(bool(step.policy.clip_share), iterations > 1);
+      EXPECT_EQ(step.weights == first, iterations == 1);
+      // The next answers are drawn from the weights that all updates made.
+      Rollouts::Step next = rollouts.step(3);
+      rollouts.learn(next, trainer, 3e-3);
+      EXPECT_EQ(next.policy.ratio_deviation, 0);
+      return step.policy;
+    };
+    drift_of(1, 0.2);
+    const runs::Policy two = drift_of(2, 0.9), tight = drift_of(4, 1e-4), loose = drift_of(4, 0.9);
+    EXPECT_GT(two.ratio_drift.value(), 1e-3);
+    EXPECT_GT(loose.ratio_drift.value(), *two.ratio_drift);
+    EXPECT_GT(tight.clip_share.value(), 0.3);
+    EXPECT_LT(loose.clip_share.value(), *tight.clip_share);
+  }
+}
+
+// A step's weights are those of the formulas, its windows the prompts with the answers.
+TEST(Rollouts, AStepsWindowsAndWeights) {
+  const testing::Folder folder;
+  const auto device = make_test_device(1);
+  const Model model = byte_model(*device);
+  const PolicyOptions o{.rewards = {"regex:[^a-p]*"}, .group = 6, .questions = 3, .max_tokens = 5};
+  const auto files = tasks(folder, R"({"prompt": "abc", "answer": "a"})"
+                                   "\n");
+  const auto step_of = [&](uint64_t seed, int64_t first, int64_t batch) {
+    Rollouts rollouts(o, files, *model.tokenizer, nullptr, seed, [](const std::string&) {});
+    rollouts.begin(*device, model, batch, 16);
+    return rollouts.step(first);
+  };
+  const Rollouts::Step step = step_of(1, 0, 2);
+  EXPECT_EQ(step.tokens, 90);  // bytes have no token that ends an answer
+  EXPECT_EQ(step.policy.finished, 0);
+  ASSERT_FALSE(step.windows.inputs.empty());
+  EXPECT_EQ(step.windows.inputs.size() % 32, 0u);
+  double sum = 0;
+  int64_t counted = 0;
+  for (size_t i = 0; i < step.windows.inputs.size(); ++i) {
+    sum += double(step.weights[i]);
+    counted += step.weights[i] != 0;
+    EXPECT_TRUE(step.weights[i] == 0 || step.windows.counts(i)) << i;
+    EXPECT_EQ(step.windows.counts(i), step.windows.sequence[i] >= 0 && step.windows.position[i] >= 2) << i;  // "abc"
+  }
+  EXPECT_EQ(counted % (6 * 5), 0);  // of each mixed group, all tokens
+  EXPECT_NEAR(sum, 0, 1e-6);        // answers of one length: advantages add up to 0
+  EXPECT_EQ(step.windows.inputs, step_of(1, 0, 2).windows.inputs);
+  EXPECT_NE(step.windows.inputs, step_of(2, 0, 2).windows.inputs);
+  EXPECT_NE(step.windows.inputs, step_of(1, 3, 2).windows.inputs);
+}
+
+// Answers that share their prompt's places: the same answers, ratios of exactly 1, and the gradient of answers that
+// each have their prompt, but for the order of sums, for a model with windows, too.
+TEST(Rollouts, APromptIsComputedOnceForItsAnswers) {
+  const testing::Folder folder;
+  const auto files = tasks(folder, R"({"prompt": "What is it? ", "answer": "a"})"
+                                   "\n"
+                                   R"({"prompt": "Well: ", "answer": "b"})"
+                                   "\n");
+  const PolicyOptions o{.rewards = {"regex:[^a-p]*"}, .group = 6, .questions = 4, .max_tokens = 5};
+  struct Outcome {
+    Rollouts::Step step;
+    StepResult result;
+    std::vector<float> weights;
+  };
+  const auto learned = [&](int64_t spread, int threads, int64_t window) {
+    const auto device = make_test_device(threads);
+    Model model = byte_model(*device);
+    for (LayerSpec& l : model.spec.layers) l.window = window;
+    EXPECT_TRUE(can_spread(model.spec));
+    Rollouts rollouts(o, files, *model.tokenizer, nullptr, 5, [](const std::string&) {});
+    rollouts.begin(*device, model, 3, 24, spread);
+    Trainer trainer(*device, model,
+                    {.batch = 3,
+                     .tokens = 24,
+                     .accumulate = 2,
+                     .optimizer = OptimizerOptions::of(OptimizerOptions::sgd),
+                     .spread = spread,
+                     .hidden = true});
+    Outcome out{rollouts.step(0), {}, {}};
+    out.result = rollouts.learn(out.step, trainer, 1);
+    for (const TensorSpec& t : trained_tensors(model.spec)) {
+      const std::vector<float> values = model.params->read(t.name);
+      out.weights.insert(out.weights.end(), values.begin(), values.end());
+    }
+    return out;
+  };
+  for (const int64_t window : {0, 4}) {
+    const Outcome alone = learned(0, 2, window), shared = learned(240, 2, window), one = learned(240, 1, window);
+    ASSERT_GT(alone.step.policy.mixed.value(), 0);
+    EXPECT_EQ(shared.step.policy.ratio_deviation, 0);
+    EXPECT_EQ(shared.step.policy.reward, alone.step.policy.reward);
+    EXPECT_EQ(shared.step.policy.entropy, alone.step.policy.entropy);
+    EXPECT_EQ(one.weights, shared.weights);
+    // A prompt of 12 tokens and 6 answers of 5 take 11 + 6 * 5 places instead of 6 * 16.
+    EXPECT_LT(shared.step.windows.inputs.size(), alone.step.windows.inputs.size());
+    EXPECT_NEAR(*shared.result.grad_norm, *alone.result.grad_norm, 1e-5 * *alone.result.grad_norm);
+    // A rounding of f32 in each of the hundreds of terms of a sum.
+    double most = 0, difference = 0;
+    const auto device = make_test_device(1);
+    const Model before = byte_model(*device);
+    size_t at = 0;
+    for (const TensorSpec& t : trained_tensors(before.spec))
+      for (const float v : before.params->read(t.name)) {
+        most = std::max(most, std::abs(double(alone.weights[at]) - double(v)));
+        difference = std::max(difference, std::abs(double(alone.weights[at]) - double(shared.weights[at])));
+        ++at;
+      }
+    EXPECT_GT(most, 1e-4);
+    EXPECT_LT(difference, 512 * 0x1p-24 * most + 0x1p-24);
+  }
+}
+
+}  // namespace
+}  // namespace toy
