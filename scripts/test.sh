@@ -5,7 +5,7 @@
 #   scripts/test.sh --quick        # only the label unit
 #   scripts/test.sh --slow         # also label slow
 #   scripts/test.sh --asan         # also the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer (needs
-#                                  # clang), and the team of threads under ThreadSanitizer
+#                                  # clang), and the team of threads and ranks that are threads under ThreadSanitizer
 #   scripts/test.sh --tsan         # also kernels, every op, training, the scheduler, the generation service and the server
 #                                  # under ThreadSanitizer
 #   scripts/test.sh --fuzz [S]     # also each fuzzer: its corpus, then S seconds (default 30) of new inputs; needs clang
@@ -151,9 +151,9 @@ if [[ -n $asan ]]; then
   fi
 fi
 
-# ---- ThreadSanitizer: the thread pool, and with --tsan everything that runs on it
+# ---- ThreadSanitizer: the thread pool and messages of ranks, and with --tsan everything that runs on it
 if [[ -n $asan$tsan ]]; then
-  suites=("test_base ThreadPool.*")
+  suites=("test_base ThreadPool.*:LocalCommunicator.*")
   if [[ -n $tsan ]]; then
     suites+=("test_backend *" "test_ops *.Threads" "test_runtime *" "test_train Trainer*:Accumulat*:Ranks.*:Shards.*"
              "test_decode SchedulerTest.*:ServiceTest.*:SpeculationOfServices.*" "test_serve *")

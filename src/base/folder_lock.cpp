@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -84,6 +85,28 @@ FolderLock::FolderLock(const std::string& folder, const std::function<void()>& w
 }
 
 FolderLock::~FolderLock() { ::close(fd_); }
+
+std::optional<int> lock_holder(const std::string& folder) {
+  const int fd = ::open(lock_path(folder).c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return std::nullopt;
+  const bool held = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  std::array<char, 32> text{};
+  const bool read = held && ::pread(fd, text.data(), text.size() - 1, 0) > 0;
+  const int process = read ? std::atoi(text.data()) : 0;
+  struct stat locked = {}, open = {};
+  bool here = false;  // has a process of this number that file open?
+  std::error_code gone;
+  ::fstat(fd, &locked);
+  ::close(fd);
+  if (!held) return std::nullopt;
+  for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", process), gone))
+    here = here ||
+           (::stat(entry.path().c_str(), &open) == 0 && open.st_ino == locked.st_ino && open.st_dev == locked.st_dev);
+  check(here,
+        "{}: process {} writes to this folder, and is not one of yours on this machine; look for it where it runs",
+        folder, process);
+  return process;
+}
 
 void remove_unused_folder(const std::string& folder) noexcept try {
   std::error_code error;

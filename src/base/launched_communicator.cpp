@@ -25,14 +25,18 @@ class LaunchedCommunicator final : public Communicator {
  public:
   explicit LaunchedCommunicator(const toy_mpi& mpi) : mpi_(mpi) {
     mpi_.start(&place_);
+    hosts_.assign(size_t(place_.size), "?");
+    give_up_after(kRankTimeout);
     std::vector<size_t> bounds;
     for (int r = 0; r <= place_.size; ++r) bounds.push_back(size_t(r) * TOY_MPI_HOST_BYTES);
     std::string all(bounds.back(), '\0');
     std::copy_n(place_.host, TOY_MPI_HOST_BYTES, all.begin() + int64_t(bounds[size_t(place_.rank)]));
     mpi_.all_gather(all.data(), bounds.data());
-    for (int r = 0; r < place_.size; ++r) hosts_.emplace_back(all.c_str() + bounds[size_t(r)]);
+    for (int r = 0; r < place_.size; ++r) hosts_[size_t(r)] = all.c_str() + bounds[size_t(r)];
   }
-  ~LaunchedCommunicator() override { mpi_.finish(); }
+  ~LaunchedCommunicator() override {
+    if (!lost_) mpi_.finish();
+  }
   LaunchedCommunicator(const LaunchedCommunicator&) = delete;
   LaunchedCommunicator& operator=(const LaunchedCommunicator&) = delete;
 
@@ -41,27 +45,39 @@ class LaunchedCommunicator final : public Communicator {
   std::string host(int rank) const override { return hosts_[size_t(rank)]; }
   int local_rank() const override { return place_.local_rank; }
   int local_size() const override { return place_.local_size; }
-  void send(int to, std::span<const std::byte> bytes) override { mpi_.send(to, bytes.data(), bytes.size()); }
+  void send(int to, std::span<const std::byte> bytes) override { all().send(to, bytes.data(), bytes.size()); }
   std::vector<std::byte> receive(int from) override {
-    std::vector<std::byte> bytes(mpi_.next(from));
+    std::vector<std::byte> bytes(all().next(from));
     mpi_.receive(from, bytes.data(), bytes.size());
     return bytes;
   }
-  void broadcast(int root, std::span<std::byte> bytes) override { mpi_.broadcast(root, bytes.data(), bytes.size()); }
+  void broadcast(int root, std::span<std::byte> bytes) override { all().broadcast(root, bytes.data(), bytes.size()); }
   void exchange(std::span<const std::byte> mine, std::span<const size_t> bounds,
                 std::span<std::byte* const> parts) override {
     const std::vector<void*> to(parts.begin(), parts.end());
-    mpi_.exchange(mine.data(), bounds.data(), to.data());
+    all().exchange(mine.data(), bounds.data(), to.data());
   }
-  void all_gather(std::span<std::byte> all, std::span<const size_t> bounds) override {
-    mpi_.all_gather(all.data(), bounds.data());
+  void all_gather(std::span<std::byte> of_all, std::span<const size_t> bounds) override {
+    all().all_gather(of_all.data(), bounds.data());
   }
+  void give_up_after(double seconds) override { mpi_.give_up_after(seconds, on_lost, this); }
   void abort(int code) override { mpi_.abort(code); }
 
  private:
+  static void on_lost(void* self, const int* ranks, int count, double seconds) {
+    auto& communicator = *static_cast<LaunchedCommunicator*>(self);
+    communicator.lost_ = true;
+    communicator.fail_lost({ranks, size_t(count)}, seconds);
+  }
+  // What was on its way stays there: nothing more can be said.
+  const toy_mpi& all() const {
+    if (lost_) fail_internal("ranks: another rank is lost");
+    return mpi_;
+  }
   const toy_mpi& mpi_;
   toy_mpi_place place_ = {};
   std::vector<std::string> hosts_;
+  bool lost_ = false;
 };
 
 // Where the plugin may be, the best place first.

@@ -1,5 +1,6 @@
 // Ranks that are threads of one process.
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -40,15 +41,8 @@ class LocalCommunicator final : public Communicator {
     mail_->changed.notify_all();
   }
 
-  Bytes receive(int from) override {
-    std::unique_lock lock(mail_->mutex);
-    std::deque<Bytes>& queue = mail_->queue(from, rank_);
-    mail_->changed.wait(lock, [&] { return !queue.empty() || mail_->aborted; });
-    require_all();
-    Bytes bytes = std::move(queue.front());
-    queue.pop_front();
-    return bytes;
-  }
+  Bytes receive(int from) override { return next(from, rank_ == 0); }
+  void give_up_after(double seconds) override { timeout_ = seconds; }
 
   void broadcast(int root, std::span<std::byte> bytes) override {
     if (rank_ != root) return take(root, bytes);
@@ -82,17 +76,34 @@ class LocalCommunicator final : public Communicator {
   static std::span<Byte> chunk(std::span<Byte> all, std::span<const size_t> bounds, int rank) {
     return all.subspan(bounds[size_t(rank)], bounds[size_t(rank) + 1] - bounds[size_t(rank)]);
   }
+  Bytes next(int from, bool in_time) {
+    std::unique_lock lock(mail_->mutex);
+    std::deque<Bytes>& queue = mail_->queue(from, rank_);
+    const auto there = [&] { return !queue.empty() || mail_->aborted; };
+    if (!in_time) {
+      mail_->changed.wait(lock, there);
+    } else if (!mail_->changed.wait_for(lock, std::chrono::duration<double>(timeout_), there)) {
+      mail_->aborted = true;
+      mail_->changed.notify_all();
+      fail_lost(std::array{from}, timeout_);
+    }
+    require_all();
+    Bytes bytes = std::move(queue.front());
+    queue.pop_front();
+    return bytes;
+  }
   void require_all() const {
     if (mail_->aborted) fail_internal("ranks: another rank has ended the work");
   }
   void take(int from, std::span<std::byte> to) {
-    const Bytes bytes = receive(from);
+    const Bytes bytes = next(from, true);
     if (bytes.size() != to.size())
       fail_internal("ranks: rank {} sent {} bytes, rank {} expects {}", from, bytes.size(), rank_, to.size());
     if (!bytes.empty()) std::memcpy(to.data(), bytes.data(), bytes.size());
   }
   std::shared_ptr<Mail> mail_;
   int rank_;
+  double timeout_ = kRankTimeout;
 };
 
 }  // namespace

@@ -15,22 +15,31 @@ std::atomic<int> caught{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
 // Only calls that POSIX allows in a handler (signal-safety(7)).
-extern "C" void on_signal(int number) {
-  if (caught.exchange(number) == 0) return;
+extern "C" void on_signal(int number, siginfo_t* info, void*) {
+  if (caught.exchange(number) == 0 || info->si_code == SI_QUEUE) return;  // request_stop() may ask again
   signal(number, SIG_DFL);
   raise(number);  // delivered when the handler returns
 }
 
-void set_handlers(void (*from)(int), void (*to)(int)) {
+// Of signals that nothing else handles.
+void set_handlers() {
   for (const int number : kSignals) {
     struct sigaction now = {};
     sigaction(number, nullptr, &now);
-    if (now.sa_handler != from) continue;
+    if (now.sa_handler != SIG_DFL) continue;
     struct sigaction next = {};
-    next.sa_handler = to;
-    next.sa_flags = SA_RESTART;
+    next.sa_sigaction = on_signal;
+    next.sa_flags = SA_RESTART | SA_SIGINFO;
     sigemptyset(&next.sa_mask);
     sigaction(number, &next, nullptr);
+  }
+}
+
+void reset_handlers() {
+  for (const int number : kSignals) {
+    struct sigaction now = {};
+    sigaction(number, nullptr, &now);
+    if ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == on_signal) ::signal(number, SIG_DFL);
   }
 }
 
@@ -38,19 +47,21 @@ void set_handlers(void (*from)(int), void (*to)(int)) {
 
 Interrupt::Interrupt() {
   caught = 0;
-  set_handlers(SIG_DFL, on_signal);
+  set_handlers();
 }
 
-Interrupt::~Interrupt() { set_handlers(on_signal, SIG_DFL); }
+Interrupt::~Interrupt() { reset_handlers(); }
 
 int Interrupt::signal() const { return caught; }
 
 void Interrupt::end_by_signal() {
   const int number = caught;
   if (number == 0) return;
-  set_handlers(on_signal, SIG_DFL);
+  reset_handlers();
   std::fflush(nullptr);
   raise(number);
 }
+
+bool request_stop(int process) { return sigqueue(process, SIGTERM, {}) == 0; }
 
 }  // namespace toy::cli

@@ -4,8 +4,8 @@
 namespace toy::cli {
 
 /// While it lives, the first SIGINT, SIGTERM or SIGHUP is noted and nothing else; the second ends the program at once,
-/// as it would have without this. A signal that was ignored stays ignored (nohup, a shell's background jobs). One at a
-/// time: a handler can reach nothing but a global.
+/// as it would have without this. That of request_stop() ends nothing at once. A signal that was ignored stays ignored
+/// (nohup, a shell's background jobs). One at a time: a handler can reach nothing but a global.
 class Interrupt {
  public:
   Interrupt();
@@ -19,5 +19,8 @@ class Interrupt {
   /// signal, and a script stops. Returns if none came.
   void end_by_signal();
 };
+
+/// Asks a process for what SIGTERM does, any number of times. False where it may not be asked.
+bool request_stop(int process);
 
 }  // namespace toy::cli

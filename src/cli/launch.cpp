@@ -50,7 +50,11 @@ int run_in_ranks(std::span<char*> arguments, const std::function<int(Communicato
   if (const std::string few = share_cores(*ranks); !few.empty()) to_stderr(fmt::format("toy: {}\n", few));
   if (ranks->rank() > 0) return work_for(*ranks);
   const int code = work(ranks.get());
-  dismiss_workers(*ranks, code);
+  try {
+    dismiss_workers(*ranks, code);
+  } catch (const Error&) {  // one is lost, as rank 0 has said
+    ranks->abort(code);
+  }
   return code;
 }
 

@@ -20,15 +20,16 @@ ordered_json recipe_config(const RecipeOptions& o) {
   j.update(json_of(o.trainer));
   if (o.trainer.optimizer.lr_decay == 1) j["optimizer"].erase("lr_decay");  // which checkpoints had not from the start
   if (o.trainer.shards == 1) j.erase("shards");
+  if (o.trainer.wire == TrainerOptions::Wire::f32) j.erase("wire");
   return j;
 }
 
 }  // namespace
 
 bool is_free(std::string_view option) {
-  constexpr std::string_view kFree[] = {"epochs", "max_skipped", "time_limit",   "checkpoint_every",
-                                        "keep",   "out",         "resume",       "allow_changes",
-                                        "memory", "tensorboard", "check_finite", "overwrite"};
+  constexpr std::string_view kFree[] = {
+      "epochs",        "max_skipped", "time_limit",  "checkpoint_every", "keep",      "out",         "resume",
+      "allow_changes", "memory",      "tensorboard", "check_finite",     "overwrite", "rank_timeout"};
   return std::find(std::begin(kFree), std::end(kFree), option) != std::end(kFree);
 }
 

@@ -121,6 +121,7 @@ Crew::Crew(Device& device, const Model& model, const TrainerOptions& options)
       options_(options),
       owners_(owners_of(model.spec, options)),
       pool_(device.threads()) {
+  ranks_.give_up_after(options.rank_timeout);
   for (const TensorSpec& t : trained_tensors(model.spec)) tensors_.push_back(t.name);
   if (!leads()) return;
   to_others(packed(recipe_of(device, model, options)));
@@ -231,10 +232,11 @@ std::vector<double> Crew::collect(const PartResult& mine) {
 void Crew::sum(Place begin, size_t bytes) {
   if (leads()) to_others(std::vector{std::byte(Order::sum)});
   const DType type = device_.storage(DType::f32);
-  if (device_.host_visible()) return sum_ranks(ranks_, pool_, type, {device_.host(begin), bytes});
+  const bool in_bf16 = options_.wire == TrainerOptions::Wire::bf16;
+  if (device_.host_visible()) return sum_ranks(ranks_, pool_, type, {device_.host(begin), bytes}, in_bf16);
   if (copy_.bytes() < bytes) copy_ = Buffer(bytes);
   device_.download(copy_.data(), begin, bytes);
-  sum_ranks(ranks_, pool_, type, {static_cast<std::byte*>(copy_.data()), bytes});
+  sum_ranks(ranks_, pool_, type, {static_cast<std::byte*>(copy_.data()), bytes}, in_bf16);
   device_.upload(begin, copy_.data(), bytes);
 }
 

@@ -6,6 +6,7 @@
 
 #include "toy/base/communicator.h"
 #include "toy/ops/ops.h"
+#include "train/sum_ranks.h"
 
 namespace toy {
 
@@ -40,7 +41,7 @@ std::vector<std::shared_ptr<const Plan>> compile_sums(Device& device, const Mode
 
 GradientSums::GradientSums(Device& device, const TrainPlans& plans, const ModelSpec& spec,
                            const TrainerOptions& options, const std::shared_ptr<const DeviceBuffer>& arena)
-    : tree_(local_shards(options)), device_(device) {
+    : tree_(local_shards(options)), rounds_(options.wire == TrainerOptions::Wire::bf16), device_(device) {
   for (int l = 0; l <= tree_.levels(); ++l) {
     levels_.push_back(std::make_unique<ParamStore>(device));
     const auto tensors = accumulators_of(spec, l);
@@ -53,19 +54,38 @@ GradientSums::GradientSums(Device& device, const TrainPlans& plans, const ModelS
     const std::initializer_list<const ParamStore*> stores{levels_[size_t(l) - 1].get(), levels_[size_t(l)].get()};
     sessions_.push_back(std::make_unique<Session>(device, plans.sums[size_t(l) - 1], stores, arena));
   }
+  if (rounds_) pool_ = std::make_unique<ThreadPool>(device.threads());
 }
 
 // Level l + 1 waits with the sum of 2^l shards for that of the next 2^l, and then holds the sum of both.
 void GradientSums::add(int64_t i) {
+  round(0);
   for (int l = 0; l < tree_.depth; ++l) {
     if ((i >> l) % 2 == 0) return copy(l);
-    sessions_[size_t(l)]->run();
+    run(l);
   }
   if (tree_.subtrees == 1) return;
   if (i >> tree_.depth == 0) return copy(tree_.depth);
-  sessions_[size_t(tree_.depth)]->run();
+  run(tree_.depth);
 }
 
 void GradientSums::copy(int from) { device_.copy(begin(size_t(from) + 1), begin(size_t(from)), bytes_); }
+
+void GradientSums::run(int level) {
+  sessions_[size_t(level)]->run();
+  round(level + 1);
+}
+
+// A level to bf16.
+void GradientSums::round(int level) {
+  if (!rounds_) return;
+  const Place at = begin(size_t(level));
+  const DType type = device_.storage(DType::f32);
+  if (device_.host_visible()) return round_to_bf16(*pool_, type, {device_.host(at), bytes_});
+  Buffer copy(bytes_);
+  device_.download(copy.data(), at, bytes_);
+  round_to_bf16(*pool_, type, {static_cast<std::byte*>(copy.data()), bytes_});
+  device_.upload(at, copy.data(), bytes_);
+}
 
 }  // namespace toy

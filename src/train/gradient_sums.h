@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "toy/base/threads.h"
 #include "toy/train/trainer.h"
 
 namespace toy {
@@ -35,7 +36,8 @@ class GradientSums {
                const std::shared_ptr<const DeviceBuffer>& arena);
   /// Before a shard's first gradient.
   void clear() { levels_[0]->clear(); }
-  /// After its last one: adds the sums that are complete with shard i = 0, 1, ...
+  /// After its last one: adds the sums that are complete with shard i = 0, 1, ... With TrainerOptions::wire each is
+  /// rounded.
   void add(int64_t i);
   /// What a shard's gradients go to.
   const ParamStore& shard() const { return *levels_.front(); }
@@ -48,9 +50,13 @@ class GradientSums {
  private:
   Place begin(size_t level) const { return levels_[level]->place(first_[level]); }
   void copy(int from);
+  void run(int level);
+  void round(int level);
   SumTree tree_;
+  bool rounds_;
   Device& device_;
   std::vector<std::unique_ptr<ParamStore>> levels_;
+  std::unique_ptr<ThreadPool> pool_;                // where it rounds
   std::vector<std::string> first_;                  // tensor of each
   size_t bytes_ = 0;                                // of each, whose tensors lie one behind the other
   std::vector<std::unique_ptr<Session>> sessions_;  // level l to l + 1

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <vector>
 
 #include "toy/base/options.h"
@@ -13,13 +14,13 @@ namespace {
 constexpr size_t kBucket = size_t(25) << 20;  // bytes on their way at once
 constexpr int64_t kBlock = 4096;              // values that are added while they are in a core's cache
 
-// parts[0] becomes the sum of all, element by element.
-template <class T>
-void add_parts(std::span<T* const> parts, int64_t n) {
+// parts[0] becomes the sum of all, element by element: add(a, b) is that of two.
+template <class T, class Add>
+void add_parts(std::span<T* const> parts, int64_t n, const Add& add_two) {
   const SumTree tree{int64_t(parts.size())};
   const size_t leaves = size_t(1) << tree.depth;
-  const auto add = [n](T* to, const T* from) {
-    for (int64_t i = 0; i < n; ++i) to[i] += from[i];
+  const auto add = [&](T* to, const T* from) {
+    for (int64_t i = 0; i < n; ++i) to[i] = add_two(to[i], from[i]);
   };
   for (size_t first = 0; first < parts.size(); first += leaves) {
     for (size_t width = 1; width < leaves; width *= 2)
@@ -38,14 +39,92 @@ void add_chunk(ThreadPool& pool, std::span<std::byte* const> parts, std::byte* m
     for (int64_t b = range.begin; b < range.end; ++b) {
       const int64_t first = b * kBlock, count = std::min(kBlock, n - first);
       for (size_t r = 0; r < parts.size(); ++r) at[r] = reinterpret_cast<T*>(parts[r]) + first;
-      add_parts<T>(at, count);
+      add_parts<T>(at, count, std::plus<T>());
       T* to = reinterpret_cast<T*>(mine) + first;
       if (to != at[0]) std::copy_n(at[0], count, to);
     }
   });
 }
 
+template <class T>
+T rounded(T v) {
+  return T(to_float(to_bf16(float(v))));
+}
+
+// Calls f(first, count) for all blocks of n values, each on one thread.
+template <class F>
+void for_blocks(ThreadPool& pool, size_t n, const F& f) {
+  const auto blocks = (int64_t(n) + kBlock - 1) / kBlock;
+  pool.run([&](int thread) {
+    const Range range = part(blocks, thread, pool.size());
+    for (int64_t b = range.begin; b < range.end; ++b) f(b * kBlock, std::min(kBlock, int64_t(n) - b * kBlock));
+  });
+}
+
+// parts[i] from `first` on, as T, are added; the sum goes to `to`.
+template <class T>
+void add_packed(std::span<const BF16* const> parts, int64_t first, int64_t count, BF16* to) {
+  std::vector<T> values(parts.size() * size_t(kBlock));
+  std::vector<T*> at;
+  for (const BF16* p : parts) {
+    at.push_back(values.data() + at.size() * size_t(kBlock));
+    for (int64_t i = 0; i < count; ++i) at.back()[i] = T(to_float(p[first + i]));
+  }
+  add_parts<T>(at, count, [](T a, T b) { return rounded(a + b); });
+  for (int64_t i = 0; i < count; ++i) to[first + i] = to_bf16(float(at[0][i]));
+}
+
+template <class T>
+void sum_in_bf16(Communicator& ranks, ThreadPool& pool, std::span<T> values) {
+  const auto n = size_t(ranks.size()), rank = size_t(ranks.rank());
+  const size_t most = std::min(kBucket / sizeof(BF16) / kBlock * kBlock, values.size());
+  std::vector<BF16> packed(most), received(n * ((most / kBlock + n) / n) * kBlock);
+  for (size_t begin = 0; begin < values.size(); begin += most) {
+    const std::span<T> bucket = values.subspan(begin, std::min(most, values.size() - begin));
+    const size_t units = (bucket.size() + kBlock - 1) / kBlock;
+    std::vector<size_t> bounds;  // in bytes
+    for (size_t r = 0; r <= n; ++r) bounds.push_back(std::min(bucket.size(), units * r / n * kBlock) * sizeof(BF16));
+    std::vector<std::byte*> to;
+    std::vector<const BF16*> parts;
+    BF16* const mine = packed.data() + bounds[rank] / sizeof(BF16);
+    for (size_t r = 0; r < n; ++r) {
+      BF16* const at = r == rank ? mine : received.data() + r * received.size() / n;
+      parts.push_back(at), to.push_back(reinterpret_cast<std::byte*>(at));
+    }
+    for_blocks(pool, bucket.size(), [&](int64_t first, int64_t count) {
+      for (int64_t i = first; i < first + count; ++i) packed[size_t(i)] = to_bf16(float(bucket[size_t(i)]));
+    });
+    const auto all = std::as_writable_bytes(std::span(packed).first(bucket.size()));
+    ranks.exchange(all, bounds, to);
+    for_blocks(pool, (bounds[rank + 1] - bounds[rank]) / sizeof(BF16),
+               [&](int64_t first, int64_t count) { add_packed<T>(parts, first, count, mine); });
+    ranks.all_gather(all, bounds);
+    for_blocks(pool, bucket.size(), [&](int64_t first, int64_t count) {
+      for (int64_t i = first; i < first + count; ++i) bucket[size_t(i)] = T(to_float(packed[size_t(i)]));
+    });
+  }
+}
+
+template <class T>
+std::span<T> values_of(std::span<std::byte> bytes) {
+  return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+}
+
+template <class T>
+void round_values(ThreadPool& pool, std::span<T> values) {
+  for_blocks(pool, values.size(), [&](int64_t first, int64_t count) {
+    for (int64_t i = first; i < first + count; ++i) values[size_t(i)] = rounded(values[size_t(i)]);
+  });
+}
+
 }  // namespace
+
+void round_to_bf16(ThreadPool& pool, DType type, std::span<std::byte> values) {
+  if (type == DType::f64)
+    round_values(pool, values_of<double>(values));
+  else
+    round_values(pool, values_of<float>(values));
+}
 
 bool can_share(int64_t shards, int64_t ranks) {
   return ranks == 1 || (ranks <= shards && shards % ranks == 0 && std::has_single_bit(uint64_t(shards / ranks)));
@@ -58,7 +137,9 @@ std::string sharing_ranks(int64_t shards) {
   return alternatives(list);
 }
 
-void sum_ranks(Communicator& ranks, ThreadPool& pool, DType type, std::span<std::byte> values) {
+void sum_ranks(Communicator& ranks, ThreadPool& pool, DType type, std::span<std::byte> values, bool in_bf16) {
+  if (in_bf16 && type == DType::f64) return sum_in_bf16(ranks, pool, values_of<double>(values));
+  if (in_bf16) return sum_in_bf16(ranks, pool, values_of<float>(values));
   const auto n = size_t(ranks.size()), rank = size_t(ranks.rank());
   const size_t unit = size_t(kBlock) * size_of(type);
   std::vector<std::byte> received(n * ((kBucket / unit + n) / n) * unit);

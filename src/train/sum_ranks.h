@@ -16,7 +16,10 @@ bool can_share(int64_t shards, int64_t ranks);
 std::string sharing_ranks(int64_t shards);
 
 /// Each rank's values become the sum over all ranks, which are added as a SumTree of their number: every rank adds a
-/// part of the values, and sends its sums to the others. `values`: f32 or f64, as many on every rank.
-void sum_ranks(Communicator& ranks, ThreadPool& pool, DType type, std::span<std::byte> values);
+/// part of the values, and sends its sums to the others. `values`: f32 or f64, as many on every rank. `in_bf16`: they
+/// are numbers of bf16, and so is every sum, rounded; half the bytes go around.
+void sum_ranks(Communicator& ranks, ThreadPool& pool, DType type, std::span<std::byte> values, bool in_bf16 = false);
+/// Rounds each value, f32 or f64, to the nearest number of bf16.
+void round_to_bf16(ThreadPool& pool, DType type, std::span<std::byte> values);
 
 }  // namespace toy

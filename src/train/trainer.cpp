@@ -118,6 +118,8 @@ void TrainerOptions::validate() const {
   check(shards == 1 || updates == gathered,
         "shards is {}: streaming updates forget each gradient as soon as it is used; use shards 1, or gathered updates",
         shards);
+  check(wire == Wire::f32 || shards > 1,
+        "wire is bf16, and there is one shard, which nothing is exchanged with; use --shards 2 or more, or wire f32");
   check(batch % shards == 0, "shards: a batch of {} has no {} equal parts of complete sequences; use a batch of {}",
         batch, shards, (batch / shards + 1) * shards);
   check(!ranks || can_share(shards, ranks->size()),

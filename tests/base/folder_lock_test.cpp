@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <optional>
 #include <thread>
@@ -32,6 +33,18 @@ TEST(FolderLock, OneHolderAtATime) {
   { FolderLock again(folder); }
   std::filesystem::remove_all(folder);
   EXPECT_THROW(FolderLock gone(folder), Error);
+}
+
+TEST(FolderLock, WhoHoldsIt) {
+  const testing::Folder folder;
+  EXPECT_EQ(lock_holder(folder.path("nothing")), std::nullopt);
+  {
+    const FolderLock lock(folder.path());
+    EXPECT_EQ(lock_holder(folder.path()), ::getpid());
+    std::ofstream(folder.path(".lock")) << "1\n";  // a number that means another process here
+    EXPECT_THROW(lock_holder(folder.path()), Error);
+  }
+  EXPECT_EQ(lock_holder(folder.path()), std::nullopt);
 }
 
 TEST(FolderLock, WaitsAndSaysSoOnce) {

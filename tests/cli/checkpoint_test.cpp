@@ -1,4 +1,6 @@
 // toy train --checkpoint-every, --resume, --accumulate; Ctrl-C; two runs in one folder; damage.
+#include <thread>
+
 #include "cli/checkpoint_fixture.h"
 
 namespace {
@@ -95,6 +97,29 @@ TEST_F(Checkpoints, CtrlCAndTermSaveAndSayHowToResume) {
     fs::remove_all(path("run"));
   }
   ::signal(SIGHUP, inherited);
+}
+
+// As a signal, from elsewhere; asking again forces nothing.
+TEST_F(Checkpoints, RunsStopSavesACheckpoint) {
+  const std::string options = "--steps 300 --checkpoint-every 100";
+  const Result whole = toy(train("whole", options));
+  Running run(*this, "first", train("run", options));
+  ASSERT_TRUE(run.wait_for("step 3:"));
+  const std::string stop = "runs stop " + path("run");
+  for (int i = 0; i < 3; ++i) {
+    const Result asked = toy(stop + " --no-wait --json");
+    ASSERT_EQ(asked.code, 0) << asked.err;
+    EXPECT_FALSE(json::parse(asked.out).at("ended"));
+  }
+  std::thread ends([&] { EXPECT_EQ(run.wait().code, 128 + SIGTERM); });
+  const Result last = toy(stop + " --json");
+  ends.join();
+  if (last.code == 0) EXPECT_EQ(json::parse(last.out).at("reason"), "stopped") << last.out;  // else it had ended
+  refuses(stop, {"has ended", "toy runs show"});
+  refuses("runs stop " + path("nothing"), {"nothing"});
+  EXPECT_FALSE(fs::exists(path("run/model.gguf")));
+  ASSERT_EQ(toy(train("run", options + " --resume")).code, 0);
+  EXPECT_EQ(slurp(path("run/model.gguf")), slurp(path("whole/model.gguf")));
 }
 
 TEST_F(Checkpoints, ATimeLimitLeavesACheckpoint) {

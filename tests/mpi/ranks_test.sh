@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # toy train under mpirun: the bytes of model.gguf for any number of ranks; kill and resume; bad input and other commands.
-#   ranks_test.sh TOY bits|kill|input
+#   ranks_test.sh TOY bits|kill|hang|input|kills [SEED]     kills: 30 at random moments
 set -euo pipefail
 toy=$1 part=$2
 command -v mpirun > /dev/null || { echo "skipped: there is no mpirun (apt-get install libopenmpi-dev openmpi-bin)"; exit 77; }
@@ -59,17 +59,21 @@ resumed() {  # NAME RANKS
   echo "$1, then resumed in $2 ranks: the same sha256"
 }
 steps_of() { find "$1/checkpoints" -name "step*" 2> /dev/null | wc -l; }
+process_of() {  # NAME RANK: the number of that rank's process
+  local pid
+  for pid in $(pgrep -f "train .*out/$1\$"); do
+    tr '\0' '\n' < "/proc/$pid/environ" 2> /dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$2" && echo "$pid" && return
+  done
+}
+has_begun() { while (($(steps_of "out/$1") == 0)) && kill -0 "$2" 2> /dev/null; do sleep 0.02; done; }  # NAME MPIRUN
 kill_rank() {  # NAME RANKS RANK SIGNAL MORE_RANKS: ends that rank of the run after its first checkpoint
   local name=$1 n=$2 rank=$3 signal=$4 pid code=0
   timeout 300 mpirun -np "$n" "$toy" train "${run[@]}" --out "out/$name" > log 2>&1 &
   local mpirun=$!
-  while (($(steps_of "out/$name") == 0)) && kill -0 $mpirun 2> /dev/null; do sleep 0.02; done
+  has_begun "$name" $mpirun
   sleep "0.$((RANDOM % 4))"
   if [[ $rank == launcher ]]; then pid=$(pgrep -f "^mpirun -np $n .*out/$name\$" | head -1)
-  else
-    for pid in $(pgrep -f "train .*out/$name\$"); do
-      tr '\0' '\n' < "/proc/$pid/environ" 2> /dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$rank" && break
-    done
+  else pid=$(process_of "$name" "$rank")
   fi
   kill "-$signal" "$pid" 2> /dev/null || true
   wait $mpirun || code=$?
@@ -84,6 +88,65 @@ kill_rank first-killed 2 0 KILL 4
 kill_rank launcher-killed 2 launcher KILL 0
 kill_rank first-stopped 4 0 INT 1
 kill_rank launcher-stopped 2 launcher TERM 4
+fi
+
+# ---- killed at random moments, and resumed each time in a random number of ranks
+if [[ $part == kills ]]; then
+RANDOM=${3:-$(date +%N | sed 's/^0*//')}
+echo "seed $RANDOM"
+on 0 train "${run[@]}" --out out/calm > log 2>&1
+all=30 round=0
+for ((kills = 0; kills < all;)); do
+  name=round-$((++round))
+  while [[ ! -e out/$name/model.gguf ]]; do
+    n=$((RANDOM % 2 ? 2 : 4))
+    timeout 300 mpirun -np $n "$toy" train "${run[@]}" --resume --out "out/$name" > log 2>&1 &
+    mpirun=$!
+    sleep "$((RANDOM % 2)).$((RANDOM % 10))"
+    if ((kills < all)) && kill -0 $mpirun 2> /dev/null; then
+      victim=$((RANDOM % (n + 1)))
+      if ((victim == n)); then pid=$(pgrep -f "^mpirun -np $n .*out/$name\$" | head -1); else pid=$(process_of "$name" $victim); fi
+      [[ -z $pid ]] || { kill -KILL "$pid" 2> /dev/null && kills=$((kills + 1)); } || true
+    fi
+    code=0
+    wait $mpirun || code=$?
+    while pgrep -f "out/$name\$" > /dev/null; do sleep 0.1; done
+    ((code == 0 || kills > 0)) || { cat log; failed "$name: exit code $code, and nothing was killed"; }
+    ((code != 2)) || { cat log; failed "$name: cannot be resumed in $n ranks"; }
+  done
+  [[ $(sum "out/$name/model.gguf") == "$(sum out/calm/model.gguf)" ]] || failed "$name: other bytes after $kills kills"
+  echo "$name: $kills kills so far, the same sha256"
+done
+fi
+
+# ---- a rank that hangs, and toy runs stop
+long=("${from[@]}" --size tiny "${common[@]}" --steps 150 --checkpoint-every 50 --rank-timeout 2s)
+hangs() {  # NAME RANKS RANK MORE_RANKS: that rank stops without a word; the others say so and end
+  local name=$1 n=$2 rank=$3 code=0 begin
+  timeout 300 mpirun -np "$n" "$toy" train "${long[@]}" --out "out/$name" > log 2>&1 &
+  local mpirun=$!
+  has_begun "$name" $mpirun
+  kill -STOP "$(process_of "$name" "$rank")"
+  begin=$SECONDS
+  wait $mpirun || code=$?
+  ((code != 0)) || { cat log; failed "$name: the job ended with 0"; }
+  ((SECONDS - begin < 60)) || failed "$name: the job took $((SECONDS - begin)) s to end"
+  grep -q "rank $rank (host $(hostname)) has not answered for 2 s" log || { cat log; failed "$name: the rank is not named"; }
+  if ((rank > 0)); then tail -n 1 "out/$name/events.jsonl" | grep -q '"run_end".*has not answered' || failed "$name: no run_end"; fi
+  while pgrep -f "out/$name\$" > /dev/null; do sleep 0.1; done
+  resumed "$name" "$4"
+}
+if [[ $part == hang ]]; then
+on 0 train "${long[@]}" --out out/calm > log 2>&1
+hangs worker-hangs 4 3 2
+hangs first-hangs 2 0 0
+timeout 300 mpirun -np 2 "$toy" train "${long[@]}" --out out/asked > log 2>&1 &
+mpirun=$!
+has_begun asked $mpirun
+"$toy" runs stop out/asked > said || { cat log; failed "toy runs stop"; }
+grep -q 'ended (stopped) at step [0-9]*; saved in .*checkpoints/step_' said || { cat said; failed "what toy runs stop says"; }
+! wait $mpirun || failed "a stopped job ended with 0"
+resumed asked 4
 fi
 
 # ---- bad input: exit code 2, one message, from rank 0

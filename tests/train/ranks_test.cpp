@@ -116,6 +116,23 @@ TEST(Ranks, EveryOptimizer) {
   expect_same_for_any_ranks(random_of(spec), sharded({.kind = O::sgd, .momentum = 0}), "sgd without momentum");
 }
 
+// Each optimizer with each of what else changes its gradients, or what it keeps.
+TEST(Ranks, EveryOptimizerWithWhatElseAStepHas) {
+  const auto make = random_of(testing::odd_spec(true));
+  for (const auto& [name, kind] : NamesOf<O::Kind>::list) {
+    TrainerOptions o = sharded(O::of(kind));
+    o.dropout = 0.2, o.seed = 7;
+    expect_same_for_any_ranks(make, o, std::string(name) + " with dropout");
+    o = sharded(O::of(kind));
+    o.optimizer.clip = 1e-3;
+    expect_same_for_any_ranks(make, o, std::string(name) + " with clipping");
+    o = sharded(O::of(kind));
+    expect_same_for_any_ranks(make, o, std::string(name) + " with packed rows", true);
+    o.optimizer.ema = 0.9;
+    expect_same_for_any_ranks(make, o, std::string(name) + " with averages");
+  }
+}
+
 TEST(Ranks, WhatElseAStepHas) {
   const ModelSpec spec = testing::odd_spec(false);
   TrainerOptions o = sharded();
@@ -254,32 +271,68 @@ TEST(Ranks, OtherVersionsAndProcessorsAreRefused) {
   worker.join();
 }
 
+// Every sum of shards is rounded, wherever it is computed.
+TEST(Ranks, SumsInBf16) {
+  const auto make = random_of(testing::odd_spec(true));
+  TrainerOptions o = sharded();
+  const Outcome exact = train(nullptr, make, o, 3);
+  o.wire = TrainerOptions::Wire::bf16, o.accumulate = 2;
+  expect_same_for_any_ranks(make, o, "bf16");
+  o.accumulate = 1;
+  const Outcome rounded = train(nullptr, make, o, 3);
+  EXPECT_EQ(rounded.losses[0], exact.losses[0]);  // before the first update
+  EXPECT_NE(rounded.norms[0], exact.norms[0]);
+  // Four values rounded, and three sums of them: 2^-9 each, of numbers that are no larger than the largest sum.
+  const double norm = std::bit_cast<double>(exact.norms[0]);
+  EXPECT_NEAR(std::bit_cast<double>(rounded.norms[0]), norm, 0.02 * norm);
+  o.batch = o.shards = 12;
+  const Outcome alone = train(nullptr, make, o);
+  for (const int n : {3, 6}) {
+    Job job(n);
+    EXPECT_TRUE(train(&job.first(), make, o) == alone) << n;
+  }
+  o.batch = o.shards = 1;
+  expect_contains(message_of([&] { train(nullptr, make, o); }), "--shards 2");
+}
+
 TEST(Ranks, TheSumIsTheTreeOfTheRanks) {
-  for (const int n : {1, 2, 3, 4, 5, 6, 8}) {
+  for (const auto& [n, in_bf16] : {std::pair(1, false),
+                                   {2, false},
+                                   {3, false},
+                                   {4, false},
+                                   {5, false},
+                                   {6, false},
+                                   {8, false},
+                                   {2, true},
+                                   {3, true},
+                                   {4, true},
+                                   {6, true}}) {
+    const auto rounded = [in_bf16 = in_bf16](float v) { return in_bf16 ? to_float(to_bf16(v)) : v; };
     for (const size_t count : {size_t(1), size_t(4097), size_t(7 << 20)}) {
       if (count > 5000 && n > 3) continue;
-      const auto value = [](int rank, size_t i) {
-        return float(double((i * 2654435761u + size_t(rank) * 97) % 10007) - 5e3) * 1e-3f;
+      const auto value = [&](int rank, size_t i) {
+        return rounded(float(double((i * 2654435761u + size_t(rank) * 97) % 10007) - 5e3) * 1e-3f);
       };
       auto ranks = local_communicators(n);
       std::vector<std::vector<float>> sums(static_cast<size_t>(n));
       std::vector<std::thread> threads;
       for (int r = 0; r < n; ++r)
-        threads.emplace_back([&, r] {
+        threads.emplace_back([&, r, count, in_bf16 = in_bf16] {
           std::vector<float>& mine = sums[size_t(r)];
           for (size_t i = 0; i < count; ++i) mine.push_back(value(r, i));
           ThreadPool pool(r == 0 ? 2 : 1);
-          sum_ranks(*ranks[size_t(r)], pool, DType::f32, std::as_writable_bytes(std::span(mine)));
+          sum_ranks(*ranks[size_t(r)], pool, DType::f32, std::as_writable_bytes(std::span(mine)), in_bf16);
         });
       for (std::thread& t : threads) t.join();
       int power = 1;
       while (n % (2 * power) == 0) power *= 2;
       for (size_t i = 0; i<count; i += count> 5000 ? 1013 : 1) {
         const std::function<float(int, int)> tree = [&](int first, int leaves) {
-          return leaves == 1 ? value(first, i) : tree(first, leaves / 2) + tree(first + leaves / 2, leaves / 2);
+          return leaves == 1 ? value(first, i)
+                             : rounded(tree(first, leaves / 2) + tree(first + leaves / 2, leaves / 2));
         };
         float sum = tree(0, power);
-        for (int at = power; at < n; at += power) sum += tree(at, power);
+        for (int at = power; at < n; at += power) sum = rounded(sum + tree(at, power));
         for (const auto& s : sums) ASSERT_EQ(s[i], sum) << n << " ranks, element " << i << " of " << count;
       }
     }
@@ -293,13 +346,17 @@ TEST(Ranks, WhoCanShare) {
   EXPECT_EQ(sharing_ranks(7), "1 or 7");
 }
 
-TEST(Ranks, AnAbortEndsTheOthersWaiting) {
-  const auto ranks = local_communicators(2);
-  std::string message;
-  std::thread waiting([&] { message = testing::error_of([&] { ranks[1]->receive(0); }); });
-  ranks[0]->abort(1);
-  waiting.join();
-  expect_contains(message, "another rank");
+// A trainer whose worker hangs: its option says how long that may take.
+TEST(Ranks, OneThatDoesNotAnswerIsNamed) {
+  const auto two = local_communicators(2);
+  TrainerOptions o = sharded();
+  o.rank_timeout = 0.2;
+  std::string told;
+  std::thread first(
+      [&] { told = testing::error_of([&] { train(two[0].get(), random_of(testing::odd_spec(true)), o); }); });
+  two[1]->receive(0);
+  first.join();
+  expect_contains(told, "rank 1 (host here) has not answered for 0.2 s");
 }
 
 }  // namespace

@@ -9,9 +9,13 @@
 
 namespace toy {
 
+/// How long ranks wait for each other unless they are told.
+constexpr double kRankTimeout = 600;
+
 /// One of the processes, or ranks, that train together. Not for use by several threads at once. What two ranks send
 /// each other arrives in its order; broadcast(), exchange() and all_gather() are called by all ranks in the same order.
-/// All but rank() to local_size() throw Error{failure} after another rank has called abort(), or end the process.
+/// All but rank() to local_size() throw Error{failure} after another rank has called abort(), or end the process; and
+/// where a rank does not answer in time, naming it, and then from every call.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -32,8 +36,15 @@ class Communicator {
                         std::span<std::byte* const> parts) = 0;
   /// Chunk c of `all`, as rank c has it, to all ranks.
   virtual void all_gather(std::span<std::byte> all, std::span<const size_t> bounds) = 0;
+  /// From now on, and above 0: seconds in which another rank has to answer. A rank above 0 that waits in receive()
+  /// waits as long as rank 0 lives, which may have other work.
+  virtual void give_up_after(double seconds) = 0;
   /// Ends all ranks with this exit code.
   virtual void abort(int code) = 0;
+
+ protected:
+  /// Throws what give_up_after() says. No ranks: it is not known which.
+  [[noreturn]] void fail_lost(std::span<const int> lost, double seconds) const;
 };
 
 /// How a launcher such as mpirun or srun started this process.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace toy {
@@ -28,6 +29,10 @@ class FolderLock {
 
   int fd_ = -1;
 };
+
+/// The process that holds a folder's lock; nothing where no process does. Throws Error{bad_input} where its number is
+/// of another machine or container, as on a file system that several share.
+std::optional<int> lock_holder(const std::string& folder);
 
 /// Removes a folder that is empty, or holds only a lock that no process holds.
 void remove_unused_folder(const std::string& folder) noexcept;

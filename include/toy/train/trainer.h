@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "toy/base/communicator.h"
 #include "toy/data/corpus.h"
 #include "toy/graph/recompute.h"
 #include "toy/models/model.h"
@@ -18,8 +19,6 @@
 #include "toy/train/preference.h"
 
 namespace toy {
-
-class Communicator;
 
 /// One step of training.
 struct TrainerOptions {
@@ -38,10 +37,14 @@ struct TrainerOptions {
   /// streaming: each gradient is consumed by its update as soon as it is complete, which saves its memory; there is no
   /// norm and no clipping, a step whose loss is not finite is skipped, and a gradient that is not finite is an error.
   enum Updates { gathered, streaming } updates = gathered;
+  /// Type in which gradients go from process to process. bf16: every sum of shards, and each shard's, is rounded to it,
+  /// in one process too, so that the bits still do not depend on how many there are. Needs shards.
+  enum class Wire { f32, bf16 } wire = Wire::f32;
   DType compute = DType::f32;  ///< of the training step's dense products: f32 or bf16; weights and sums stay f32
   double dropout = 0;  ///< part of the embedding's, the mixers' and the ffns' outputs that a step zeroes, 0 to below 1
   uint64_t seed = 0;   ///< of dropout
-  bool check_finite = false;  ///< Session::check_finite in steps and evaluations
+  double rank_timeout = kRankTimeout;  ///< Communicator::give_up_after() of `ranks`
+  bool check_finite = false;           ///< Session::check_finite in steps and evaluations
   /// Instead of the mean over all targets: answers are compared, see step(). The reference is the model without its
   /// last adapter.
   std::optional<PreferenceOptions> preference = {};
@@ -57,6 +60,10 @@ struct TrainerOptions {
     f({"tokens", "Tokens per sequence", at_least(1), "Batch"}, o.tokens);
     f({"accumulate", "Batches per step whose gradients are summed", at_least(1), "Batch"}, o.accumulate);
     f({"shards", "Parts of a step that processes can share", from_to(1, 4096), "Batch"}, o.shards);
+    f({"wire", "Type of the gradients that processes exchange; bf16 halves their bytes", {}, "Batch"}, o.wire);
+    f(text_option("rank_timeout", "End the job once a process has not answered for this time", "Machine", "TIME", "",
+                  above(0)),
+      o.rank_timeout);
     f({"optimizer", "{}, with settings as in 'sgd(momentum=0.8)' (toy help training.md)", {}, "Optimizer"},
       o.optimizer);
     f({"updates", "When to update; streaming takes less memory, no clipping", {}, "Optimizer", "", "", "--update"},
@@ -79,6 +86,12 @@ template <>
 struct NamesOf<TrainerOptions::Updates> {
   static constexpr std::array list = {std::pair("gathered", TrainerOptions::gathered),
                                       std::pair("streaming", TrainerOptions::streaming)};
+};
+/// The same.
+template <>
+struct NamesOf<TrainerOptions::Wire> {
+  static constexpr std::array list = {std::pair("f32", TrainerOptions::Wire::f32),
+                                      std::pair("bf16", TrainerOptions::Wire::bf16)};
 };
 
 /// bf16 where its products are clearly faster on this device, else f32, and why. Measures for some milliseconds.

@@ -7,9 +7,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -17,74 +18,177 @@
 
 namespace {
 
-constexpr size_t kPiece = size_t(1) << 30;  // counts of MPI are int
-constexpr int kMessage = 1, kChunk = 2;     // tags
+constexpr size_t kPiece = size_t(1) << 30;           // counts of MPI are int
+constexpr int kMessage = 1, kChunk = 2, kAlive = 3;  // tags
+using Clock = std::chrono::steady_clock;
 
 int rank, ranks;
+bool threads;      // may several threads call MPI, one at a time?
+std::mutex calls;  // of MPI
+
+// What give_up_after() says.
+double timeout = 0;
+toy_mpi_lost lost_function;
+void* lost_context;
 
 int pieces(size_t bytes) { return int((bytes + kPiece - 1) / kPiece); }
 size_t piece(size_t bytes, int i) { return std::min(kPiece, bytes - size_t(i) * kPiece); }
 
-// Seconds after which ranks that do not answer count as lost: TOY_RANK_TIMEOUT, or ten minutes.
-double rank_timeout() {
-  constexpr double kUsual = 600;
-  const char* text = std::getenv("TOY_RANK_TIMEOUT");
-  const double seconds = text ? std::atof(text) : 0;
-  return seconds > 0 ? seconds : kUsual;
-}
+// While rank 0 lives, each of the others has a word from it now and then: they may have to wait for it for long, and
+// must not wait for ever where its host or network is lost.
+class Alive {
+ public:
+  // After each change of `timeout`.
+  void begin() {
+    if (!thread_.joinable()) thread_ = std::thread([this] { tell(); });
+    const std::lock_guard lock(mutex_);
+    at_once_ = true;
+    changed_.notify_all();
+  }
+  // Of the thread, but for a last word to all, which ends what they expect.
+  void end(bool last_word) {
+    if (!thread_.joinable()) return;
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+    if (!last_word) return;
+    for (int to = 1; to < ranks; ++to) {
+      MPI_Wait(&sent_[size_t(to)], MPI_STATUS_IGNORE);
+      MPI_Send("", 1, MPI_BYTE, to, kAlive, MPI_COMM_WORLD);
+    }
+  }
+  // Rank above 0: has rank 0 said so? Throws such words away.
+  bool heard() {
+    int there = 0, any = 0;
+    for (;;) {
+      MPI_Status status;
+      MPI_Iprobe(0, kAlive, MPI_COMM_WORLD, &there, &status);
+      if (!there) return any != 0;
+      take();
+      any = 1;
+    }
+  }
+  void hear_last() {
+    while (!last_) take();
+  }
 
-// Ends the job; if the launcher cannot reach the others, at least this process.
-[[noreturn]] void give_up() {
-  std::fprintf(stderr,
-               "toy: rank %d: the other ranks have not answered for %g s (TOY_RANK_TIMEOUT); a host or its network is "
-               "lost. Resume with --resume\n",
-               rank, rank_timeout());
-  MPI_Abort(MPI_COMM_WORLD, 1);
-  std::_Exit(1);
-}
+ private:
+  void tell() {
+    std::unique_lock lock(mutex_);
+    sent_.assign(size_t(ranks), MPI_REQUEST_NULL);
+    while (!ended_) {
+      at_once_ = false;
+      lock.unlock();
+      double seconds = 0;
+      {
+        const std::lock_guard one(calls);
+        constexpr double kOften = 0.05, kSeldom = 20;
+        seconds = std::clamp(timeout / 8, kOften, kSeldom);
+        for (int to = 1; to < ranks; ++to) {
+          int done = 0;
+          MPI_Test(&sent_[size_t(to)], &done, MPI_STATUS_IGNORE);
+          if (done) MPI_Isend("", 0, MPI_BYTE, to, kAlive, MPI_COMM_WORLD, &sent_[size_t(to)]);
+        }
+      }
+      lock.lock();
+      changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return ended_ || at_once_; });
+    }
+  }
+  void take() {
+    char last = 0;
+    MPI_Status status;
+    MPI_Recv(&last, 1, MPI_BYTE, 0, kAlive, MPI_COMM_WORLD, &status);
+    int bytes = 0;
+    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    last_ = bytes > 0;
+  }
+  std::thread thread_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ended_ = false, at_once_ = false, last_ = false;
+  std::vector<MPI_Request> sent_;
+} alive;
 
-// MPI polls as fast as it can; a rank that waits for long must not take a core from one that computes. `ends`: the
-// others are about to answer.
-template <class Done>
-void wait_for(const Done& done, bool ends) {
-  using Clock = std::chrono::steady_clock;
+// MPI polls as fast as it can; a rank that waits for long must not take a core from one that computes. `missing`: the
+// ranks that are still waited for. `heard`: says whether they are there, if they need more time.
+template <class Done, class Missing, class Heard>
+void wait_for(const Done& done, const Missing& missing, const Heard& heard) {
   const auto begin = Clock::now();
-  while (!done()) {
-    const auto gone = Clock::now() - begin;
-    if (ends && std::chrono::duration<double>(gone).count() > rank_timeout()) give_up();
-    if (gone < std::chrono::milliseconds(2))
+  auto answered = begin;
+  constexpr double kLonger = 1.25;  // rank 0 is the one to say it, if it can
+  for (;;) {
+    {
+      const std::lock_guard one(calls);
+      if (done()) return;
+      if (heard()) answered = Clock::now();
+    }
+    const auto now = Clock::now();
+    if (std::chrono::duration<double>(now - answered).count() > timeout * (rank == 0 ? 1 : kLonger)) {
+      const std::vector<int> names = missing();
+      lost_function(lost_context, names.data(), int(names.size()), timeout);
+    }
+    if (now - begin < std::chrono::milliseconds(2))
       sched_yield();
     else
-      std::this_thread::sleep_for(gone < std::chrono::seconds(1) ? std::chrono::microseconds(50)
-                                                                 : std::chrono::microseconds(500));
+      std::this_thread::sleep_for(now - begin < std::chrono::seconds(1) ? std::chrono::microseconds(50)
+                                                                        : std::chrono::microseconds(500));
   }
 }
 
-void wait_all(std::vector<MPI_Request>& requests) {
-  wait_for(
-      [&] {
-        int done = 0;
-        MPI_Testall(int(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
-        return done != 0;
-      },
-      true);
-}
+// Messages on their way, and with whom.
+struct Requests {
+  std::vector<MPI_Request> all;
+  std::vector<int> peers;
 
-void begin_send(std::vector<MPI_Request>& requests, int to, const void* bytes, size_t count, int tag) {
-  for (int i = 0; i < pieces(count); ++i)
-    MPI_Isend(static_cast<const char*>(bytes) + size_t(i) * kPiece, int(piece(count, i)), MPI_BYTE, to, tag,
-              MPI_COMM_WORLD, &requests.emplace_back());
-}
+  void send(int to, const void* bytes, size_t count, int tag) {
+    const std::lock_guard one(calls);
+    for (int i = 0; i < pieces(count); ++i)
+      MPI_Isend(static_cast<const char*>(bytes) + size_t(i) * kPiece, int(piece(count, i)), MPI_BYTE, to, tag,
+                MPI_COMM_WORLD, add(to));
+  }
+  void receive(int from, void* bytes, size_t count, int tag) {
+    const std::lock_guard one(calls);
+    for (int i = 0; i < pieces(count); ++i)
+      MPI_Irecv(static_cast<char*>(bytes) + size_t(i) * kPiece, int(piece(count, i)), MPI_BYTE, from, tag,
+                MPI_COMM_WORLD, add(from));
+  }
+  MPI_Request* add(int peer) {
+    peers.push_back(peer);
+    return &all.emplace_back();
+  }
+  void wait() {
+    const auto done = [this] {
+      int all_done = 0;
+      MPI_Testall(int(all.size()), all.data(), &all_done, MPI_STATUSES_IGNORE);
+      return all_done != 0;
+    };
+    wait_for(
+        done, [this] { return missing(); }, [] { return false; });
+  }
 
-void begin_receive(std::vector<MPI_Request>& requests, int from, void* bytes, size_t count, int tag) {
-  for (int i = 0; i < pieces(count); ++i)
-    MPI_Irecv(static_cast<char*>(bytes) + size_t(i) * kPiece, int(piece(count, i)), MPI_BYTE, from, tag, MPI_COMM_WORLD,
-              &requests.emplace_back());
-}
+ private:
+  std::vector<int> missing() {
+    const std::lock_guard one(calls);
+    std::vector<int> list;
+    for (size_t i = 0; i < all.size(); ++i) {
+      int done = 0;
+      MPI_Test(&all[i], &done, MPI_STATUS_IGNORE);
+      if (!done && peers[i] != rank) list.push_back(peers[i]);
+    }
+    std::sort(list.begin(), list.end());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+    return list;
+  }
+};
 
 void start(toy_mpi_place* place) {
   setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
-  MPI_Init(nullptr, nullptr);
+  int provided = 0;
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
+  threads = provided >= MPI_THREAD_SERIALIZED;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   MPI_Comm here;
@@ -100,13 +204,21 @@ void start(toy_mpi_place* place) {
   place->host[TOY_MPI_HOST_BYTES - 1] = 0;
 }
 
+void give_up_after(double seconds, toy_mpi_lost lost, void* context) {
+  {
+    const std::lock_guard one(calls);
+    timeout = seconds, lost_function = lost, lost_context = context;
+  }
+  if (rank == 0 && ranks > 1 && threads) alive.begin();
+}
+
 // A message is its length, then its bytes.
 void send(int to, const void* bytes, size_t count) {
-  std::vector<MPI_Request> requests;
+  Requests requests;
   const unsigned long long length = count;
-  begin_send(requests, to, &length, sizeof length, kMessage);
-  begin_send(requests, to, bytes, count, kMessage);
-  wait_all(requests);
+  requests.send(to, &length, sizeof length, kMessage);
+  requests.send(to, bytes, count, kMessage);
+  requests.wait();
 }
 
 size_t next(int from) {
@@ -115,54 +227,70 @@ size_t next(int from) {
     MPI_Iprobe(from, kMessage, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
     return there != 0;
   };
-  wait_for(is_there, rank == 0);  // what others want of rank 0 it has asked for; they wait as long as it has other work
+  // What others want of rank 0 it has asked for; they wait as long as it has other work.
+  wait_for(
+      is_there, [from] { return std::vector{from}; }, [] { return rank != 0 && (!threads || alive.heard()); });
+  const std::lock_guard one(calls);
   unsigned long long length = 0;
   MPI_Recv(&length, sizeof length, MPI_BYTE, from, kMessage, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   return size_t(length);
 }
 
 void receive(int from, void* bytes, size_t count) {
-  std::vector<MPI_Request> requests;
-  begin_receive(requests, from, bytes, count, kMessage);
-  wait_all(requests);
+  Requests requests;
+  requests.receive(from, bytes, count, kMessage);
+  requests.wait();
 }
 
 void broadcast(int root, void* bytes, size_t count) {
-  std::vector<MPI_Request> requests;
-  for (int i = 0; i < pieces(count); ++i)
-    MPI_Ibcast(static_cast<char*>(bytes) + size_t(i) * kPiece, int(piece(count, i)), MPI_BYTE, root, MPI_COMM_WORLD,
-               &requests.emplace_back());
-  wait_all(requests);
+  Requests requests;
+  {
+    const std::lock_guard one(calls);
+    for (int i = 0; i < pieces(count); ++i)
+      MPI_Ibcast(static_cast<char*>(bytes) + size_t(i) * kPiece, int(piece(count, i)), MPI_BYTE, root, MPI_COMM_WORLD,
+                 requests.add(root));
+  }
+  requests.wait();
 }
 
 void exchange(const void* mine, const size_t* bounds, void* const* parts) {
-  std::vector<MPI_Request> requests;
+  Requests requests;
   for (int step = 1; step < ranks; ++step) {  // not all to the same rank first
     const int to = (rank + step) % ranks, from = (rank + ranks - step) % ranks;
-    begin_receive(requests, from, parts[from], bounds[rank + 1] - bounds[rank], kChunk);
-    begin_send(requests, to, static_cast<const char*>(mine) + bounds[to], bounds[to + 1] - bounds[to], kChunk);
+    requests.receive(from, parts[from], bounds[rank + 1] - bounds[rank], kChunk);
+    requests.send(to, static_cast<const char*>(mine) + bounds[to], bounds[to + 1] - bounds[to], kChunk);
   }
-  wait_all(requests);
+  requests.wait();
 }
 
 void all_gather(void* all, const size_t* bounds) {
-  std::vector<MPI_Request> requests;
+  Requests requests;
   const auto at = [&](int r) { return static_cast<char*>(all) + bounds[r]; };
   const auto size = [&](int r) { return bounds[r + 1] - bounds[r]; };
   for (int step = 1; step < ranks; ++step) {
     const int to = (rank + step) % ranks, from = (rank + ranks - step) % ranks;
-    begin_receive(requests, from, at(from), size(from), kChunk);
-    begin_send(requests, to, at(rank), size(rank), kChunk);
+    requests.receive(from, at(from), size(from), kChunk);
+    requests.send(to, at(rank), size(rank), kChunk);
   }
-  wait_all(requests);
+  requests.wait();
 }
 
-void abort_all(int code) { MPI_Abort(MPI_COMM_WORLD, code); }
+void abort_all(int code) {
+  alive.end(false);
+  MPI_Abort(MPI_COMM_WORLD, code);
+  std::_Exit(code);  // where the launcher cannot be reached
+}
 
-void finish() { MPI_Finalize(); }
+void finish() {
+  if (rank == 0)
+    alive.end(true);
+  else if (threads)
+    alive.hear_last();
+  MPI_Finalize();
+}
 
-constexpr toy_mpi kFunctions{TOY_MPI_VERSION, start,    send,       next,      receive,
-                             broadcast,       exchange, all_gather, abort_all, finish};
+constexpr toy_mpi kFunctions{TOY_MPI_VERSION, start,    give_up_after, send,      next,  receive,
+                             broadcast,       exchange, all_gather,    abort_all, finish};
 
 }  // namespace
 

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-#define TOY_MPI_VERSION 1
+#define TOY_MPI_VERSION 2
 #define TOY_MPI_HOST_BYTES 256
 
 /* Of this process. */
@@ -17,10 +17,14 @@ struct toy_mpi_place {
   char host[TOY_MPI_HOST_BYTES];
 };
 
+/* Is told which ranks have not answered for so long; none: it is not known which. Throws. */
+typedef void (*toy_mpi_lost)(void* context, const int* ranks, int count, double seconds);
+
 /* As Communicator in toy/base/communicator.h. Whatever MPI finds wrong ends the job. */
 struct toy_mpi {
   int version;
   void (*start)(struct toy_mpi_place* place);
+  void (*give_up_after)(double seconds, toy_mpi_lost lost, void* context);
   void (*send)(int to, const void* bytes, size_t count);
   size_t (*next)(int from); /* waits; bytes of what receive() will give */
   void (*receive)(int from, void* bytes, size_t count);

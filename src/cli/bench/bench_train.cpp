@@ -55,7 +55,8 @@ struct BenchTrain : Command {
     add_option(app, "--shape", shape,
                fmt::format("Sizes to measure, separated by commas, or JSON files: {}", fmt::join(size_names(), ", ")),
                suggested(size_names(), true));
-    add_listed(app, trainer, {"batch", "tokens", "accumulate", "shards", "optimizer", "updates"});
+    add_listed(app, trainer,
+               {"batch", "tokens", "accumulate", "shards", "optimizer", "updates", "wire", "rank_timeout"});
     begin_group(app, "Batch");
     add_option(app, "--steps", steps, "Steps to measure", from_to(1, 1e6));
     add_option(app, "--warmup", warmup, "Steps before them", from_to(0, 1e6));
@@ -179,6 +180,7 @@ struct BenchTrain : Command {
                    {"accumulate", options.accumulate},
                    {"ranks", ranks ? ranks->size() : 1},
                    {"shards", options.shards},
+                   {"wire", name_in_list(options.wire)},
                    {"params", params},
                    {"trained", trained_count(model.spec)},
                    {"ms", 1e3 * seconds},

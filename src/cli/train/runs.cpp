@@ -16,6 +16,7 @@
 #include "cli/options.h"
 #include "cli/tables.h"
 #include "cli/train/run_files.h"
+#include "cli/train/runs_stop.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
@@ -443,6 +444,7 @@ void add_runs(CLI::App& root) {
   add_subcommand<Show>(app, "show", "Show a run and its curves");
   add_subcommand<CompareRuns>(app, "compare", "Compare runs side by side");
   add_subcommand<Tail>(app, "tail", "Print the last events of a run and follow new ones");
+  add_runs_stop(app);
   add_subcommand<Report>(app, "report", "Write an HTML report of one run, or of several");
   add_subcommand<Card>(app, "card", "Write the report card of a model that was trained in stages");
   add_subcommand<Schema>(app, "schema", "Print the JSON Schema of events.jsonl");

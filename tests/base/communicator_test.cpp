@@ -1,0 +1,89 @@
+// Ranks that are threads of this process.
+#include "toy/base/communicator.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <thread>
+
+#include "testing/errors.h"
+
+namespace toy {
+namespace {
+
+using testing::error_of;
+using testing::expect_contains;
+
+void on_all(int n, const std::function<void(Communicator&)>& work) {
+  const auto ranks = local_communicators(n);
+  std::vector<std::thread> threads;
+  for (const auto& r : ranks) threads.emplace_back([&work, rank = r.get()] { work(*rank); });
+  for (std::thread& t : threads) t.join();
+}
+
+std::byte value(int rank, size_t i) { return std::byte(size_t(rank) * 37 + i * 11); }
+std::vector<std::byte> values(int rank, size_t n) {
+  std::vector<std::byte> bytes;
+  for (size_t i = 0; i < n; ++i) bytes.push_back(value(rank, i));
+  return bytes;
+}
+
+TEST(LocalCommunicator, MessagesArriveInTheirOrder) {
+  on_all(3, [](Communicator& c) {
+    for (size_t i = 0; i < 50; ++i)
+      for (int r = 0; r < c.size(); ++r)
+        if (r != c.rank()) c.send(r, values(c.rank(), i));
+    for (size_t i = 0; i < 50; ++i)
+      for (int r = 0; r < c.size(); ++r)
+        if (r != c.rank()) EXPECT_EQ(c.receive(r), values(r, i));
+  });
+}
+
+// Chunks of any size, and empty ones.
+TEST(LocalCommunicator, ExchangeGatherAndBroadcast) {
+  for (const int n : {1, 2, 3, 5})
+    for (const size_t bytes : {size_t(0), size_t(1), size_t(4), size_t(1001)})
+      on_all(n, [&](Communicator& c) {
+        const auto me = size_t(c.rank());
+        std::vector<size_t> bounds;
+        for (int r = 0; r <= n; ++r) bounds.push_back(bytes * size_t(r) / size_t(n));
+        const size_t chunk = bounds[me + 1] - bounds[me];
+        std::vector<std::byte> mine = values(c.rank(), bytes), received(chunk * size_t(n));
+        std::vector<std::byte*> parts;
+        for (int r = 0; r < n; ++r) parts.push_back(received.data() + chunk * size_t(r));
+        c.exchange(mine, bounds, parts);
+        for (int r = 0; r < n; ++r)
+          for (size_t i = 0; i < chunk && r != c.rank(); ++i) EXPECT_EQ(parts[size_t(r)][i], value(r, bounds[me] + i));
+        c.all_gather(mine, bounds);
+        for (int r = 0; r < n; ++r)
+          for (size_t i = bounds[size_t(r)]; i < bounds[size_t(r) + 1]; ++i) EXPECT_EQ(mine[i], value(r, i));
+        mine = values(c.rank(), bytes);
+        c.broadcast(n - 1, mine);
+        EXPECT_EQ(mine, values(n - 1, bytes));
+      });
+}
+
+TEST(LocalCommunicator, AnAbortEndsTheOthersWaiting) {
+  const auto ranks = local_communicators(2);
+  std::string message;
+  std::thread waiting([&] { message = error_of([&] { ranks[1]->receive(0); }); });
+  ranks[0]->abort(1);
+  waiting.join();
+  expect_contains(message, "another rank");
+}
+
+// A rank above 0 waits as long as rank 0 lives.
+TEST(LocalCommunicator, ARankThatDoesNotAnswerIsNamed) {
+  const auto ranks = local_communicators(3);
+  for (const auto& r : ranks) r->give_up_after(0.05);
+  std::string other;
+  std::thread waiting([&] { other = error_of([&] { ranks[1]->receive(0); }); });
+  expect_contains(error_of([&] { ranks[0]->receive(2); }),
+                  "rank 2 (host here) has not answered for 0.05 s (--rank-timeout)");
+  waiting.join();
+  expect_contains(other, "another rank");
+  expect_contains(error_of([&] { ranks[0]->send(1, {}); }), "another rank");
+}
+
+}  // namespace
+}  // namespace toy
