@@ -62,7 +62,7 @@ struct EvalEmbeddings : Command {
     std::vector<bool> cut;
     std::vector<bind::TextToEmbed> sources;
     for (const std::string& text : texts) sources.push_back({fmt::format("{}: a text", file), text});
-    const auto ids = bind::ids_to_embed(model, model_path, sources, "", "", cut);
+    const auto ids = bind::ids_to_embed(model, model_path, sources, "", "give a model that has one", cut);
     if (const auto n = std::ranges::count(cut, true); n > 0)
       to_stderr(fmt::format("toy: {} of {} texts are longer than {} tokens and were cut\n", n, texts.size(),
                             most_tokens_to_embed(model)));

@@ -82,7 +82,7 @@ struct SearchBuild : Command {
     std::vector<bind::TextToEmbed> texts;
     for (const Passage& p : passages) texts.push_back({fmt::format("{}:{}", p.file, p.line), p.text});
     std::vector<bool> cut;
-    const auto ids = bind::ids_to_embed(model, model_path, texts, prefix, "", cut);
+    const auto ids = bind::ids_to_embed(model, model_path, texts, prefix, "give a model that has one", cut);
     const auto vectors = with_sound_weights({model_path}, [&] { return embed_tokens(*dev, model, ids, o); });
     write_search_index(out, passages, vectors,
                        {fs::absolute(model_path).lexically_normal().string(), checksum_of(model_path), query_prefix,
@@ -130,7 +130,7 @@ struct SearchQuery : Command {
     print_warnings(model_path, model.warnings);
     std::vector<bool> cut;
     const std::vector<bind::TextToEmbed> text{{"query", query}};
-    const auto ids = bind::ids_to_embed(model, model_path, text, index.model().query_prefix, "", cut);
+    const auto ids = bind::ids_to_embed(model, model_path, text, index.model().query_prefix, "give a model that has one", cut);
     const EmbedOptions o = bind::EmbedTextOptions{.pooling = index.model().pooling}.of(model, "--");
     const auto vector = with_sound_weights({model_path}, [&] { return embed_tokens(*dev, model, ids, o); });
     for (const SearchIndex::Hit& hit : index.nearest(vector.front(), count)) {
