@@ -53,7 +53,7 @@ TEST_F(CliSearch, Refuses) {
   const std::string text = write("precious.txt", "words");
   refuses("search build " + model_ + " " + notes_ + " --out " + text, {"did not write"});
   refuses("search build " + model_ + " " + path("nowhere") + " --out " + index_, {"nowhere"});
-  refuses("search build " + std::string(TOY_GOLDEN) + " " + notes_ + " --out " + path("i"), {"--pooling"});
+  refuses("search build " + std::string(TOY_GOLDEN) + " " + notes_ + " --out " + path("i"), {"has no tokenizer"});
   refuses("search query " + index_ + " x --model " + std::string(TOY_GOLDEN), {"is not the model"});
   fs::rename(model_, path("moved.gguf"));
   refuses("search query " + index_ + " x", {"which is gone", "--model"});

@@ -44,6 +44,7 @@ class SearchIndex {
   int64_t passages() const { return passages_; }
   int64_t width() const { return width_; }
   const SearchModel& model() const { return model_; }
+  /// The passage of this number, from 0.
   Passage passage(int64_t i) const;
 
   /// A passage and its inner product with what is searched for.

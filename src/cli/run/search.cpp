@@ -130,7 +130,8 @@ struct SearchQuery : Command {
     print_warnings(model_path, model.warnings);
     std::vector<bool> cut;
     const std::vector<bind::TextToEmbed> text{{"query", query}};
-    const auto ids = bind::ids_to_embed(model, model_path, text, index.model().query_prefix, "give a model that has one", cut);
+    const auto ids =
+        bind::ids_to_embed(model, model_path, text, index.model().query_prefix, "give a model that has one", cut);
     const EmbedOptions o = bind::EmbedTextOptions{.pooling = index.model().pooling}.of(model, "--");
     const auto vector = with_sound_weights({model_path}, [&] { return embed_tokens(*dev, model, ids, o); });
     for (const SearchIndex::Hit& hit : index.nearest(vector.front(), count)) {
