@@ -25,7 +25,7 @@ struct RetrievalScores {
 /// for equal ones: what equals the anchor or its positive, and positives of an equal anchor, are no wrong answers.
 class RetrievalSet {
  public:
-  /// Of vectors of so many numbers.
+  /// Of vectors of `width` numbers.
   explicit RetrievalSet(int64_t width) : width_(size_t(width)) {}
   /// An anchor and its positive.
   void add_pair(std::span<const float> anchor, int64_t anchor_id, std::span<const float> positive, int64_t positive_id);
