@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "train/dataset.h"
+#include "train/text_dataset.h"
 
 namespace toy {
 

@@ -7,6 +7,7 @@
 #include "toy/data/corpus.h"
 #include "toy/nn/blocks.h"
 #include "toy/runtime/session.h"
+#include "toy/train/trainer.h"
 
 namespace toy {
 
@@ -20,6 +21,9 @@ void feed_windows(Session& session, const Windows& batch, int64_t tokens, std::s
 /// Inputs for `n` places whose sequences, of at most `tokens`, share their beginnings and are `spread` rows when they
 /// are complete; none where that is 0.
 nn::Spread spread_inputs(Graph& g, int64_t n, int64_t tokens, int64_t spread);
+/// The inputs of a trainer's graph, whatever it makes smaller.
+void feed_windows(Session& session, const Windows& batch, const TrainerOptions& options,
+                  std::span<const float> weights);
 /// The input `random` of what drops: batch `number` of a run with this seed.
 void feed_random(Session& session, uint64_t seed, int64_t number);
 /// Fills up with padding: of packed rows each place is a sequence of its own.

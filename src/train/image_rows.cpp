@@ -136,12 +136,38 @@ nlohmann::ordered_json config_of(const RunImages& images, const ImageOptions& o)
   return j;
 }
 
-std::unique_ptr<Rows> make_image_rows(const RunImages& images, const AugmentOptions& augment, uint64_t seed) {
-  return std::make_unique<ImageRows>(images, augment, seed);
-}
+namespace {
 
-std::unique_ptr<ValidationRows> make_image_validation(const RunImages& images) {
-  return std::make_unique<ImageValidation>(images);
+class ImageDataset final : public Dataset {
+ public:
+  ImageDataset(const DataOptions& o, size_t memory, Teller& tell)
+      : o_(o), images_(std::make_unique<RunImages>(read_run_images(*o.images, o, memory, tell))) {}
+  RunImages* images() const override { return images_.get(); }
+  // A row is a picture.
+  void tokenize(const Tokenizer&, std::optional<int64_t>, uint64_t seed, int64_t) override {
+    tokens_ = images_->vision.rows();
+    rows_ = std::make_unique<ImageRows>(*images_, o_.images->augment, seed);
+    const int64_t n = images_->validation.count();
+    if (n == 0) return;
+    const std::string& name = o_.validation.empty() ? o_.images->path : o_.validation[0];
+    validation_.push_back({nullptr, name, 1, {}, std::make_unique<ImageValidation>(*images_), n, double(n)});
+  }
+  nlohmann::ordered_json config() const override { return {{"images", config_of(*images_, *o_.images)}}; }
+  const Rows& rows() const override { return *rows_; }
+  std::string name() const override { return o_.images->path; }
+  int64_t training_tokens() const override { return images_->training.count() * tokens_; }
+  int64_t validation_tokens() const override { return images_->validation.count() * tokens_; }
+
+ private:
+  const DataOptions& o_;
+  std::unique_ptr<RunImages> images_;
+  std::unique_ptr<Rows> rows_;
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> make_image_dataset(const DataOptions& options, size_t memory, Teller& tell) {
+  return std::make_unique<ImageDataset>(options, memory, tell);
 }
 
 }  // namespace toy

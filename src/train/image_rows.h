@@ -3,11 +3,10 @@
 
 #include <memory>
 
-#include "toy/data/corpus.h"
 #include "toy/image/augment.h"
 #include "toy/models/spec.h"
 #include "toy/train/data.h"
-#include "train/tell.h"
+#include "train/dataset.h"
 
 namespace toy {
 
@@ -23,9 +22,8 @@ RunImages read_run_images(const ImageOptions& options, const DataOptions& data, 
 /// By which they are known again: their classes, pixels and labels, and how they are augmented.
 nlohmann::ordered_json config_of(const RunImages& images, const ImageOptions& options);
 
-/// Training pictures in a random order, augmented. `images` must outlive it.
-std::unique_ptr<Rows> make_image_rows(const RunImages& images, const AugmentOptions& augment, uint64_t seed);
-/// Validation pictures as they are. `images` must outlive it.
-std::unique_ptr<ValidationRows> make_image_validation(const RunImages& images);
+/// Them as the data of a run: training pictures in a random order, augmented, and validation pictures as they are.
+/// Throws as read_run_images().
+std::unique_ptr<Dataset> make_image_dataset(const DataOptions& options, size_t memory, Teller& tell);
 
 }  // namespace toy

@@ -40,20 +40,20 @@ class Run {
         writes_(writes),
         recipe_(source.config().at("name")),
         base_(source.file()),
-        data_(o_.data, o.out, o.memory, tell),
+        data_(make_dataset(o_.data, o.out, o.memory, tell)),
         resume_(o_, source, tell, writes),
         state_(resume_.state()) {
-    source.look_at(data_);
+    source.look_at(*data_);
     auto tokenizer = resume_.tokenizer();
-    if (!tokenizer) tokenizer = source.tokenizer(data_);
+    if (!tokenizer) tokenizer = source.tokenizer(*data_);
     const ModelSpec spec = source.spec(*tokenizer);
-    data_.find_chat_template(source.template_file(), *tokenizer, resume_.earlier("/texts/chat_time"));
-    if (o_.policy) rollouts_ = make_rollouts(o_, data_, spec, *tokenizer, tell_);
-    data_.tokenize(*tokenizer, o.fit_tokens && !rollouts_ ? std::nullopt : std::optional(o_.trainer.tokens), o.seed,
-                   std::min({kMostFittedTokens, spec.context, o.context > 0 ? o.context : spec.context}));
+    data_->find_chat_template(source.template_file(), *tokenizer, resume_.earlier("/texts/chat_time"));
+    if (o_.policy) rollouts_ = make_rollouts(o_, *data_, spec, *tokenizer, tell_);
+    data_->tokenize(*tokenizer, o.fit_tokens && !rollouts_ ? std::nullopt : std::optional(o_.trainer.tokens), o.seed,
+                    std::min({kMostFittedTokens, spec.context, o.context > 0 ? o.context : spec.context}));
     settle();
-    require_validation(o_, data_, tell);
-    config_ = config_of(o_, source, device, spec, data_.config());
+    require_validation(o_, *data_, tell);
+    config_ = config_of(o_, source, device, spec, data_->config());
     model_.spec = spec;
     resume_.compare(config_);
     if (resume_.complete()) return;
@@ -69,7 +69,7 @@ class Run {
       for (const std::string& choice : source.choices()) tell.note(choice);
     model_.tokenizer = std::move(tokenizer);
     // The model that learns with a template keeps it, where it does not come from the model itself.
-    const ChatTemplate* chat = data_.chat_template();
+    const ChatTemplate* chat = data_->chat_template();
     if (chat && (!o.data.chat_template.empty() || source.file().empty())) {
       model_.metadata.insert_or_assign("tokenizer.chat_template", gguf::Value(chat->source()));
       if (!model_.spec.adapters.empty()) model_.spec.adapters.back().chat_template = chat->source();
@@ -86,15 +86,15 @@ class Run {
     if (model_.params) e.roles = tensor_roles(model_, o_.trainer.optimizer, o_.lr);
     e.preparing_seconds = tell_.seconds();
     if (resume_.complete()) return e;
-    e.data = data_.name(), e.rows = per_epoch(), e.epochs = epochs();
+    e.data = data_->name(), e.rows = per_epoch(), e.epochs = epochs();
     if (rollouts_)
       for (const std::string& line : rollouts_->try_rewards()) tell_.note(line);
     else
-      data_.warn_of_epochs(o_.steps * rows_per_step());
+      data_->warn_of_epochs(o_.steps * rows_per_step());
     e.steps = o_.steps - state_.step;
     tell_.preparing("some steps, to see how long they take");
-    const auto windows = [&](int64_t first, int64_t count) { return data_.windows(state_.windows + first, count); };
-    const ValidationText* text = data_.validation().empty() ? nullptr : data_.validation().data();
+    const auto windows = [&](int64_t first, int64_t count) { return data_->windows(state_.windows + first, count); };
+    const ValidationText* text = data_->validation().empty() ? nullptr : data_->validation().data();
     TrainerOptions options = o_.trainer;
     options.recompute = fit_.recompute;
     const Calibration c =
@@ -127,7 +127,7 @@ class Run {
                   .reason = reason};
     if (reason != TrainResult::stopped) {
       publish(r);
-      if (!rollouts_) data_.tell_sources(state_.windows);
+      if (!rollouts_) data_->tell_sources(state_.windows);
       require_success(r, rollouts_ ? r.step : state_.updates);  // a step without a difference changes nothing
       if (reason != TrainResult::time) write_finished(o_.out, {config_, r, resume_.init()});
     }
@@ -155,14 +155,14 @@ class Run {
   double elapsed() const { return tell_.seconds() - begin_; }
   int64_t rows_per_step() const { return o_.trainer.rows(); }
   int64_t per_step() const { return rollouts_ ? o_.policy->questions : rows_per_step(); }
-  int64_t per_epoch() const { return rollouts_ ? rollouts_->questions() : data_.rows().rows(); }
+  int64_t per_epoch() const { return rollouts_ ? rollouts_->questions() : data_->rows().rows(); }
   double epochs() const { return double(o_.steps * per_step()) / double(std::max<int64_t>(1, per_epoch())); }
   int64_t tokens_per_step() const { return rows_per_step() * o_.trainer.tokens; }
 
   // What the rows decide.
   void settle() {
-    o_.trainer.tokens = data_.tokens();
-    const int64_t rows = data_.rows().rows();
+    o_.trainer.tokens = data_->tokens();
+    const int64_t rows = data_->rows().rows();
     if (o_.epochs) {
       constexpr double kMost = 1e12;
       const double steps = std::ceil(*o_.epochs * double(rows) / double(rows_per_step()));
@@ -195,13 +195,13 @@ class Run {
     e.parameters = parameter_count(model_.spec);
     e.steps = o_.steps;
     e.tokens_per_step = tokens_per_step();
-    e.train_tokens = data_.training_tokens();
+    e.train_tokens = data_->training_tokens();
     e.windows_per_epoch = per_epoch();
-    e.validation_tokens = data_.validation_tokens();
+    e.validation_tokens = data_->validation_tokens();
     e.planned_bytes = int64_t(trainer_->planned_bytes() + watcher_->planned_bytes());
     e.trained = trained_count(model_.spec);
     e.epochs = epochs();
-    e.data = data_.name();
+    e.data = data_->name();
     if (!base_.empty()) e.base = base_;
     if (const Communicator* ranks = o_.trainer.ranks; ranks && ranks->size() > 1) e.ranks = ranks->size();
     tell_(std::move(e));
@@ -213,8 +213,8 @@ class Run {
     if (const std::string less = fit_.text(); !less.empty()) tell_.note(less);
     for (const std::string& note : trainer_->plan().notes) tell_.note("plan: " + note);
     if (rollouts_) return;
-    data_.warn_of_epochs(o_.steps * rows_per_step());
-    data_.tell_sources({});
+    data_->warn_of_epochs(o_.steps * rows_per_step());
+    data_->tell_sources({});
   }
 
   // The answers of a step. Where they cannot be judged, the steps before are not lost.
@@ -246,12 +246,12 @@ class Run {
   // A step and what is due after it. Returns why the run ends there, or `done`.
   TrainResult::Reason advance() {
     step();
-    if (const std::string change = data_.change(); !change.empty()) give_up_on(change);
+    if (const std::string change = data_->change(); !change.empty()) give_up_on(change);
     const bool all = state_.step == o_.steps;
     const bool timed_out = !all && o_.time_limit > 0 && agree(elapsed() >= o_.time_limit);
     TrainResult::Reason reason = timed_out ? TrainResult::time : TrainResult::done;
     bool stopped = (all || validator_->is_due()) && !validator_->evaluate(all);
-    if (timed_out && !stopped && !data_.validation().empty()) {
+    if (timed_out && !stopped && !data_->validation().empty()) {
       at_limit_ = validator_->look();
       stopped = !at_limit_;
     } else if (!all && !timed_out && !stopped && validator_->patience_is_over()) {
@@ -274,7 +274,7 @@ class Run {
     std::optional<Rollouts::Step> drawn;
     if (rollouts_) drawn = draw();
     const double drawing = drawn ? tell_.seconds() - begin : 0;
-    const Windows windows = drawn ? drawn->windows : data_.windows(state_.windows, rows_per_step());
+    const Windows windows = drawn ? drawn->windows : data_->windows(state_.windows, rows_per_step());
     const bool learns = !windows.inputs.empty();
     if (learns) watcher_->before(state_.step + 1, windows, *trainer_, tell);
     const double before = tell_.seconds();
@@ -428,7 +428,7 @@ class Run {
     watcher_ = std::make_unique<Watcher>(o_.watch, device_, model_, watching);
     trainer_ = std::make_unique<Trainer>(device_, model_, options);
     watcher_->require_ops(*trainer_);
-    validator_ = std::make_unique<Validator>(o_, device_, model_, *trainer_, data_, tell_, state_,
+    validator_ = std::make_unique<Validator>(o_, device_, model_, *trainer_, *data_, tell_, state_,
                                              writes_ ? &resume_.checkpoints() : nullptr);
   }
 
@@ -448,7 +448,7 @@ class Run {
   Teller& tell_;
   bool writes_;
   std::string recipe_, base_;
-  Dataset data_;
+  std::unique_ptr<Dataset> data_;
   std::unique_ptr<Rollouts> rollouts_;  // of reinforcement learning
   Resume resume_;
   RunState state_;

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "toy/text/class_names.h"
-#include "train/dataset.h"
+#include "train/image_rows.h"
 #include "train/run.h"
 
 namespace toy {

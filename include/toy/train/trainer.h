@@ -15,6 +15,7 @@
 #include "toy/graph/recompute.h"
 #include "toy/models/model.h"
 #include "toy/models/transformer.h"
+#include "toy/train/contrastive.h"
 #include "toy/train/optimizer.h"
 #include "toy/train/preference.h"
 
@@ -52,6 +53,8 @@ struct TrainerOptions {
   /// than 0 continues the latest one before it that begins there. 0: all are complete. See can_spread().
   int64_t spread = 0;
   bool hidden = false;  ///< steps can show the rows that the output projection takes; see Trainer::step()
+  /// Instead of the next token: rows of texts whose vectors are compared.
+  std::optional<ContrastiveOptions> contrastive = {};
   Recompute recompute;  ///< what backward computes again; changes no bit. See fit_memory() in toy/train/memory.h
 
   /// See toy/base/options.h.
@@ -152,7 +155,9 @@ struct EvalResult {
   double nats = 0;  ///< sum over the tokens; of answers over those of the chosen ones
   int64_t tokens = 0;
   PreferenceSums preference = {};
-  /// Of pictures, which are then what `tokens` counts: those whose class is the likeliest, and among the 5 likeliest.
+  /// Of pictures and of pairs, which are then what `tokens` counts: those whose class or positive is the likeliest, and
+  /// among the 5 likeliest.
+  bool ranked = false;
   int64_t right = 0, among_5 = 0;
   double mean() const { return preference.terms > 0 ? preference.mean_loss() : tokens ? nats / double(tokens) : 0; }
 };

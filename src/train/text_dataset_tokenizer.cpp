@@ -5,11 +5,11 @@
 
 #include "toy/base/memory.h"
 #include "toy/chat/builtin.h"
-#include "train/dataset.h"
+#include "train/text_dataset.h"
 
 namespace toy {
 
-std::string Dataset::tokenizer_text() const {
+std::string TextDataset::tokenizer_text() const {
   std::string text;
   uint64_t all = 0;
   for (const DataSource& s : sources_) all += s.files.bytes();
@@ -44,18 +44,18 @@ std::string Dataset::tokenizer_text() const {
   return text;
 }
 
-std::vector<TextFile> Dataset::files() const {
+std::vector<TextFile> TextDataset::files() const {
   std::vector<TextFile> all;
   for (const DataSource& s : sources_) all.insert(all.end(), s.files.files.begin(), s.files.files.end());
   return all;
 }
 
-std::optional<ChatTemplate> Dataset::template_of_options() const {
+std::optional<ChatTemplate> TextDataset::template_of_options() const {
   if (o_.chat_template.empty()) return std::nullopt;
   return chat_template_named(o_.chat_template);
 }
 
-std::optional<ControlTokens> Dataset::control_tokens() const {
+std::optional<ControlTokens> TextDataset::control_tokens() const {
   if (o_.examples.empty()) return std::nullopt;
   const auto chat = template_of_options();
   return control_tokens_of(chat ? &*chat : nullptr);
