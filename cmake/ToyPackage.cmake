@@ -39,8 +39,7 @@ load language models, generate, score and train.")
 set(CPACK_DEBIAN_LIBTOY-DEV_PACKAGE_NAME libtoy-dev)
 set(CPACK_DEBIAN_LIBTOY-DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_LIBTOY-DEV_PACKAGE_DEPENDS
-    "libtoy0 (= ${PROJECT_VERSION}), libfmt-dev, nlohmann-json3-dev, libsentencepiece-dev, libutf8proc-dev,
-     libpng-dev, libjpeg62-turbo-dev")
+    "libtoy0 (= ${PROJECT_VERSION}), libfmt-dev, nlohmann-json3-dev, libsentencepiece-dev, libutf8proc-dev, libpng-dev, libjpeg62-turbo-dev")
 set(CPACK_COMPONENT_LIBTOY-DEV_DESCRIPTION "Headers, static C++ libraries and what CMake and pkg-config find them by. The
 C++ interface may change with any minor version before 1.0.")
 

@@ -63,7 +63,7 @@ say "packing"
 (cd "$build" && cpack -G DEB -D CPACK_COMPONENTS_ALL="$components" -D CPACK_DEBIAN_PYTHON3-TOY_PACKAGE_DEPENDS="$module") \
   >> "$log" 2>&1 || fail "packing failed"
 # CPack calls ldconfig from scripts. The trigger of libtoy0 does that, and the plugin of toy-mpi needs none.
-for deb in "$build"/packages/lib*0_*.deb "$build"/packages/toy-mpi_*.deb; do
+for deb in "$build"/packages/libtoy0_*.deb "$build"/packages/toy-mpi_*.deb; do
   [[ -e $deb ]] || continue
   dpkg-deb -R "$deb" "$build/packages/open" >> "$log" 2>&1 || fail "unpacking $deb failed"
   rm -f "$build"/packages/open/DEBIAN/{postinst,postrm}

@@ -33,12 +33,15 @@ cp "$wheel" "$stage/root/"
 "$toy" corpus stories --bytes 100000 --seed 1 --out "$stage/root/book.txt" >> "$log"
 in_bare() { say "$*"; inside "$@" >> "$log" 2>&1 || fail "$*"; }
 
+# From PyPI as this machine reaches it: the bare Debian knows neither its proxies nor their certificates.
+build/package-venv/bin/python -m pip download --quiet --disable-pip-version-check --only-binary :all: -d "$stage/root" \
+  numpy "scikit-build-core>=0.10" "nanobind>=2.4" >> "$log" 2>&1 || { say "no PyPI here"; exit 77; }
 in_bare apt-get update
 in_bare apt-get install -y --no-install-recommends python3-venv
 # What pip and the package say with the three steps of a user.
 prove() {  # VENV FILE...
   in_bare python3 -m venv "$1"
-  in_bare "$1/bin/pip" install --no-cache-dir --disable-pip-version-check "${@:2}"
+  in_bare "$1/bin/pip" install --disable-pip-version-check --no-index --find-links . "${@:2}"
   cat > "$stage/root/use.py" << PYTHON
 import toy
 run = toy.train.from_scratch(corpus="book.txt", size="tiny", tokenizer="spm:300", steps=12, batch=2, tokens=64, out="$1-run")

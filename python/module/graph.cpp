@@ -276,12 +276,16 @@ SessionPtr make_session(const std::vector<BoundValue>& outputs, bool train, cons
   toy::check(!outputs.empty(), "session: there are no outputs; give at least one value, such as a loss");
   BoundSession::Sources sources{.arrays = {}, .model = model, .session = session};
   for (const auto& [key, value] : arrays) {
-    auto* kept = new Array(nb::cast<Array>(value));
+    std::string name;
+    Array array;
+    toy::check(nb::try_cast(key, name), "params: a key is no name; use those of the graph's parameters");
+    toy::check(nb::try_cast(value, array), "'{}' is no array; give one of numpy or of a library that speaks DLPack",
+               name);
+    auto* kept = new Array(std::move(array));
     const std::shared_ptr<const void> keep_alive(static_cast<const void*>(kept), [](const void* p) {
       const nb::gil_scoped_acquire gil;
       delete static_cast<const Array*>(p);
     });
-    const auto name = nb::cast<std::string>(key);
     sources.arrays.push_back({name, view_of(name, *kept), keep_alive});
   }
   const nb::gil_scoped_release free;
