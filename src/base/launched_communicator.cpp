@@ -35,7 +35,7 @@ class LaunchedCommunicator final : public Communicator {
     for (int r = 0; r < place_.size; ++r) hosts_[size_t(r)] = all.c_str() + bounds[size_t(r)];
   }
   ~LaunchedCommunicator() override {
-    if (!lost_) mpi_.finish();
+    if (lost_.empty()) mpi_.finish();
   }
   LaunchedCommunicator(const LaunchedCommunicator&) = delete;
   LaunchedCommunicator& operator=(const LaunchedCommunicator&) = delete;
@@ -66,18 +66,22 @@ class LaunchedCommunicator final : public Communicator {
  private:
   static void on_lost(void* self, const int* ranks, int count, double seconds) {
     auto& communicator = *static_cast<LaunchedCommunicator*>(self);
-    communicator.lost_ = true;
-    communicator.fail_lost({ranks, size_t(count)}, seconds);
+    try {
+      communicator.fail_lost({ranks, size_t(count)}, seconds);
+    } catch (const Error& e) {
+      communicator.lost_ = e.what();
+      throw;
+    }
   }
   // What was on its way stays there: nothing more can be said.
   const toy_mpi& all() const {
-    if (lost_) fail_internal("ranks: another rank is lost");
+    if (!lost_.empty()) fail_internal("{}", lost_);
     return mpi_;
   }
   const toy_mpi& mpi_;
   toy_mpi_place place_ = {};
   std::vector<std::string> hosts_;
-  bool lost_ = false;
+  std::string lost_;  // why nothing more can be said
 };
 
 // Where the plugin may be, the best place first.

@@ -45,8 +45,7 @@ END
 chmod +x "$dir/agent"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 mca=(--mca plm_rsh_agent "$dir/agent" --mca btl tcp,self --mca btl_tcp_if_include 10.77.0.0/24
-     --mca oob_tcp_if_include 10.77.0.0/24 --mca oob_tcp_keepalive_time 15 --mca oob_tcp_keepalive_intvl 1
-     --mca oob_tcp_keepalive_probes 3)
+     --mca oob_tcp_if_include 10.77.0.0/24)
 cd "$dir/a"
 "$toy" corpus stories --bytes 60000 --seed 1 --out book.txt
 options=(--corpus book.txt --tokenizer bytes --size tiny --tokens 32 --batch 8 --shards 2 --threads 1 --seed 3)
@@ -71,18 +70,19 @@ timeout 200 bash -c "$(declare -f on_both); $(declare -p mca toy dir a); on_both
 job=$! begin=$SECONDS
 while [[ ! -e out/cut/checkpoints ]] && kill -0 $job 2> /dev/null; do sleep 0.05; done
 cable down
+ranks_left() { pgrep -f "^$toy train .*out/cut\$" || true; }
+for i in $(seq 300); do  # both ranks notice, each by itself
+  [[ -n $(ranks_left) ]] || break
+  sleep 0.2
+done
+[[ -z $(ranks_left) ]] || { cat log; failed "a rank is still there after the network was cut"; }
+ip netns pids $a | xargs -r kill -KILL 2> /dev/null || true  # mpirun 4.1 waits for the other host for ever
+ip netns pids $b | xargs -r kill -KILL 2> /dev/null || true
 code=0
 wait $job || code=$?
 ((code != 0)) || { cat log; failed "a job whose network was cut ended with 0"; }
-((code != 124)) || { cat log; failed "a job whose network was cut did not end"; }
 grep -q 'rank 1 (host hostb) has not answered for 3 s' log || { cat log; failed "the lost host is not named"; }
 tail -n 1 out/cut/events.jsonl | grep -q '"run_end".*hostb' || failed "no run_end in events.jsonl"
-for i in $(seq 100); do  # the second host's rank notices by itself
-  [[ -n $(ip netns pids $b) ]] || break
-  sleep 0.2
-done
-left=$(for p in $(ip netns pids $b); do tr '\0' ' ' < /proc/$p/cmdline; echo; done | grep "train from-scratch" || true)
-[[ -z $left ]] || failed "the rank of the second host is still there: $left"
 echo "the cable was cut: ended after $((SECONDS - begin)) s"
 cable up
 on_both train --resume --out out/cut > log 2>&1 || { cat log; failed "resuming"; }
