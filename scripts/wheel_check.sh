@@ -45,7 +45,7 @@ prove() {  # VENV FILE...
   cat > "$stage/root/use.py" << PYTHON
 import toy
 run = toy.train.from_scratch(corpus="book.txt", size="tiny", tokenizer="spm:300", steps=12, batch=2, tokens=64, out="$1-run")
-open("$1.txt", "w").write(toy.load(run.model).generate("Once there was", max_tokens=40, temperature=0.9, seed=7) + "\n")
+open("$1.txt", "w", encoding="utf-8").write(toy.load(run.model).generate("Once there was", max_tokens=40, temperature=0.9, seed=7) + "\n")
 PYTHON
   in_bare "$1/bin/python" use.py
   in_bare "$1/bin/toy" train from-scratch --corpus book.txt --size tiny --tokenizer spm:300 --steps 12 --batch 2 --tokens 64 \
@@ -56,7 +56,8 @@ PYTHON
 }
 "$toy" train from-scratch --corpus "$stage/root/book.txt" --size tiny --tokenizer spm:300 --steps 12 --batch 2 --tokens 64 \
   --out "$work/here" >> "$log" 2>&1
-"$toy" infer "$work/here" --prompt "Once there was" -n 40 --temperature 0.9 --seed 7 > "$work/here.txt" 2>> "$log"
+"$toy" infer "$work/here" --prompt "Once there was" -n 40 --temperature 0.9 --seed 7 2>> "$log" \
+  | python3 -c 'import sys; print(sys.stdin.buffer.read().decode("utf-8", "replace"), end="")' > "$work/here.txt"
 prove wheel "./${wheel##*/}"
 say "the wheel works in a bare Debian, with the same bytes"
 
