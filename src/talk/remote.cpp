@@ -233,7 +233,7 @@ struct RemoteModel::State {
     const auto j = parse_json<ordered_json>(text);
     std::vector<std::string> names;
     if (j.is_object() && j.contains("data") && j.at("data").is_array())
-      for (const ordered_json& model : j.at("data")) names.push_back(text_of(model, "id"));
+      for (const ordered_json& m : j.at("data")) names.push_back(text_of(m, "id"));
     return names;
   }
 };

@@ -142,7 +142,8 @@ TEST_F(RowForms, ResultsFollowTheirCalls) {
             "'messages[2].tool_call_id' is 'b', and no call before it has this id; expected 'a'");
   EXPECT_EQ(wrong(ask + call + R"({"role": "tool", "tool_call_id": "a", "content": "4"})" + end), "no error");
   // Calls may be a part of the text.
-  EXPECT_EQ(wrong(ask + R"({"role": "assistant", "content": "f x"}, {"role": "tool", "content": "4"})" + end), "no error");
+  EXPECT_EQ(wrong(ask + R"({"role": "assistant", "content": "f x"}, {"role": "tool", "content": "4"})" + end),
+            "no error");
 }
 
 // A note names its row and message, and is said once for a file whichever message has it.
