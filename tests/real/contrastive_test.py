@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 MODEL = os.path.join(os.environ.get("TOY_MODELS", "/opt/toy-models"), "all-minilm-l6-v2")
-MARGIN = 0.3  # of recall at 1; a run reached more
+MARGIN = 0.6  # of recall at 1; 14 steps took it from 0.01 to 0.97
 GROUPS = ["badger otter heron miller baker child king sailor".split(), "finds carries paints hides sells breaks".split(),
           "red tiny ancient broken silver frozen".split(), "lamp boat key drum book shell crown wheel".split(),
           "near under behind above".split(), "bridge forest tower market cave mill".split()]
@@ -59,8 +59,8 @@ def main():
                 f.writelines(json.dumps(row) + "\n" for row in part)
         toy("convert", MODEL, model)
         before = json.loads(toy("eval", "retrieval", model, held, "--json"))
-        toy("train", "contrastive", "--model", model, "--data", train, "--val", held, "--batch", 50, "--epochs", 15, "--lr",
-            1e-4, "--out", out, *sys.argv[2:])
+        toy("train", "contrastive", "--model", model, "--data", train, "--val", held, "--batch", 25, "--epochs", 2, "--lr",
+            3e-4, "--out", out, *sys.argv[2:])
         after = json.loads(toy("eval", "retrieval", out, held, "--json"))
         print(f"recall at 1: {before['recall_1']:.2f} before, {after['recall_1']:.2f} after; "
               f"1/rank {before['mrr_10']:.3f} before, {after['mrr_10']:.3f} after")
