@@ -57,10 +57,10 @@ std::string_view name_of(RowKind kind) {
 }
 
 std::map<std::string, std::string> parse_field_map(const std::string& text) {
-  static const std::vector<std::string> kNames = {"answer",    "chosen",  "completion", "context",     "conversations",
-                                                  "documents", "history", "input",      "instruction", "label",
-                                                  "messages",  "output",  "prompt",     "question",    "rejected",
-                                                  "response",  "system",  "text",       "tools"};
+  static const std::vector<std::string> kNames = {
+      "anchor",   "answer",      "chosen",   "completion", "context",  "conversations", "documents", "history",
+      "input",    "instruction", "label",    "messages",   "negative", "output",        "positive",  "prompt",
+      "question", "rejected",    "response", "system",     "text",     "tools"};
   std::map<std::string, std::string> map;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());

@@ -127,7 +127,8 @@ Calibration calibrate(Device& device, Model& model, Trainer& trainer, const Trai
   constexpr double kLong = 2;     // seconds
   const int64_t rows = options.rows();
   const double work = trainer.plan().cost().flops * double(options.passes());
-  if (most > 0 && !options.preference && !model.spec.vision.there() && rows * options.tokens > 2 * kFew && work > kWork)
+  const bool of_texts = !options.preference && !options.contrastive && !model.spec.vision.there();
+  if (most > 0 && of_texts && rows * options.tokens > 2 * kFew && work > kWork)
     if (const Calibration c = extrapolate(device, model, trainer, options, windows, text, lr, kFew); c.step > kLong)
       return c;
   Calibration c;

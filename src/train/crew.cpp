@@ -16,6 +16,7 @@ static void archive(auto& a, AdapterSpec::Map& v) { a(v.rank, v.scale, v.magnitu
 static void archive(auto& a, AdapterSpec& v) { a(v.maps, v.dropout, v.chat_template); }
 static void archive(auto& a, Roles& v) { a(v.train, v.freeze); }
 static void archive(auto& a, PreferenceOptions& v) { a(v.loss, v.beta); }
+static void archive(auto& a, ContrastiveOptions& v) { a(v.temperature, v.pooling); }
 static void archive(auto& a, Recompute& v) { a(v.whole, v.light); }
 static void archive(auto& a, OptimizerOptions& v) {
   a(v.kind);
@@ -23,7 +24,7 @@ static void archive(auto& a, OptimizerOptions& v) {
 }
 static void archive(auto& a, TrainerOptions& v) {
   TrainerOptions::fields(v, [&](const Option&, auto& value) { a(value); });
-  a(v.seed, v.preference, v.recompute);
+  a(v.seed, v.preference, v.contrastive, v.recompute);
 }
 static void archive(Packer& a, TensorType& v) {
   a(v.dtype, std::vector<int64_t>(v.shape.begin(), v.shape.end()), v.rows);

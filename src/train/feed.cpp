@@ -7,6 +7,7 @@
 
 #include "toy/backend/kernel_fault.h"
 #include "toy/models/vision.h"
+#include "train/contrastive.h"
 
 namespace toy {
 
@@ -55,6 +56,11 @@ void feed_windows(Session& session, const Windows& batch, int64_t tokens, std::s
     session.set("position", position);
   }
   session.set("weight", weights);
+}
+
+void feed_windows(Session& session, const Windows& batch, const TrainerOptions& o, std::span<const float> weights) {
+  if (o.contrastive) return feed_contrastive(session, batch, o.tokens, *o.contrastive, weights);
+  feed_windows(session, batch, o.tokens, weights);
 }
 
 void feed_random(Session& session, uint64_t seed, int64_t number) {

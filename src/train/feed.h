@@ -6,6 +6,7 @@
 
 #include "toy/data/corpus.h"
 #include "toy/runtime/session.h"
+#include "toy/train/trainer.h"
 
 namespace toy {
 
@@ -16,6 +17,9 @@ std::vector<float> equal_weights(const Windows& windows, double weight);
 /// The inputs `tokens`, `targets`, `sequence`, `position` and `weight`, with these `weights`. Windows that are not
 /// packed are sequences of T tokens.
 void feed_windows(Session& session, const Windows& batch, int64_t tokens, std::span<const float> weights);
+/// The inputs of a trainer's graph, whatever it makes smaller.
+void feed_windows(Session& session, const Windows& batch, const TrainerOptions& options,
+                  std::span<const float> weights);
 /// The input `random` of what drops: batch `number` of a run with this seed.
 void feed_random(Session& session, uint64_t seed, int64_t number);
 /// Fills up with padding: of packed rows each place is a sequence of its own.

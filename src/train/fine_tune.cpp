@@ -9,6 +9,7 @@
 #include "toy/base/atomic_file.h"
 #include "toy/base/run_files.h"
 #include "toy/hf/peft.h"
+#include "toy/models/embedding_rule.h"
 #include "train/config.h"
 #include "train/loaded.h"
 #include "train/tensor_pattern.h"
@@ -34,13 +35,18 @@ class FineTune final : public Loaded {
 
   ordered_json config() const override {
     const auto& preference = o_.trainer.preference;
-    ordered_json j{{"name", o_.policy    ? "grpo"
-                            : preference ? "dpo"
-                            : o_.lora    ? "lora"
-                                         : "full-finetune"},
+    ordered_json j{{"name", o_.trainer.contrastive ? "contrastive"
+                            : o_.policy            ? "grpo"
+                            : preference           ? "dpo"
+                            : o_.lora              ? "lora"
+                                                   : "full-finetune"},
                    {"base", base_}};
     if (preference) j.update(json_of(*preference));
     if (o_.policy) j.update(json_of(*o_.policy));
+    if (const auto& contrastive = o_.trainer.contrastive) {
+      j.update(json_of(*contrastive));
+      j.update(json_of(*o_.data.pairs));
+    }
     if (o_.lora)
       j.update(json_of(*o_.lora));
     else
@@ -98,9 +104,25 @@ void add_peft(const FineTuneOptions& o, const Device& device, TrainResult& r) {
   }
 }
 
+// Vectors are learned as they will be made.
+void take_embedding_rule(FineTuneOptions& o) {
+  const gguf::File file = gguf::File::open(runs::model_path(o.init));
+  const ModelSpec spec = spec_from_gguf(file);
+  const EmbeddingRule rule = embedding_rule(file.metadata());
+  check(!spec.vision.there(), "{}: it reads pictures, and no text", o.init);
+  check(rule.pooling == "mean" || rule.pooling == "cls" || rule.pooling == "last",
+        "{}: its file does not say how the vectors of tokens become an embedding; give a model of embeddings", o.init);
+  o.trainer.contrastive->pooling = pooling_of(rule.pooling);
+  const int64_t most = rule.max_tokens > 0 ? std::min(rule.max_tokens, spec.context) : spec.context;
+  int64_t& tokens = o.data.pairs->text_tokens;
+  check(tokens <= spec.context, "text-tokens is {}; {} was made for {} positions", tokens, o.init, spec.context);
+  if (tokens == 0) tokens = most;
+}
+
 // LoRA+ is a learning rate by name. Those that the user gives come after it and override it. The loss says which rows
 // there are.
 FineTuneOptions settled(FineTuneOptions o) {
+  if (o.trainer.contrastive) take_embedding_rule(o);
   if (const auto& p = o.trainer.preference)
     o.data.preferences = takes_pairs(p->loss) ? Preferences::pairs : Preferences::rated;
   auto& rates = o.trainer.optimizer.lr_for;

@@ -20,7 +20,7 @@ class ImageObjective final : public Objective {
     constexpr int64_t kFive = 5;
     const int64_t places = spec_.vision.rows();
     const auto classes = size_t(spec_.vocab);
-    EvalResult result;
+    EvalResult result{.ranked = true};
     read(trainer, rows, max_tokens, stop, result, [&](const Windows& w, int64_t) {
       const std::vector<float> logits = trainer.nlls(0, w, "validation after step");
       for (size_t i = 0; i < logits.size() / classes; ++i) {

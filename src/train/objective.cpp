@@ -47,6 +47,7 @@ class CrossEntropyObjective final : public Objective {
 
 std::unique_ptr<Objective> make_objective(const TrainerOptions& options, const ModelSpec& spec) {
   if (spec.vision.there()) return make_image_objective(spec);
+  if (options.contrastive) return make_contrastive_objective(*options.contrastive, spec);
   if (options.preference) return make_preference_objective(options, spec);
   return std::make_unique<CrossEntropyObjective>(spec);
 }

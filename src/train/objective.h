@@ -40,6 +40,8 @@ class Objective {
 std::unique_ptr<Objective> make_objective(const TrainerOptions& options, const ModelSpec& spec);
 /// Of pictures.
 std::unique_ptr<Objective> make_image_objective(const ModelSpec& spec);
+/// Of texts whose vectors are compared.
+std::unique_ptr<Objective> make_contrastive_objective(const ContrastiveOptions& options, const ModelSpec& spec);
 /// Of answers: options.preference.
 std::unique_ptr<Objective> make_preference_objective(const TrainerOptions& options, const ModelSpec& spec);
 

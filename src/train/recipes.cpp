@@ -30,6 +30,8 @@ class Reader {
     // First: the optimizer decides what others are by default.
     if (const auto* g = find("full"); g && r_.kind == Recipe::grpo)
       std::get<FineTuneOptions>(r_.options).full = g->values.back() == "true";
+    if (const auto* g = find("adapter"); g && r_.kind == Recipe::contrastive)
+      std::get<FineTuneOptions>(r_.options).adapter = g->values.back() == "true";
     OptimizerOptions& optimizer = o_.trainer.optimizer;
     if (const auto* g = find("optimizer")) optimizer = parse_optimizer(g->values.back(), g->name);
     optimizer.weight_decay = r_.usual_weight_decay(optimizer), o_.lr = r_.usual_lr(optimizer);
@@ -103,10 +105,11 @@ class Reader {
     if (r_.kind == Recipe::warm_start) settle_begin();
     auto* fine = std::get_if<FineTuneOptions>(&r_.options);
     if (fine && fine->lora) split(fine->lora->targets);
-    if (!fine || !fine->full) return;
+    const bool all = fine && (fine->full || (r_.kind == Recipe::contrastive && !fine->adapter));
+    if (!all) return;
     LoraOptions::fields(*fine->lora, [&](const Option& option, const auto&) {
-      check(option.group.empty() || !find(option.flag().substr(2)), "{} is of an adapter, and --full trains none",
-            option.flag());
+      check(option.group.empty() || !find(option.flag().substr(2)), "{} is of an adapter, and {}", option.flag(),
+            fine->full ? "--full trains none" : "none is trained without --adapter");
     });
     fine->lora.reset();
   }
@@ -185,6 +188,11 @@ Recipe::Recipe(Kind k) : kind(k) {
     o.steps = 100, o.trainer.batch = 4;
     o.trainer.accumulate = 2;  // at least: a step has as many batches as its answers take
   }
+  if (kind == contrastive) {
+    o.lora.emplace();
+    o.data.pairs.emplace(), o.trainer.contrastive.emplace();
+    o.trainer.batch = 32, o.trainer.tokens = 1;  // the rows say how many
+  }
   if (kind != dpo) return;
   o.trainer.preference.emplace();
   o.trainer.batch = 4, o.trainer.tokens = 512;  // a row has both answers
@@ -201,8 +209,12 @@ std::string* Recipe::init() {
 }
 
 double Recipe::usual_lr(const OptimizerOptions& optimizer) const {
-  constexpr double kParts[] = {1, 0.1, 0.1, 0.2, 0.05, 0.1, 1};  // of that for a new model
-  return optimizer.usual_lr() * (kind == grpo && !adapts() ? 0.01 : kParts[kind]);
+  constexpr double kParts[] = {1, 0.1, 0.1, 0.2, 0.05, 0.1, 1, 0.2};  // of that for a new model
+  constexpr double kAllOfGrpo = 0.01, kAllOfPairs = 0.03;             // where no adapter is trained
+  double part = kParts[kind];
+  if (kind == grpo && !adapts()) part = kAllOfGrpo;
+  if (kind == contrastive && !adapts()) part = kAllOfPairs;
+  return optimizer.usual_lr() * part;
 }
 
 TrainResult Recipe::train(Device& device, TrainObserver& observer) const {

@@ -13,6 +13,7 @@
 #include "toy/train/memory.h"
 #include "train/agree.h"
 #include "train/archive.h"
+#include "train/contrastive.h"
 #include "train/crew.h"
 #include "train/feed.h"
 #include "train/gradient_sums.h"
@@ -52,9 +53,16 @@ LossValues build_image_loss(Graph& g, const ModelSpec& spec, const Weights::DTyp
 }
 
 // Inputs `tokens`, `targets`, `weight`, `sequence`, `position`, and the loss sum_i weight_i nll_i.
-// With dropout also `random`: its seed and the step. With logits: those of all rows.
+// With dropout also `random`: its seed and the step. With logits: those of all rows. Of pairs see ContrastiveGraph,
+// whose vectors stand for `nll`.
 LossValues build_loss(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& dtype_of, int64_t batch, int64_t tokens,
-                      double dropout, bool trains, bool with_logits) {
+                      double dropout, bool trains, bool with_logits,
+                      const std::optional<ContrastiveOptions>& contrastive = {}) {
+  if (contrastive) {
+    const Value random = trains && drops(spec, dropout) ? g.input("random", {DType::i32, {3}, 0}) : Value{};
+    const ContrastiveGraph c = build_contrastive(g, spec, dtype_of, batch, tokens, random, dropout, *contrastive);
+    return {c.loss, c.vectors, {}};
+  }
   spec.require_positions(tokens, "tokens");
   if (spec.vision.there()) return build_image_loss(g, spec, dtype_of, batch, dropout, trains, with_logits);
   const int64_t n = batch * tokens;
@@ -118,6 +126,10 @@ void TrainerOptions::validate() const {
         ranks ? ranks->size() : 1, shards, sharing_ranks(shards), ranks ? ranks->size() : 1);
   optimizer.validate();
   if (preference) check_limits(*preference);
+  if (contrastive) check_limits(*contrastive);
+  check(!contrastive || sequences() >= 2,
+        "batch is {} in {} shards: the other pairs of a pass are an anchor's wrong answers, so use at least 2 in each",
+        batch, shards);
   check(updates == gathered || optimizer.clip == 0,
         "clip is {}: streaming updates never see all gradients together; use clip 0, or gathered updates",
         optimizer.clip);
@@ -130,8 +142,8 @@ TrainGraph build_step(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, c
                       bool with_logits, const std::vector<bool>& again) {
   TrainGraph t{std::make_unique<Graph>(), {}, {}, {}, {}};
   Graph& g = *t.graph;
-  const LossValues values =
-      build_loss(g, spec, dtype_of, options.sequences(), options.tokens, options.dropout, true, with_logits);
+  const LossValues values = build_loss(g, spec, dtype_of, options.sequences(), options.tokens, options.dropout, true,
+                                       with_logits, options.contrastive);
   t.loss = values.loss, t.logits = values.logits;
   const std::vector<TensorSpec> tensors = trained_tensors(spec);
   check(!tensors.empty(), "train: nothing would be trained: every tensor is frozen");
@@ -209,8 +221,9 @@ TrainPlans compile_training(Device& device, const ModelSpec& spec, const Weights
   for (const ForwardPass& p : make_objective(options, spec)->passes()) {
     Graph graph;
     const double dropout = p.drops ? options.dropout : 0;
-    const Value nll =
-        build_loss(graph, p.spec, dtype_of, options.sequences(), options.tokens, dropout, p.drops, false).nll;
+    const Value nll = build_loss(graph, p.spec, dtype_of, options.sequences(), options.tokens, dropout, p.drops, false,
+                                 options.contrastive)
+                          .nll;
     plans.forwards.push_back(
         std::make_shared<const Plan>(compile(graph, std::vector<Value>{nll}, {}, device, plan_options)));
   }
@@ -287,7 +300,7 @@ void Trainer::resume(int64_t steps, int64_t updates) {
 
 double Trainer::run_pass(const StepPart& part, int64_t i, int64_t number) {
   const int64_t first = i * places();
-  feed_windows(*session_, part.rows.part(first, places()), options_.tokens,
+  feed_windows(*session_, part.rows.part(first, places()), options_,
                std::span(part.weights).subspan(size_t(first), size_t(places())));
   if (drops(model_.spec, options_.dropout))
     feed_random(*session_, options_.seed, updates_ * options_.passes() + number);
@@ -302,7 +315,7 @@ std::vector<float> Trainer::nlls(size_t pass, const Windows& batch, const char* 
                                         std::initializer_list<const ParamStore*>{model_.params.get()}, arena_);
     session->check_finite(options_.check_finite);
   }
-  feed_windows(*session, batch, options_.tokens, std::vector<float>(batch.inputs.size(), 1));
+  feed_windows(*session, batch, options_, std::vector<float>(batch.inputs.size(), 1));
   if (random) feed_random(*session, options_.seed, *random);
   run_session(*session, what, steps_);
   return session->values(0);

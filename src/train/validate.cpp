@@ -36,7 +36,7 @@ struct Validator::Losses {
   bool whole = true;         ///< all of it was read
   std::vector<double> each;  ///< of each text
   PreferenceSums preference;
-  int64_t pictures = 0, right = 0, among_5 = 0;
+  int64_t ranked = 0, right = 0, among_5 = 0;
 };
 
 std::optional<Validator::Losses> Validator::losses(int64_t limit) {
@@ -57,7 +57,7 @@ std::optional<Validator::Losses> Validator::losses(int64_t limit) {
     all.nats_per_byte = r.nats / bytes;
     of_chosen += text.share * all.nats_per_byte;
     all.preference.add(r.preference);
-    if (model_.spec.vision.there()) all.pictures += r.tokens, all.right += r.right, all.among_5 += r.among_5;
+    if (r.ranked) all.ranked += r.tokens, all.right += r.right, all.among_5 += r.among_5;
   }
   if (all.each.size() > 1) all.nats_per_byte = o_.trainer.preference ? of_chosen : all.loss / bytes_a_token;
   return all;
@@ -117,9 +117,9 @@ std::optional<Evaluation> Validator::validate(int64_t limit, bool with_sample) {
   tell_.region("validation", [&] { weights = losses(limit); });
   if (!weights) return std::nullopt;
   Evaluation e{{weights->loss, weights->nats_per_byte, weights->whole, {}, weights->preference.rewards()}, state_.step};
-  if (weights->pictures > 0) {
+  if (weights->ranked > 0) {
     const auto part = [&](int64_t of, std::optional<double>& mean, std::optional<double>& error) {
-      const double n = double(weights->pictures), p = double(of) / n;
+      const double n = double(weights->ranked), p = double(of) / n;
       mean = p, error = std::sqrt(p * (1 - p) / n);
     };
     part(weights->right, e.top1, e.top1_error);

@@ -15,7 +15,7 @@ namespace toy {
 nlohmann::ordered_json Loaded::config() const { return {{"name", "warm-start"}, {"init", o_.init}}; }
 
 std::shared_ptr<const Tokenizer> Loaded::tokenizer(const Dataset&) {
-  require_causal(spec_from_gguf(file_));
+  if (!o_.trainer.contrastive) require_causal(spec_from_gguf(file_));
   auto t = load_tokenizer(file_);
   check(t != nullptr, "{}: the file has no tokenizer, so it cannot read a text; give a model that has one", o_.init);
   return t;

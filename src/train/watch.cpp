@@ -313,7 +313,7 @@ void Watcher::look(Probe& probe, int64_t step, const Windows& windows, Trainer& 
   const double weight = 1.0 / double(std::max<int64_t>(1, counted_targets(batch)));
   StepWeights weights = trainer.weigh(windows);
   weights.targets.resize(batch.targets.size());
-  feed_windows(s, batch, options_.tokens, weights.preference ? weights.targets : equal_weights(batch, weight));
+  feed_windows(s, batch, options_, weights.preference ? weights.targets : equal_weights(batch, weight));
   if (drops(model_.spec, options_.dropout)) feed_random(s, options_.seed, trainer.updates() * options_.passes());
   s.run();
   for (const size_t i : due) {

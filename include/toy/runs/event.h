@@ -278,18 +278,18 @@ struct Eval {
   Rewards rewards = {};
   std::optional<double> top1 = {}, top1_error = {}, top5 = {}, top5_error = {};
   static void fields(auto& e, auto&& f) {
-    f("loss", e.loss, "nats a token; of preferences the mean over the answers, of pictures over them");
+    f("loss", e.loss, "nats a token; of preferences the mean over the answers, of pictures and pairs over them");
     f("nats_per_byte", e.nats_per_byte, "nats a byte; of preferences of the chosen answers");
     f("whole", e.whole, "all of the validation text was read");
     f("average_loss", e.average_loss, "of the averaged weights, nats a token");
     Rewards::fields(e.rewards, f);
     each_part(e, f);
   }
-  /// Of pictures.
+  /// Of pictures, and of anchors, whose positive is searched among all texts of the validation.
   static void each_part(auto& e, auto&& f) {
-    f("top1", e.top1, "the fraction of pictures whose class is the likeliest");
+    f("top1", e.top1, "the fraction of pictures whose class, or of anchors whose positive, is the likeliest");
     f("top1_error", e.top1_error, "its standard error");
-    f("top5", e.top5, "the fraction of pictures whose class is among the 5 likeliest");
+    f("top5", e.top5, "the same among the 5 likeliest");
     f("top5_error", e.top5_error, "its standard error");
   }
 };

@@ -9,6 +9,7 @@
 
 #include "toy/base/options.h"
 #include "toy/data/examples.h"
+#include "toy/data/pairs.h"
 #include "toy/image/augment.h"
 
 namespace toy {
@@ -52,6 +53,7 @@ struct DataOptions {
   /// Folder of tokenized texts; "none": they stay in memory; "": in the user's cache folder above 64 MiB of text.
   std::string cache;
   std::optional<ImageOptions> images = {};      ///< pictures instead of all texts; `validation` is a folder of them
+  std::optional<PairOptions> pairs = {};        ///< rows of `examples` are pairs of texts that belong together
   int64_t tokenizer_bytes = int64_t(64) << 20;  ///< of training text that a new tokenizer is trained on, at most
 
   /// See toy/base/options.h.

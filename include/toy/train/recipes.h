@@ -27,7 +27,7 @@ std::vector<GivenOption> given_options(std::string_view json, const std::string&
 
 /// A recipe and all that it may be told.
 struct Recipe {
-  enum Kind { from_scratch, warm_start, full_finetune, lora, dpo, grpo, vit } kind;
+  enum Kind { from_scratch, warm_start, full_finetune, lora, dpo, grpo, vit, contrastive } kind;
   std::variant<FromScratchOptions, GrowOptions, FineTuneOptions, VitOptions> options;
   bool grows = false;  ///< of warm_start: GrowOptions::init is a donor
 
@@ -43,7 +43,7 @@ struct Recipe {
   double usual_weight_decay(const OptimizerOptions& optimizer) const { return adapts() ? 0 : optimizer.weight_decay; }
   bool adapts() const {
     const auto* o = std::get_if<FineTuneOptions>(&options);
-    return kind == lora || kind == dpo || (kind == grpo && o && !o->full);
+    return kind == lora || kind == dpo || (kind == grpo && o && !o->full) || (kind == contrastive && o && o->adapter);
   }
   /// Calls f(Option, member) for each option of the recipe; see toy/base/options.h.
   static void fields(auto& recipe, auto&& f) {
@@ -66,11 +66,23 @@ struct Recipe {
           {"eval_tokens", "Pictures to read per validation; 0 reads all"},
           {"min_delta", "Improvement in nats per picture that --patience counts"},
           {"name", "Name of the new model (default: toy)"}};
+      constexpr std::string_view kNotOfPairs[] = {"corpus",  "train_on",      "documents",     "pack",
+                                                  "binary",  "data_cache",    "corpus_weight", "chat_template",
+                                                  "context", "sample_tokens", "fit_tokens",    "tokens"};
+      constexpr std::pair<std::string_view, std::string_view> kOfPairs[] = {
+          {"data", "JSON Lines file of pairs: anchor, positive, and perhaps a negative"},
+          {"val", "File of pairs to validate on (default: the last rows of --data)"},
+          {"val_fraction", "Fraction of the pairs to validate on"},
+          {"map", "Fields of --data with other names, such as anchor=title,positive=body"},
+          {"batch", "Pairs per step; those of others are an anchor's wrong answers"},
+          {"eval_tokens", "Pairs to read per validation; 0 reads all"},
+          {"min_delta", "Improvement in nats per pair that --patience counts"}};
       const bool of_texts = std::ranges::find(kOfTexts, option.name) != std::end(kOfTexts);
       const bool of_rows = std::ranges::find(kNotOfAnswers, option.name) != std::end(kNotOfAnswers);
       if (option.group.empty() || ((recipe.adapts() || recipe.kind == grpo) && option.name == "context") ||
           ((recipe.kind == dpo || recipe.kind == grpo) && of_texts) || (recipe.kind == grpo && of_rows) ||
-          (recipe.kind == vit && std::ranges::find(kNotOfPictures, option.name) != std::end(kNotOfPictures)))
+          (recipe.kind == vit && std::ranges::find(kNotOfPictures, option.name) != std::end(kNotOfPictures)) ||
+          (recipe.kind == contrastive && std::ranges::find(kNotOfPairs, option.name) != std::end(kNotOfPairs)))
         return;
       Option here = option;
       if (recipe.kind == grpo && option.name == "data")
@@ -79,6 +91,11 @@ struct Recipe {
         here.required = true, here.help = "JSON Lines file of chosen and rejected answers to train on";
       if (recipe.kind == vit) {
         for (const auto& [name, help] : kOfPictures)
+          if (option.name == name) here.help = help;
+      }
+      if (recipe.kind == contrastive) {
+        here.required |= option.name == "data";
+        for (const auto& [name, help] : kOfPairs)
           if (option.name == name) here.help = help;
       }
       if (recipe.kind != dpo && option.name == "tokens")
@@ -115,7 +132,8 @@ struct NamesOf<Recipe::Kind> {
                                       std::pair("lora", Recipe::lora),
                                       std::pair("dpo", Recipe::dpo),
                                       std::pair("grpo", Recipe::grpo),
-                                      std::pair("vit", Recipe::vit)};
+                                      std::pair("vit", Recipe::vit),
+                                      std::pair("contrastive", Recipe::contrastive)};
 };
 
 /// "PATTERN=FACTOR", cut at the last '='. Throws Error{bad_input}, which begins with the option's name.

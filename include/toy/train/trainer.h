@@ -14,6 +14,7 @@
 #include "toy/graph/recompute.h"
 #include "toy/models/model.h"
 #include "toy/models/transformer.h"
+#include "toy/train/contrastive.h"
 #include "toy/train/optimizer.h"
 #include "toy/train/preference.h"
 
@@ -45,6 +46,8 @@ struct TrainerOptions {
   /// Instead of the mean over all targets: answers are compared, see step(). The reference is the model without its
   /// last adapter.
   std::optional<PreferenceOptions> preference = {};
+  /// Instead of the next token: rows of texts whose vectors are compared.
+  std::optional<ContrastiveOptions> contrastive = {};
   Recompute recompute;  ///< what backward computes again; changes no bit. See fit_memory() in toy/train/memory.h
 
   /// See toy/base/options.h.
@@ -131,7 +134,9 @@ struct EvalResult {
   double nats = 0;  ///< sum over the tokens; of answers over those of the chosen ones
   int64_t tokens = 0;
   PreferenceSums preference = {};
-  /// Of pictures, which are then what `tokens` counts: those whose class is the likeliest, and among the 5 likeliest.
+  /// Of pictures and of pairs, which are then what `tokens` counts: those whose class or positive is the likeliest, and
+  /// among the 5 likeliest.
+  bool ranked = false;
   int64_t right = 0, among_5 = 0;
   double mean() const { return preference.terms > 0 ? preference.mean_loss() : tokens ? nats / double(tokens) : 0; }
 };

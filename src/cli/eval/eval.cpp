@@ -67,11 +67,14 @@ struct Eval : Command {
         "  toy eval out/book --file test.txt --logprobs-out tokens.jsonl --top-logprobs 5\n"
         "  toy eval kl --base model.gguf --model small.gguf --file test.txt\n"
         "  toy eval choices model.gguf hellaswag_val.jsonl\n"
-        "  toy eval generate model.gguf questions.jsonl");
+        "  toy eval generate model.gguf questions.jsonl\n"
+        "  toy eval retrieval minilm.gguf pairs.jsonl");
     add_eval_kl(app);
     add_eval_lmc(app);
     add_eval_choices(app);
     add_eval_generate(app);
+    add_eval_sts(app);
+    add_eval_retrieval(app);
   }
 
   void run() {

@@ -58,5 +58,7 @@ void add_eval_kl(CLI::App& app);
 void add_eval_lmc(CLI::App& app);
 void add_eval_choices(CLI::App& app);
 void add_eval_generate(CLI::App& app);
+void add_eval_sts(CLI::App& app);
+void add_eval_retrieval(CLI::App& app);
 
 }  // namespace toy::cli

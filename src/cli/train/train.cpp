@@ -91,7 +91,15 @@ const About kRecipes[] = {
      "Example:\n"
      "  toy corpus shapes --out shapes\n"
      "  toy train vit --data shapes --size vit-micro --epochs 10 --out out/shapes\n"
-     "  toy infer out/shapes --image shapes/test/star/00007.ppm"}};
+     "  toy infer out/shapes --image shapes/test/star/00007.ppm"},
+    {Recipe::contrastive,
+     "Train embeddings on pairs of texts that belong together",
+     {"--model", "--data", "--temperature", "--adapter", "--anchor-prefix", "--passage-prefix"},
+     "Each anchor learns to be nearer to its positive than to all other texts of the batch (InfoNCE). The validation "
+     "says how often the positive is the nearest of all texts. See toy help embeddings.md.\n\n"
+     "Example:\n"
+     "  toy train contrastive --model minilm.gguf --data pairs.jsonl --out out/search\n"
+     "  toy eval retrieval out/search held-out.jsonl"}};
 
 // "adamw 0.001, lion 0.0001": what an option is by default with each optimizer.
 std::string usual(const Recipe& recipe, std::string_view option) {
@@ -138,6 +146,10 @@ std::string how_to_try(const Recipe& recipe, const std::string& base, const std:
   };
   if (recipe.kind == Recipe::vit) return fmt::format("toy infer {} --image FILE", shell_quoted(result.out));
   const bool adapts = recipe.adapts();
+  if (recipe.kind == Recipe::contrastive)
+    return fmt::format(
+        "toy embed {} TEXT --json",
+        adapts ? fmt::format("{} --lora {}", shell_quoted(base), shell_quoted(result.out)) : shell_quoted(result.out));
   const std::string model =
       adapts ? fmt::format("{} --lora {}", shell_quoted(base), shell_quoted(result.out)) : shell_quoted(result.out);
   if (converses(result.model_path) || (adapts && converses(base_file))) return "toy chat " + model;

@@ -1,0 +1,149 @@
+// The loss InfoNCE as a graph, and what a validation measures.
+#include "train/contrastive.h"
+
+#include <algorithm>
+#include <array>
+
+#include "toy/eval/retrieval.h"
+#include "toy/models/vision.h"
+#include "train/feed.h"
+#include "train/objective.h"
+
+namespace toy {
+namespace {
+
+constexpr float kLeftOut = -1e30f;  // a score whose exp is 0
+
+// The texts of each row, by their place in it; nullptr where there is none.
+using RowTexts = std::array<const Answer*, kTextsOfRow>;
+std::vector<RowTexts> texts_of(const Windows& batch, int64_t tokens) {
+  std::vector<RowTexts> rows(batch.inputs.size() / size_t(tokens), RowTexts{});
+  for (const Answer& a : batch.answers) {
+    RowTexts& row = rows[size_t(a.first / tokens)];
+    *std::ranges::find(row, nullptr) = &a;
+  }
+  return rows;
+}
+
+// Is text `slot` of row `other` no wrong answer of row `own`, or not there?
+bool is_left_out(const RowTexts& own, const RowTexts& other, size_t slot) {
+  const Answer* text = other[slot];
+  if (text == nullptr) return true;
+  if (own[0] == nullptr) return false;  // padding, which weighs nothing
+  const bool answers_the_same = slot == 1 && other[0]->id == own[0]->id;
+  return answers_the_same || text->id == own[0]->id || text->id == own[1]->id;
+}
+
+std::vector<float> pool_of(const std::vector<RowTexts>& rows, size_t places, Pooling pooling) {
+  std::vector<float> pool(size_t(kTextsOfRow) * rows.size() * places);
+  for (size_t r = 0; r < rows.size(); ++r)
+    for (size_t slot = 0; slot < size_t(kTextsOfRow); ++slot) {
+      const Answer* a = rows[r][slot];
+      if (a == nullptr) continue;
+      float* row = pool.data() + (slot * rows.size() + r) * places;
+      const int64_t last = a->first + a->places - 1;
+      if (pooling == Pooling::mean)
+        std::fill(row + a->first, row + last + 1, 1.0f / float(a->places));
+      else
+        row[pooling == Pooling::first ? a->first : last] = 1;
+    }
+  return pool;
+}
+
+class ContrastiveObjective final : public Objective {
+ public:
+  ContrastiveObjective(const ContrastiveOptions& options, const ModelSpec& spec) : o_(options), spec_(spec) {}
+  std::vector<ForwardPass> passes() const override { return {{spec_}}; }
+  StepWeights weigh(Trainer&, const Windows& windows, int64_t) override {
+    const int64_t anchors = counted_targets(windows);
+    check(anchors > 0, "trainer: a batch without a pair");
+    return {equal_weights(windows, 1.0 / double(anchors))};
+  }
+  // Among all texts of the validation, so that it depends on no batch.
+  EvalResult evaluate(Trainer& trainer, const ValidationRows& rows, int64_t max_tokens,
+                      const std::function<bool()>& stop) override {
+    EvalResult result{.ranked = true};
+    RetrievalSet set(spec_.d_model);
+    const auto width = size_t(spec_.d_model);
+    read(trainer, rows, max_tokens, stop, result, [&](const Windows& w, int64_t) {
+      const std::vector<float> vectors = trainer.nlls(0, w, "validation after step");
+      const auto texts = texts_of(w, trainer.options().tokens);
+      for (size_t r = 0; r < texts.size(); ++r) {
+        const auto vector = [&](size_t slot) {
+          return std::span(vectors).subspan((slot * texts.size() + r) * width, width);
+        };
+        const auto [anchor, positive, negative] = texts[r];
+        if (anchor == nullptr) continue;
+        set.add_pair(vector(0), anchor->id, vector(1), positive->id);
+        if (negative != nullptr) set.add_negative(vector(2), negative->id);
+        ++result.tokens;
+      }
+    });
+    const RetrievalScores s = set.scores(o_.temperature);
+    result.nats = s.nats, result.right = s.right, result.among_5 = s.among_5;
+    return result;
+  }
+
+ private:
+  const ContrastiveOptions o_;
+  const ModelSpec& spec_;
+};
+
+}  // namespace
+
+ContrastiveGraph build_contrastive(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& dtype_of, int64_t rows,
+                                   int64_t tokens, Value random, double dropout, const ContrastiveOptions& o) {
+  constexpr float kEps = 1e-12f;  // far below the squared length of a state, and a text that is missing has zeros
+  const int64_t n = rows * tokens, positions = std::min(tokens, spec.context);
+  const TensorType ids{DType::i32, {n}, 0};
+  const Value inputs = g.input("tokens", ids, spec.vocab);
+  const Value sequence = g.input("sequence", ids), position = g.input("position", ids, positions);
+  const Value until = g.input("until", ids, positions + 1);
+  const Value pool = g.input("pool", {DType::f32, {kTextsOfRow * rows, n}, 0});
+  const TensorType scored{DType::f32, {rows, (kTextsOfRow - 1) * rows}, 0};
+  const Value bias = g.input("bias", scored), shares = g.input("shares", scored);
+  const Value weight = g.input("weight", {DType::f32, {n}, 0});
+  const nn::Context ctx{.batch = {.sequence = sequence, .position = position},
+                        .dropout = {dropout > 0 ? random : Value{}, dropout},
+                        .until = spec.causal ? Value{} : until};
+  const Transformer model(spec, Weights(g, dtype_of), positions, random);
+  const Value x = model(inputs, ctx);
+  const auto scope = g.scope("contrastive");
+  const Value vectors = l2_norm(matmul(pool, x), kEps);
+  const Value anchors = slice(vectors, 0, 0, rows), texts = slice(vectors, 0, rows, (kTextsOfRow - 1) * rows);
+  const Value scores = scale(matmul(anchors, texts, {.transpose_b = true}), 1 / o.temperature) + bias;
+  const Value of_rows = slice(reshape(weight, {rows, tokens}), 1, 0, 1);
+  return {sum_all(of_rows * soft_cross_entropy(scores, shares)), vectors};
+}
+
+void feed_contrastive(Session& session, const Windows& batch, int64_t tokens, const ContrastiveOptions& o,
+                      std::span<const float> weights) {
+  const size_t places = batch.inputs.size();
+  const std::vector<RowTexts> rows = texts_of(batch, tokens);
+  std::vector<int32_t> until(places, 1);  // padding sees itself
+  for (const Answer& a : batch.answers) std::fill_n(until.begin() + a.first, a.places, int32_t(a.places));
+  const size_t n = rows.size(), scored = size_t(kTextsOfRow - 1) * n;
+  std::vector<float> bias(n * scored), shares(n * scored);
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t slot = 1; slot < size_t(kTextsOfRow); ++slot)
+      for (size_t r = 0; r < n; ++r)
+        if (is_left_out(rows[i], rows[r], slot)) bias[i * scored + (slot - 1) * n + r] = kLeftOut;
+    if (rows[i][1] == nullptr) continue;
+    bias[i * scored + i] = 0;  // its own positive
+    shares[i * scored + i] = 1;
+  }
+  session.set("tokens", batch.inputs);
+  session.set("sequence", batch.sequence);
+  session.set("position", batch.position);
+  session.set("until", until);
+  session.set("pool", pool_of(rows, places, o.pooling));
+  session.set("bias", bias);
+  session.set("shares", shares);
+  session.set("weight", weights);
+}
+
+std::unique_ptr<Objective> make_contrastive_objective(const ContrastiveOptions& options, const ModelSpec& spec) {
+  return std::make_unique<ContrastiveObjective>(options, spec);
+}
+
+}  // namespace toy
