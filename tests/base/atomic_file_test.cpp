@@ -69,7 +69,7 @@ TEST(ErrorText, IsShortAndWhole) {
 }
 
 template <class F>
-std::optional<Error> error_of(F&& f) {
+std::optional<Error> error_in(F&& f) {
   try {
     f();
   } catch (const Error& e) {
@@ -93,8 +93,8 @@ TEST_F(AtomicFileTest, AppearsOnCommit) {
   file.commit();
   EXPECT_EQ(slurp(path("a")), "one two");
   EXPECT_EQ(entries(), 1u);
-  expect_error(error_of([&] { file.write("x"); }), ErrorCode::failure, "write after commit");
-  expect_error(error_of([&] { file.commit(); }), ErrorCode::failure, "committed twice");
+  expect_error(error_in([&] { file.write("x"); }), ErrorCode::failure, "write after commit");
+  expect_error(error_in([&] { file.commit(); }), ErrorCode::failure, "committed twice");
 }
 
 TEST_F(AtomicFileTest, LeftoversAreWhatAtomicFilesMake) {
@@ -149,7 +149,7 @@ TEST_F(AtomicFileTest, NewFileObeysUmask) {
 }
 
 TEST_F(AtomicFileTest, RefusesBadTargets) {
-  const auto open = [](const std::string& p) { return error_of([&] { AtomicFile file(p); }); };
+  const auto open = [](const std::string& p) { return error_in([&] { AtomicFile file(p); }); };
   write_all(path("file"), "x");
   expect_error(open(""), ErrorCode::bad_input, "the name of the file to write is empty");
   expect_error(open(path()), ErrorCode::bad_input, "is a folder; give the name of a file");
@@ -164,7 +164,7 @@ TEST_F(AtomicFileTest, UnwritableFolder) {
   // Root may write into any folder of a disk, but not into /proc.
   if (::geteuid() != 0) fs::permissions(path(), fs::perms::owner_read | fs::perms::owner_exec);
   const std::string target = ::geteuid() == 0 ? "/proc/toy.gguf" : path("a");
-  const auto error = error_of([&] { AtomicFile file(target); });
+  const auto error = error_in([&] { AtomicFile file(target); });
   fs::permissions(path(), fs::perms::owner_all);
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->code(), ErrorCode::bad_input) << error->what();
@@ -182,7 +182,7 @@ TEST_F(AtomicFileTest, FullDisk) {
   ptrdiff_t left = 0;
   try {
     write_all(target, "old");
-    error = error_of([&] { write_all(target, std::string(100'000, 'x')); });
+    error = error_in([&] { write_all(target, std::string(100'000, 'x')); });
     after = slurp(target);
     left = std::distance(fs::directory_iterator(disk), {});
   } catch (const std::exception& e) {
