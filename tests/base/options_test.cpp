@@ -77,8 +77,9 @@ TEST(Options, NumbersInTexts) {
   double x = 0;
   EXPECT_EQ(read_number("1e-3", above(0), x), "");
   EXPECT_EQ(x, 1e-3);
-  for (const char* text : {"", "nan", "inf", "1e999", "1,5", "x"})
+  for (const char* text : {"", "nan", "inf", "1e999", "x"})
     EXPECT_EQ(read_number(text, {}, x), "is '" + std::string(text) + "'; use a finite number such as 0.1 or 1e-3");
+  EXPECT_EQ(read_number("1,5", {}, x), "is '1,5'; use a finite number such as 1.5");
   EXPECT_EQ(read_number("0", above(0), x), "is 0; use a number above 0");
   EXPECT_EQ(n, 10);
   EXPECT_EQ(x, 1e-3);

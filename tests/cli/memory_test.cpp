@@ -134,8 +134,8 @@ TEST_F(CliMemory, OfAGpu) {
   fails("4M", train("--size tiny --batch 64 --tokens 64 --steps 1"), {"memory: training", "on device 'emulated'"});
   fails("64M", "serve" + made + " --port 0 --cache 100M", {"cache: '100M'", "on device 'emulated'", "--cache "});
   // --memory is the device's, too.
-  refuses(train("--size tiny --batch 8 --tokens 64 --steps 1 --memory 2M") + emulated,
-          {"memory: 2.0 MiB is not enough", "weights", "moments", "--memory "});
+  refuses(train("--size tiny --batch 8 --tokens 64 --steps 1 --memory 4M") + emulated,
+          {"memory: 4.0 MiB is not enough", "weights", "moments", "--memory "});
 }
 
 // Before weights are made, which takes longer than planning.

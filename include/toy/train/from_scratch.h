@@ -20,7 +20,7 @@ struct FromScratchOptions : RecipeOptions {
     constexpr auto k = "Model";
     f({"size", "Size or JSON file of dimensions: {}", {}, k}, o.size);
     f({"layers", "Mixers of the layers, like gdn*3,attn (toy help training.md lists them)", {}, k}, o.layers);
-    f(text_option("tokenizer", "bytes, bpe:V, spm:V or unigram:V with V tokens, or a model file", k,
+    f(text_option("tokenizer", "bytes, bpe:V, spm:V, unigram:V (V tokens), or a model file", k,
                   "bytes|bpe:|spm:|unigram:"),
       o.tokenizer);
     f({"tokenizer_bytes", "Bytes of the corpus to train the tokenizer on, at most", at_least(1), k},
