@@ -41,6 +41,8 @@ def _ids(ids):
     if hasattr(ids, "tolist"):
         ids = ids.tolist()
     ids = list(ids)
+    if ids and all(isinstance(i, str) for i in ids):
+        raise BadInput(f"the prompt is a list of {len(ids)} texts, and a call continues one; call it for each")
     for i in ids:
         if isinstance(i, bool) or not isinstance(i, int) or not -2**31 <= i < 2**31:
             raise BadInput(f"token ids are whole numbers in one list; one of them is {i!r}")

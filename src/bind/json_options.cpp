@@ -1,5 +1,7 @@
 #include "bind/json_options.h"
 
+#include <fmt/format.h>
+
 #include <set>
 
 #include "toy/base/error.h"
@@ -27,7 +29,11 @@ void JsonOptions::finish() const {
   for (const auto& [key, value] : given_.items()) {
     if (std::ranges::find(known_, key) != known_.end()) continue;
     const std::string near = nearest(key, known_);
-    fail("unknown option '{}' of {}{}", key, what_, near.empty() ? "" : fmt::format("; did you mean '{}'?", near));
+    constexpr size_t kFew = 32;
+    fail("unknown option '{}' of {}{}", key, what_,
+         !near.empty()           ? fmt::format("; did you mean '{}'?", near)
+         : known_.size() <= kFew ? fmt::format("; there are {}", fmt::join(known_, ", "))
+                                 : "");
   }
 }
 

@@ -199,6 +199,10 @@ const char* why_not_text(std::string_view start) {
   if (start.starts_with("PAR1"))
     return "it is a Parquet file; write its rows as JSON Lines (pandas.read_parquet(PATH).to_json('rows.jsonl', "
            "orient='records', lines=True))";
+  for (const std::string_view magic : {"\x89PNG"sv, "\xff\xd8\xff"sv, "GIF8"sv})
+    if (start.starts_with(magic)) return "it is a picture; toy train vit learns from folders of pictures";
+  if (start.starts_with("%PDF")) return "it is a PDF; write its text to a file first, such as with pdftotext";
+  if (start.starts_with("GGUF")) return "it is a model; give a text";
   return "not a text, for it has NUL bytes; convert it to UTF-8";
 }
 

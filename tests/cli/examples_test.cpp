@@ -49,6 +49,8 @@ TEST_F(Cli, ExamplesMustBeTextWithRows) {
     refuses(call + blank, {"blank.jsonl: there is no row"});
     refuses(call + write("empty.jsonl", ""), {"empty.jsonl: the file is empty"});
     refuses(call + zip, {"rows.jsonl.gz: it is compressed; decompress it first"});
+    refuses(call + write("a.png", std::string("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16)),
+            {"a.png: it is a picture; toy train vit learns"});
     refuses(call + nul, {"nul.jsonl: not a text, for it has NUL bytes; convert it to UTF-8"});
     for (const std::string& file : {zip, nul}) EXPECT_EQ(toy(call + file).err.find("--binary"), std::string::npos);
   }

@@ -335,6 +335,7 @@ class BadInput(unittest.TestCase):
         self.refused("logit_bias", m.generate, "x", logit_bias={"100000": 1})
         self.refused("kv is 'q9'", m.logits, "x", kv="q9")
         self.refused("did you mean 'stride'", m.score, "x", strid=3)
+        self.refused("there are .*max_tokens", m.generate, "x", n=5)
         self.refused("did you mean 'threads'", toy.load, "out/book", thread=3)
         self.refused("did you mean 'steps'", toy.train.lora, model="out/book", corpus="book.txt", setps=3)
         self.refused("steps is 0", toy.train.from_scratch, corpus="book.txt", steps=0)
@@ -348,6 +349,7 @@ class BadInput(unittest.TestCase):
         self.refused("outside the vocabulary", m.logits, [-1])
         self.refused("empty", m.generate, [])
         self.refused("whole numbers", m.generate, [1.5])
+        self.refused("list of 2 texts", m.generate, ["a", "b"])
         self.refused("whole numbers", m.logits, np.zeros((2, 2), np.int32))
         self.refused("whole numbers", m.logits, np.zeros(2, np.float32))
         with self.assertRaises(TypeError):
