@@ -7,10 +7,12 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <thread>
 #include <utility>
 
 #include "toy/base/error.h"
@@ -86,9 +88,16 @@ FolderLock::FolderLock(const std::string& folder, const std::function<void()>& w
 
 FolderLock::~FolderLock() { ::close(fd_); }
 
-std::optional<int> lock_holder(const std::string& folder) {
+namespace {
+
+struct Holder {
+  bool held = false, here = false;  // by a process that has that file open on this machine
+  int process = 0;
+};
+
+Holder look_at_holder(const std::string& folder) {
   const int fd = ::open(lock_path(folder).c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return std::nullopt;
+  if (fd < 0) return {};
   const bool held = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   std::array<char, 32> text{};
   const bool read = held && ::pread(fd, text.data(), text.size() - 1, 0) > 0;
@@ -98,14 +107,26 @@ std::optional<int> lock_holder(const std::string& folder) {
   std::error_code gone;
   ::fstat(fd, &locked);
   ::close(fd);
-  if (!held) return std::nullopt;
   for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", process), gone))
     here = here ||
            (::stat(entry.path().c_str(), &open) == 0 && open.st_ino == locked.st_ino && open.st_dev == locked.st_dev);
-  check(here,
+  return {held, here, process};
+}
+
+}  // namespace
+
+std::optional<int> lock_holder(const std::string& folder) {
+  Holder holder = look_at_holder(folder);
+  // A process that ends at this moment closes its files one by one.
+  for (int tries = 0; holder.held && !holder.here && tries < 20; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    holder = look_at_holder(folder);
+  }
+  if (!holder.held) return std::nullopt;
+  check(holder.here,
         "{}: process {} writes to this folder, and is not one of yours on this machine; look for it where it runs",
-        folder, process);
-  return process;
+        folder, holder.process);
+  return holder.process;
 }
 
 void remove_unused_folder(const std::string& folder) noexcept try {

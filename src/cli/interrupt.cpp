@@ -1,9 +1,13 @@
 #include "cli/interrupt.h"
 
+#include <fmt/format.h>
 #include <signal.h>
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
 
 namespace toy::cli {
 namespace {
@@ -62,6 +66,14 @@ void Interrupt::end_by_signal() {
   raise(number);
 }
 
-bool request_stop(int process) { return sigqueue(process, SIGTERM, {}) == 0; }
+bool request_stop(int process) {
+  // Python takes Ctrl-C, and would end at once at SIGTERM. "SigCgt:" has a bit for each signal that a process takes.
+  std::ifstream status(fmt::format("/proc/{}/status", process));
+  uint64_t taken = 0;
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("SigCgt:")) taken = std::strtoull(line.c_str() + 7, nullptr, 16);
+  const auto takes = [&](int number) { return (taken >> (number - 1) & 1) != 0; };
+  return sigqueue(process, !takes(SIGTERM) && takes(SIGINT) ? SIGINT : SIGTERM, {}) == 0;
+}
 
 }  // namespace toy::cli

@@ -170,16 +170,15 @@ std::string explain_extra(const CLI::App& app, const std::string& text, const st
   const std::string word = colon == text.npos ? "" : text.substr(colon + 2);
   std::error_code error;
   const bool is_one = std::ranges::find(words, word) != words.end();  // with spaces, perhaps
-  if (const CLI::Option* o = app.get_option_no_throw("--text"); o && o->count() == 0 && !word.empty())
-    return fmt::format("'{}' is no option; did you mean --text {}?", one_line(word), shell_quoted(word));
+  const bool is_file = is_one && std::filesystem::exists(word, error);
+  if (const CLI::Option* o = app.get_option_no_throw("--text"); o && o->count() == 0 && !word.empty() && !is_file)
+    return is_one ? fmt::format("'{}' is no option; did you mean --text {}?", one_line(word), shell_quoted(word))
+                  : "too many arguments; write --text before a text, and quotes around it";
   if (word.empty() || !is_one) return fmt::format("too many arguments; see `{} --help`", full_name(app));
-  for (const char* option : {"--corpus", "--file", "--data"})
-    if (const CLI::Option* o = app.get_option_no_throw(option);
-        o && o->count() == 0 && std::filesystem::exists(word, error))
-      return fmt::format("'{0}' is no option; did you mean {1} {0}?", one_line(word), option);
-  const char* likely = word.ends_with(".gguf") || std::filesystem::exists(word, error) ? "--lora"
-                       : is_type_name(word)                                            ? "--type"
-                                                                                       : "";
+  for (const char* option : {word.ends_with(".jsonl") ? "--data" : "--corpus", "--corpus", "--file", "--data"})
+    if (const CLI::Option* o = app.get_option_no_throw(option); o && o->count() == 0 && is_file)
+      return fmt::format("'{}' is no option; did you mean {} {}?", one_line(word), option, shell_quoted(word));
+  const char* likely = word.ends_with(".gguf") || is_file ? "--lora" : is_type_name(word) ? "--type" : "";
   if (const CLI::Option* o = app.get_option_no_throw(likely); o && o->count() == 0)
     return fmt::format("'{0}' is one argument too many; did you mean {1} {0}?", one_line(word), likely);
   return fmt::format("'{}' is one argument too many; see `{} --help`", one_line(word), full_name(app));
@@ -241,6 +240,11 @@ std::string explain_unknown_command(const CLI::App& root, const std::vector<std:
       if (!option.empty() && s->get_option_no_throw(option) && !app->get_option_no_throw(option))
         return fmt::format("{} is an option of `{}`; write it after that", option, full_name(*s));
     std::error_code error;
+    const bool is_run = std::filesystem::exists(word + "/config.json", error);
+    if (app->get_name() == "train" && (is_run || word.ends_with(".gguf")) && std::filesystem::exists(word, error))
+      return fmt::format("'{0}' is no recipe; did you mean `toy train lora --model {1} --data FILE`{2}?",
+                         one_line(word), shell_quoted(word),
+                         is_run ? fmt::format(" or `toy train --resume --out {}`", shell_quoted(word)) : "");
     if (app->get_name() == "train" && std::filesystem::exists(word, error))
       return fmt::format("'{}' is no recipe; did you mean `toy train from-scratch {} {}`?", one_line(word),
                          word.ends_with(".jsonl") ? "--data" : "--corpus", shell_quoted(word));

@@ -30,6 +30,10 @@ std::optional<std::string> take_text(ordered_json& row, std::span<const std::str
     if (field.empty() && row.contains(name)) field = name;
   if (field.empty()) return std::nullopt;
   const ordered_json& value = row.at(field);
+  if (value.is_null()) {  // as tables are exported
+    row.erase(field);
+    return std::nullopt;
+  }
   check(value.is_string(), "'{}' is not a text", field);
   auto text = value.get<std::string>();
   check(is_utf8(text), "'{}' is not UTF-8", field);

@@ -65,7 +65,8 @@ class MessageReader {
   std::map<std::string, std::string> names_;  // of functions, by the ids of their calls
   std::vector<std::string> open_;             // ids of calls without a result
   size_t calls_ = 0;
-  std::string before_;  // the role of the message before
+  bool has_own_ids_ = true;  // have all calls an id of their own?
+  std::string before_;       // the role of the message before
 };
 
 std::string MessageReader::role_of(Fields& f) const {
@@ -88,6 +89,7 @@ ordered_json MessageReader::call(const ordered_json& given, const std::string& p
     refuse_at(f.path("type"), fmt::format("is '{}', expected function", one_line(type)));
   const bool is_bare = !f.has("function") && f.has("name");
   ordered_json result, function;
+  has_own_ids_ = has_own_ids_ && !id.empty();
   result["id"] = id.empty() ? fmt::format("call{:05}", calls_) : id;
   result["type"] = "function";
   const auto read_function = [&](Fields& g) {
@@ -122,13 +124,13 @@ void MessageReader::add_calls(Fields& f, ordered_json& message) {
   if (!calls.empty()) message["tool_calls"] = std::move(calls);
 }
 
-// A result follows the assistant's message, whose calls may be a part of its text, and belongs to one of its calls.
+// A result follows the assistant's message, whose calls may be a part of its text, or belongs to a call that has none.
 void MessageReader::require_call(Fields& f, const std::string& id) const {
-  if (before_ != "assistant" && before_ != "tool")
+  if (open_.empty() && (before_.empty() || before_ == "user" || before_ == "system"))
     refuse_at(f.path("role"),
               "is a tool's, and the message before it is not the assistant's: put the message with its tool_calls "
               "before it, or write the result as a message of the user");
-  if (id.empty() || names_.empty() || names_.contains(id)) return;
+  if (id.empty() || !has_own_ids_ || names_.empty() || names_.contains(id)) return;
   std::vector<std::string> known;
   for (const auto& [call, name] : names_) known.push_back(fmt::format("'{}'", one_line(call)));
   constexpr size_t kShown = 4;
@@ -140,7 +142,7 @@ void MessageReader::require_call(Fields& f, const std::string& id) const {
 void MessageReader::add_call_of_result(Fields& f, ordered_json& message) {
   std::string id = f.text("tool_call_id");
   require_call(f, id);
-  if (id.empty() && !open_.empty()) id = open_.front();
+  if ((id.empty() || (!has_own_ids_ && !names_.contains(id))) && !open_.empty()) id = open_.front();
   std::erase(open_, id);
   if (!message.contains("name") && names_.contains(id)) message["name"] = names_[id];
   message["tool_call_id"] = id;

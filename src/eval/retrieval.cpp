@@ -38,17 +38,20 @@ RetrievalScores RetrievalSet::scores(double temperature) const {
     };
     const double wanted = score(positives_[a]);
     int64_t rank = 0;
-    double others = 0;  // sum of exp(score - wanted)
+    std::vector<double> others;  // scores less the wanted one
     for (size_t t = 0; t < texts_.size(); ++t) {
       const Text& text = texts_[t];
       if (text.id == own.id || text.id == own.anchor_id || text.anchor_id == own.anchor_id) continue;
       const double s = score(t);
-      rank += s >= wanted;
-      others += std::exp(s - wanted);
+      rank += !(s < wanted);  // a vector that is not finite finds nothing
+      others.push_back(s - wanted);
     }
     r.right += rank == 0, r.among_5 += rank < kFive;
     if (rank < kTen) r.reciprocal_ranks += 1 / double(rank + 1);
-    r.nats += std::log1p(others);
+    const double most = others.empty() ? 0 : std::max(0.0, *std::ranges::max_element(others));
+    double sum = 0;  // with exp(-most) for the wanted one, where others are above it
+    for (const double d : others) sum += std::exp(d - most);
+    r.nats += most > 0 ? most + std::log(std::exp(-most) + sum) : std::log1p(sum);
   }
   return r;
 }

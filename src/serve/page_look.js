@@ -10,7 +10,7 @@ async function lookAt(turn, lane, at) {
   try {
     if (!reply.prompt) reply.prompt = await promptIds(turns.indexOf(turn), lane);
     const ids = [...reply.prompt, ...version.tokens.slice(0, at + 1).map((x) => x.id)];
-    drawLook(await (await request('/v1/look', { model: reply.options.model, tokens: ids })).json(), t.id);
+    drawLook(await (await request('/v1/look', { model: isServed(reply.options.model) ? reply.options.model : settings.model1, tokens: ids })).json(), t.id);
   } catch (e) {
     body.replaceChildren(element('p', 'error', e.message));
   }

@@ -14,7 +14,7 @@ struct ContrastiveOptions {
   Pooling pooling = Pooling::mean;  ///< mean, last or first
   /// See toy/base/options.h.
   static void fields(auto& o, auto&& f) {
-    f({"temperature", "Cosines are divided by it: smaller pushes harder at near misses", above(0), "Pairs"},
+    f({"temperature", "Cosines are divided by it: smaller pushes harder at near misses", at_least(1e-4), "Pairs"},
       o.temperature);
   }
 };

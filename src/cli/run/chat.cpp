@@ -282,12 +282,25 @@ struct Chat : Command {
     const bool is_text = model_path.find(' ') != model_path.npos;  // no model has such a name
     if (!is_text) {
       if (input_has_messages()) return;
-      const std::vector<std::string> models = talk::RemoteModel::models(url, api_key());
-      if (models.empty() || std::ranges::find(models, model_path) != models.end()) return;
+      const std::vector<std::string> models = models_of_server();
+      for (const char* tag : {"", ":latest"})
+        if (models.empty() || std::ranges::find(models, model_path + tag) != models.end()) return;
+      if (is_terminal(STDIN_FILENO))
+        return to_stderr(
+            fmt::format("toy: the server lists no model '{}' (models: {}); a message goes between quotes, "
+                        "after the model\n",
+                        one_line(model_path), one_line(fmt::format("{}", fmt::join(models, ", ")))));
       to_stderr(fmt::format("toy: the server has no model '{}', so it is the message (models: {})\n",
                             one_line(model_path), one_line(fmt::format("{}", fmt::join(models, ", ")))));
     }
     std::swap(model_path, message);
+  }
+
+  // None where it does not list them.
+  std::vector<std::string> models_of_server() const try {
+    return talk::RemoteModel::models(url, api_key());
+  } catch (const Error&) {
+    return {};
   }
 
   static std::string api_key() {

@@ -59,6 +59,9 @@ struct SearchBuild : Command {
 
   void run() {
     std::error_code unknown;
+    check(!fs::is_directory(out, unknown), "--out: '{}' is a folder; name a file", out);
+    const fs::path folder = fs::absolute(out).parent_path();
+    check(fs::is_directory(folder, unknown), "--out: there is no folder '{}'", folder.string());
     if (fs::exists(out, unknown) && fs::file_size(out, unknown) > 0)
       check(is_search_index(out), "--out: '{}' is a file that toy search did not write; choose another name", out);
     model_path = model_file(model_path);
@@ -72,17 +75,23 @@ struct SearchBuild : Command {
     print_warnings(model_path, model.warnings);
     require_tokenizer(model, model_path);
     const EmbedOptions o = given_options.of(model, "--");
+    std::vector<bool> cut;
+    const std::vector<bind::TextToEmbed> shortest{{"prefix", "a"}};
+    const auto around = int64_t(
+        bind::ids_to_embed(model, model_path, shortest, prefix, "give a model that has one", cut).front().size() - 1);
     std::vector<Passage> passages;
     for (const TextFile& file : files.files) {
       const std::vector<Passage> own = passages_of(read_text_file(file.path), file.path, *model.tokenizer,
-                                                   std::min(passage_tokens, most_tokens_to_embed(model)));
+                                                   std::min(passage_tokens, most_tokens_to_embed(model) - around));
       passages.insert(passages.end(), own.begin(), own.end());
     }
     check(!passages.empty(), "{}: there is no text in it", paths[0]);
     std::vector<bind::TextToEmbed> texts;
     for (const Passage& p : passages) texts.push_back({fmt::format("{}:{}", p.file, p.line), p.text});
-    std::vector<bool> cut;
     const auto ids = bind::ids_to_embed(model, model_path, texts, prefix, "give a model that has one", cut);
+    if (const auto n = std::ranges::count(cut, true); n > 0)
+      to_stderr(
+          fmt::format("toy: {} passages are longer than the model takes, and their vectors are of what fits\n", n));
     const auto vectors = with_sound_weights({model_path}, [&] { return embed_tokens(*dev, model, ids, o); });
     write_search_index(out, passages, vectors,
                        {fs::absolute(model_path).lexically_normal().string(), checksum_of(model_path), query_prefix,
@@ -115,6 +124,7 @@ struct SearchQuery : Command {
   }
 
   void run() {
+    check(query.find_first_not_of(" \t\r\n") != query.npos, "query: it is empty; give a text");
     const SearchIndex index = SearchIndex::open(index_path);
     const bool is_given = !model_path.empty();
     model_path = is_given ? model_file(model_path) : index.model().path;

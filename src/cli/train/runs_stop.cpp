@@ -14,6 +14,7 @@
 #include "cli/train/run_files.h"
 #include "toy/base/error.h"
 #include "toy/base/folder_lock.h"
+#include "toy/base/shell_word.h"
 #include "toy/base/utf8.h"
 #include "toy/runs/run.h"
 
@@ -38,7 +39,9 @@ struct Stop : Command {
     const std::string log = runs::find_log(name, kRunRoots);
     const std::string folder = std::filesystem::absolute(log).lexically_normal().parent_path().string();
     const std::optional<int> process = lock_holder(folder);
-    check(process.has_value(), "{}: this run has ended; toy runs show {} tells how", one_line(name), one_line(name));
+    check(process.has_value(), "{}: this run has ended; toy runs show {} tells how", one_line(name),
+          shell_quoted(name));
+    const size_t events_before = runs::read_events(log).events.size();
     check(request_stop(*process), "{}: process {} belongs to another user; use kill as that one", one_line(name),
           *process);
     nlohmann::ordered_json j{{"run", folder}, {"process", *process}, {"ended", !no_wait}};
@@ -46,7 +49,8 @@ struct Stop : Command {
     if (!no_wait) {
       while (lock_holder(folder) == process) std::this_thread::sleep_for(std::chrono::milliseconds(50));
       const runs::Log events = runs::read_events(log);
-      const auto* end = events.events.empty() ? nullptr : events.events.back().as<runs::RunEnd>();
+      const bool is_new = events.events.size() != events_before;  // else an earlier run's, before this one's first
+      const auto* end = is_new && !events.events.empty() ? events.events.back().as<runs::RunEnd>() : nullptr;
       j["reason"] = end ? end->reason : "killed", j["step"] = nullptr, j["checkpoint"] = nullptr;
       text = fmt::format("{}: ended ({})", one_line(name), end ? end->reason : "killed");
       if (end && events.events.back().step) {
@@ -54,8 +58,10 @@ struct Stop : Command {
         text += fmt::format(" at step {}", *events.events.back().step);
       }
       if (end && end->checkpoint) {
-        j["checkpoint"] = *end->checkpoint;
-        text += fmt::format("; saved in {}", one_line(*end->checkpoint));
+        const std::string saved =
+            folder + "/checkpoints/" + std::filesystem::path(*end->checkpoint).filename().string();
+        j["checkpoint"] = saved;
+        text += fmt::format("; saved in {}", one_line(saved));
       }
     }
     if (json) return print_json(j);

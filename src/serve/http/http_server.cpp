@@ -119,9 +119,11 @@ HttpServer::HttpServer(const std::string& host, uint16_t port, const HttpLimits&
   error_code error;
   const auto found = tcp::resolver(state_->io).resolve(host, std::to_string(port), tcp::resolver::passive, error);
   const size_t colon = host.rfind(':');
-  const bool has_port = (error || found.empty()) && colon != host.npos && host.find(':') == colon;
-  check(!has_port, "host '{}' has a port; give it apart: --host {} --port {}", host, host.substr(0, colon),
-        host.substr(std::min(colon, host.size() - 1) + 1));
+  check(host.find("://") == host.npos, "host '{}' is a URL; leave out {}", host, host.substr(0, host.find("://") + 3));
+  const bool has_port = (error || found.empty()) && colon != host.npos && colon > 0 && host.find(':') == colon &&
+                        colon + 1 < host.size() && host.find_first_not_of("0123456789", colon + 1) == host.npos;
+  check(!has_port, "host '{}' has a port; give it apart: --host {} --port {}", host,
+        host.substr(0, std::min(colon, host.size())), host.substr(std::min(colon, host.size() - 1) + 1));
   check(!error && !found.empty(), "there is no host '{}'; use an address of this machine, such as 127.0.0.1", host);
   tcp::acceptor& a = state_->acceptor;
   const tcp::endpoint endpoint = found.begin()->endpoint();
