@@ -38,6 +38,7 @@ TEST_F(Mistakes, BeforeThereIsAModel) {
        "--steps comes before its command; write it after that: toy train from-scratch --steps ..."},
       {"train book.txt", "'book.txt' is no recipe; did you mean `toy train from-scratch --corpus book.txt`?"},
       {"train chats.jsonl", "'chats.jsonl' is no recipe; did you mean `toy train from-scratch --data chats.jsonl`?"},
+      {"train from-scratch chats.jsonl", "'chats.jsonl' is no option; did you mean --data chats.jsonl?"},
       {"train from-scratch --corpus My Books/a book.txt", "a path with spaces needs quotes: 'My Books/a book.txt'"},
       {"train from-scratch --corpus=My Books/a book.txt", "a path with spaces needs quotes: 'My Books/a book.txt'"},
       {"train from-scratch --corpus book.txt --lr 0,004", "--lr is '0,004'; use a finite number such as 0.004"},

@@ -40,6 +40,7 @@ TEST_F(ServeCli, RefusesToStart) {
   refuses(serve + " --port 65536", {"--port", "0 to 65535"});
   refuses(serve + " --host no.such.host.invalid", {"no.such.host.invalid", "127.0.0.1"});
   refuses(serve + " --host localhost:8080", {"host 'localhost:8080' has a port", "--host localhost --port 8080"});
+  refuses(serve + " --host http://127.0.0.1", {"host 'http://127.0.0.1' is a URL; leave out http://"});
   refuses(serve + " --port 0 --alias ''", {"--alias"});
   refuses(serve + " --parallel 0", {"--parallel", "1 to 1024"});
   refuses(serve + " --port 0 --cache 5X", {"cache", "5X"});

@@ -141,6 +141,11 @@ TEST_F(RowForms, ResultsFollowTheirCalls) {
   EXPECT_EQ(wrong(ask + call + R"({"role": "tool", "tool_call_id": "b", "content": "4"})" + end),
             "'messages[2].tool_call_id' is 'b', and no call before it has this id; expected 'a'");
   EXPECT_EQ(wrong(ask + call + R"({"role": "tool", "tool_call_id": "a", "content": "4"})" + end), "no error");
+  // Calls without ids are matched in their order, and messages may stand in between.
+  const std::string no_id = R"({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}, )",
+                    result = R"({"role": "tool", "tool_call_id": "b", "content": "4"})";
+  EXPECT_EQ(wrong(ask + no_id + result + end), "no error");
+  EXPECT_EQ(wrong(ask + no_id + ask + result + end), "no error");
   // Calls may be a part of the text.
   EXPECT_EQ(wrong(ask + R"({"role": "assistant", "content": "f x"}, {"role": "tool", "content": "4"})" + end),
             "no error");

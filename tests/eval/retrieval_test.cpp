@@ -43,6 +43,16 @@ TEST(Retrieval, EqualTextsAreNoWrongAnswersAndTiesAreLost) {
   EXPECT_NEAR(collapsed.scores(1).nats, 4 * std::log(4.0), 1e-14);
 }
 
+TEST(Retrieval, WhatIsNotFiniteFindsNothingAndFarScoresAreFinite) {
+  RetrievalSet broken(1);
+  for (int64_t i = 0; i < 8; ++i) broken.add_pair(Vector{NAN}, 2 * i, Vector{NAN}, 2 * i + 1);
+  EXPECT_EQ(broken.scores(1).among_5, 0);
+  RetrievalSet far(1);
+  far.add_pair(Vector{1}, 0, Vector{-1}, 1);
+  far.add_negative(Vector{1}, 2);
+  EXPECT_DOUBLE_EQ(far.scores(1e-3).nats, 2000);
+}
+
 TEST(Retrieval, Correlations) {
   const std::vector<double> a{1, 2, 3, 4}, b{10, 20, 20, 1000}, c{4, 3, 2, 1}, flat{1, 1, 1, 1};
   EXPECT_DOUBLE_EQ(spearman(a, c), -1);
