@@ -29,7 +29,7 @@ void JsonOptions::finish() const {
   for (const auto& [key, value] : given_.items()) {
     if (std::ranges::find(known_, key) != known_.end()) continue;
     const std::string near = nearest(key, known_);
-    constexpr size_t kFew = 32;
+    constexpr size_t kFew = 64;
     fail("unknown option '{}' of {}{}", key, what_,
          !near.empty()           ? fmt::format("; did you mean '{}'?", near)
          : known_.size() <= kFew ? fmt::format("; there are {}", fmt::join(known_, ", "))
