@@ -178,7 +178,7 @@ if [[ -n $fuzz ]]; then
       for name in "${names[@]}"; do
         finds=$root/build/fuzz/finds/$name  # inputs that crash are kept here
         mkdir -p "$finds/new"
-        check "fuzz $name" "build/fuzz/fuzz_$name" "-max_total_time=$fuzz" -timeout=20 -rss_limit_mb=2048 \
+        check "fuzz $name" "build/fuzz/fuzz_$name" "-max_total_time=$fuzz" -timeout=120 -rss_limit_mb=2048 \
           -print_final_stats=1 "-artifact_prefix=$finds/" "$finds/new" "tests/fuzz/corpus/$name" &
       done
       wait
