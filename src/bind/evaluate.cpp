@@ -35,15 +35,6 @@ TextFile only_file(const std::string& file) {
   return list_text_files(paths).files.at(0);
 }
 
-template <class Options>
-Options read(const char* what, std::string_view json) {
-  Options o;
-  JsonOptions given(what, json);
-  given.read(o);
-  given.finish();
-  return o;
-}
-
 template <class Question>
 void keep_first(std::vector<Question>& questions, int64_t limit) {
   if (limit > 0) questions.resize(std::min(questions.size(), size_t(limit)));
@@ -63,7 +54,7 @@ bool repacks(const Model& model, bool exact, int64_t generated, int64_t scored) 
 
 std::string evaluate_choices(const BoundModel& model, const std::string& file, std::string_view json,
                              const Between& between) {
-  auto o = read<ChoicesCallOptions>("choices", json);
+  auto o = read_options<ChoicesCallOptions>("choices", json);
   std::vector<Question> questions = read_questions(only_file(file));
   keep_first(questions, o.limit);
   model.tokenizer();
@@ -76,7 +67,7 @@ std::string evaluate_choices(const BoundModel& model, const std::string& file, s
 
 std::string evaluate_answers(const BoundModel& model, const std::string& file, std::string_view json,
                              const Between& between) {
-  auto o = read<AnswersCallOptions>("answers", json);
+  auto o = read_options<AnswersCallOptions>("answers", json);
   const Model& m = model.model();
   std::vector<OpenQuestion> questions = read_open_questions(only_file(file));
   keep_first(questions, o.limit);
@@ -94,7 +85,7 @@ std::string evaluate_answers(const BoundModel& model, const std::string& file, s
 
 std::string evaluate_kl(const BoundModel& base, const BoundModel& model, const std::string& text, std::string_view json,
                         const Between& between) {
-  auto o = read<ScoreTextOptions>("kl", json);
+  auto o = read_options<ScoreTextOptions>("kl", json);
   require_one_device(base, model);
   require_same_vocabulary(base.model(), model.model());
   model.model().spec.require_positions(o.score.context, "context");
@@ -110,7 +101,7 @@ std::string evaluate_kl(const BoundModel& base, const BoundModel& model, const s
 
 std::string evaluate_lmc(const BoundModel& a, const BoundModel& b, const std::string& text,
                          std::span<const double> alphas, std::string_view json, const Between& between) {
-  const auto o = read<ScoreTextOptions>("lmc", json);
+  const auto o = read_options<ScoreTextOptions>("lmc", json);
   check(!alphas.empty() && std::ranges::all_of(alphas, [](double x) { return std::isfinite(x); }),
         "alphas are finite numbers, such as 0, 0.5 and 1");
   check(a.model().spec.adapters.empty() && b.model().spec.adapters.empty(),

@@ -24,15 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-template <class Options>
-Options read(const char* what, std::string_view json) {
-  Options o;
-  JsonOptions given(what, json);
-  given.read(o);
-  given.finish();
-  return o;
-}
-
 // Only models are replaced.
 void require_free(const std::string& out, const std::string& model) {
   std::error_code error;
@@ -48,7 +39,7 @@ void require_free(const std::string& out, const std::string& model) {
 }  // namespace
 
 std::string quantize(const std::string& model, const std::string& out, std::string_view json, const Between& between) {
-  const auto given = read<QuantizeOptions>("quantize", json);
+  const auto given = read_options<QuantizeOptions>("quantize", json);
   check(!given.type.empty(), "type is missing; use e.g. \"Q4_K_M\"");
   const std::string in = ModelFinder().model(model);
   require_free(out, in);
@@ -68,7 +59,7 @@ std::string quantize(const std::string& model, const std::string& out, std::stri
 }
 
 void merge(const std::string& model, const std::string& out, std::string_view json) {
-  const auto o = read<MergeOptions>("merge", json);
+  const auto o = read_options<MergeOptions>("merge", json);
   check(!o.lora.empty(), "merge: there is nothing to merge; give lora");
   const ModelFinder finder;
   const std::string in = finder.model(model);
@@ -97,7 +88,7 @@ std::string model_to_convert(const ModelFinder& finder, const std::string& what)
 
 std::vector<std::string> convert(const std::string& what, const std::string& out, std::string_view json,
                                  const Between& between) {
-  const auto given = read<ConvertFileOptions>("convert", json);
+  const auto given = read_options<ConvertFileOptions>("convert", json);
   hf::ConvertOptions o{.type = std::nullopt, .tokenizer = given.tokenizer};
   o.progress = [&](size_t, size_t) { between(); };
   if (!given.type.empty()) {

@@ -66,4 +66,14 @@ class JsonOptions {
   std::vector<std::string> known_;  // names that were asked for
 };
 
+/// The options of a call that has no others.
+template <class Options>
+Options read_options(const char* what, std::string_view json) {
+  Options o;
+  JsonOptions given(what, json);
+  given.read(o);
+  given.finish();
+  return o;
+}
+
 }  // namespace toy::bind

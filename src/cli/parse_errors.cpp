@@ -149,6 +149,7 @@ std::string explain_early_option(const CLI::App& root, const std::vector<std::st
     const CLI::App* app = find_command(root, words[i]);
     if (!app) continue;
     if (const CLI::App* sub = i + 1 < words.size() ? find_command(*app, words[i + 1]) : nullptr) app = sub;
+    if (!app->get_option_no_throw(option)) return {};
     return fmt::format("{0} comes before its command; write it after that: {1} {0} ...", option, full_name(*app));
   }
   return {};

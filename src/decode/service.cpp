@@ -58,6 +58,13 @@ void GenerationService::cancel(int64_t number) {
   changed_.notify_one();
 }
 
+void GenerationService::between(std::function<bool()> part) {
+  const std::scoped_lock lock(mutex_);
+  if (closed_) throw ServiceBusy("the server is shutting down", true);
+  parts_.push_back(std::move(part));
+  changed_.notify_one();
+}
+
 void GenerationService::close(bool finish) {
   const std::scoped_lock lock(mutex_);
   closed_ = true;
@@ -73,8 +80,12 @@ ServiceCounts GenerationService::counts() const {
 }
 
 void GenerationService::run() {
-  do take_over();
-  while (step() || submitted());
+  bool more = true;
+  while (more) {
+    take_over();
+    const bool parts = step_parts(), texts = step();
+    more = parts || texts || submitted();
+  }
 }
 
 bool GenerationService::submitted() const {
@@ -86,10 +97,12 @@ void GenerationService::serve() {
   while (true) {
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return closed_ || !running_.empty() || !submitted_.empty() || !cancelled_.empty(); });
-      if (closed_ && (!finish_ || (running_.empty() && submitted_.empty()))) break;
+      const auto is_empty = [&] { return running_.empty() && submitted_.empty() && parts_.empty(); };
+      changed_.wait(lock, [&] { return closed_ || !is_empty() || !cancelled_.empty(); });
+      if (closed_ && (!finish_ || is_empty())) break;
     }
     take_over();
+    step_parts();
     step();
   }
   take_over();
@@ -196,6 +209,19 @@ void GenerationService::end(int64_t number, const Generated& generated, const st
     result.error = std::current_exception();
   }
   ended.request.on_end(result);
+}
+
+// One of each. False: none is left.
+bool GenerationService::step_parts() {
+  std::vector<std::function<bool()>> parts;
+  {
+    const std::scoped_lock lock(mutex_);
+    parts.swap(parts_);
+  }
+  std::erase_if(parts, [](const std::function<bool()>& part) { return !part(); });
+  const std::scoped_lock lock(mutex_);
+  parts_.insert(parts_.begin(), parts.begin(), parts.end());
+  return !parts_.empty();
 }
 
 // False where there was nothing to do.

@@ -28,7 +28,8 @@ ordered_json parse_row(std::string_view line) {
 }
 
 const std::string& text_of(const ordered_json& row, const char* name) {
-  check(row.contains(name) && row.at(name).is_string(), "'{}' is not a string", name);
+  check(row.contains(name), "there is no '{}'", name);
+  check(row.at(name).is_string(), "'{}' is not a string", name);
   const auto& text = row.at(name).get_ref<const std::string&>();
   check(is_utf8(text), "'{}' is not UTF-8", name);
   return text;

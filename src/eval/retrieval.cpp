@@ -7,41 +7,45 @@
 
 #include "eval/json_rows.h"
 #include "toy/base/error.h"
+#include "toy/decode/search_index.h"
 
 namespace toy {
 
 MeanError RetrievalScores::recall_1() const { return part_of(right, anchors); }
 MeanError RetrievalScores::recall_5() const { return part_of(among_5, anchors); }
 
-void RetrievalSet::add_pair(std::span<const float> anchor, int64_t anchor_id, std::span<const float> positive,
-                            int64_t positive_id) {
-  anchors_.insert(anchors_.end(), anchor.begin(), anchor.end());
-  positives_.push_back(texts_.size());
-  vectors_.insert(vectors_.end(), positive.begin(), positive.end());
-  texts_.push_back({positive_id, anchor_id});
+size_t RetrievalSet::add_text(std::span<const float> text, int64_t id) {
+  const auto [it, is_new] = texts_.emplace(id, texts_.size());
+  if (is_new) vectors_.insert(vectors_.end(), text.begin(), text.end());
+  return it->second;
 }
 
-void RetrievalSet::add_negative(std::span<const float> text, int64_t id) {
-  vectors_.insert(vectors_.end(), text.begin(), text.end());
-  texts_.push_back({id, -1});
+void RetrievalSet::add_pair(std::span<const float> anchor, int64_t anchor_id, std::span<const float> positive,
+                            int64_t positive_id) {
+  anchor_vectors_.insert(anchor_vectors_.end(), anchor.begin(), anchor.end());
+  anchors_.push_back({anchor_id, add_text(positive, positive_id)});
+  right_[anchor_id].insert({anchor_id, positive_id});
 }
+
+void RetrievalSet::add_negative(std::span<const float> text, int64_t id) { add_text(text, id); }
 
 RetrievalScores RetrievalSet::scores(double temperature) const {
   constexpr int64_t kFive = 5, kTen = 10;
-  RetrievalScores r{.anchors = int64_t(positives_.size()), .texts = int64_t(texts_.size())};
-  for (size_t a = 0; a < positives_.size(); ++a) {
-    const Text& own = texts_[positives_[a]];
+  RetrievalScores r{.anchors = int64_t(anchors_.size()), .texts = int64_t(texts_.size())};
+  const std::span<const float> vectors(vectors_);
+  for (size_t a = 0; a < anchors_.size(); ++a) {
+    const auto vector = std::span(anchor_vectors_).subspan(a * width_, width_);
+    std::vector<bool> is_right(texts_.size());
+    for (const int64_t id : right_.at(anchors_[a].id))
+      if (const auto it = texts_.find(id); it != texts_.end()) is_right[it->second] = true;
     const auto score = [&](size_t t) {
-      double sum = 0;
-      for (size_t i = 0; i < width_; ++i) sum += double(anchors_[a * width_ + i]) * double(vectors_[t * width_ + i]);
-      return sum / temperature;
+      return inner_product(vector, vectors.subspan(t * width_, width_)) / temperature;
     };
-    const double wanted = score(positives_[a]);
+    const double wanted = score(anchors_[a].positive);
     int64_t rank = 0;
     std::vector<double> others;  // scores less the wanted one
     for (size_t t = 0; t < texts_.size(); ++t) {
-      const Text& text = texts_[t];
-      if (text.id == own.id || text.id == own.anchor_id || text.anchor_id == own.anchor_id) continue;
+      if (is_right[t]) continue;
       const double s = score(t);
       rank += !(s < wanted);  // a vector that is not finite finds nothing
       others.push_back(s - wanted);

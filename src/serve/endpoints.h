@@ -122,9 +122,11 @@ class Server {
     std::vector<int32_t> ids;
     std::vector<float> adapters;
     std::shared_ptr<LookTurn> turn;
-    ServerOptions::LookParts parts;  // absent: it has not begun
+    std::shared_ptr<std::atomic<bool>> gone = std::make_shared<std::atomic<bool>>(false);  // the client
+    ServerOptions::LookParts parts = {};                                                   // absent: it has not begun
   };
-  void submit_look(ExchangePointer exchange, LookState state);
+  // Computes a part, and sends the reply after the last one. False: nothing is left to do.
+  bool compute_look(ExchangePointer exchange, LookState& state);
   // Factors of the adapters for a model; "": the base.
   std::vector<float> adapters_of(const std::string& model) const;
   std::vector<float> adapters_of(const CompletionRequest& r) const;

@@ -134,8 +134,7 @@ void Server::embeddings(const std::shared_ptr<Exchange>& exchange) {
   embed(exchange, read(exchange, parse_embeddings));
 }
 
-// It waits its turn as a text does, which is the prompt and nothing after it. So does each of its parts: texts of
-// others have calls in between.
+// Computed in parts: the texts of others have calls in between.
 void Server::look(const std::shared_ptr<Exchange>& exchange) {
   constexpr size_t kMost = 256;
   if (!options_.look) throw ApiError(404, "this server looks into no model");
@@ -147,36 +146,30 @@ void Server::look(const std::shared_ptr<Exchange>& exchange) {
   prompts_.require_ids(ids, "tokens");
   prompts_.require_fits(int64_t(ids.size()), "tokens");
   if (looking_.exchange(true)) throw ApiError(429, "another look is being computed; try again", "", "overloaded");
-  submit_look(exchange, {ids, adapters_of(r.model), std::make_shared<LookTurn>(looking_), {}});
+  LookState state{.ids = ids, .adapters = {}, .turn = std::make_shared<LookTurn>(looking_)};
+  state.adapters = adapters_of(r.model);
+  exchange->on_gone([gone = state.gone] { *gone = true; });
+  service_.between([this, exchange, state]() mutable { return compute_look(exchange, state); });
 }
 
-void Server::submit_look(const std::shared_ptr<Exchange>& exchange, LookState state) {
-  TextRequest t{.prompt = state.ids, .options = {.max_tokens = 0}};
-  t.adapters = state.adapters;
-  t.owner = prefix_owner(*exchange);
-  t.on_end = [this, exchange, state](const TextEnd& end) mutable {
-    answer(exchange, [&] {
-      const auto computed = [&]() -> std::optional<std::string> {
-        try {
-          if (end.error) std::rethrow_exception(end.error);
-          if (!state.parts) state.parts = options_.look(state.ids, state.adapters);
-          std::optional<std::string> json = state.parts();
-          if (json) state.turn->end();  // before the reply: a client that has it may ask again
-          return json;
-        } catch (...) {
-          state.turn->end();
-          throw;
-        }
-      };
-      if (std::optional<std::string> json = computed())
-        exchange->send({.body = std::move(*json)});
-      else
-        submit_look(exchange, std::move(state));
-    });
-  };
-  std::vector<TextRequest> one;
-  one.push_back(std::move(t));
-  submit(*exchange, std::move(one));
+bool Server::compute_look(const std::shared_ptr<Exchange>& exchange, LookState& state) {
+  bool more = false;
+  if (*state.gone) return more;
+  answer(exchange, [&] {
+    std::optional<std::string> json;
+    try {
+      if (!state.parts) state.parts = options_.look(state.ids, state.adapters);
+      json = state.parts();
+    } catch (...) {
+      state.turn->end();
+      throw;
+    }
+    more = !json;
+    if (more) return;
+    state.turn->end();  // before the reply: a client that has it may ask again
+    exchange->send({.body = std::move(*json)});
+  });
+  return more;
 }
 
 void Server::embed(const std::shared_ptr<Exchange>& exchange, const EmbeddingsRequest& r) {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <set>
 
 #include "toy/eval/retrieval.h"
 #include "toy/models/vision.h"
@@ -25,13 +27,12 @@ std::vector<RowTexts> texts_of(const Windows& batch, int64_t tokens) {
   return rows;
 }
 
-// Is text `slot` of row `other` no wrong answer of row `own`, or not there?
-bool is_left_out(const RowTexts& own, const RowTexts& other, size_t slot) {
-  const Answer* text = other[slot];
-  if (text == nullptr) return true;
-  if (own[0] == nullptr) return false;  // padding, which weighs nothing
-  const bool answers_the_same = slot == 1 && other[0]->id == own[0]->id;
-  return answers_the_same || text->id == own[0]->id || text->id == own[1]->id;
+// Texts that are no wrong answers to each anchor: itself, and what answers an equal one in any row.
+std::map<int64_t, std::set<int64_t>> right_answers(const std::vector<RowTexts>& rows) {
+  std::map<int64_t, std::set<int64_t>> right;
+  for (const auto& [anchor, positive, negative] : rows)
+    if (anchor != nullptr) right[anchor->id].insert({anchor->id, positive->id});
+  return right;
 }
 
 std::vector<float> pool_of(const std::vector<RowTexts>& rows, size_t places, Pooling pooling) {
@@ -124,11 +125,16 @@ void feed_contrastive(Session& session, const Windows& batch, int64_t tokens, co
   for (const Answer& a : batch.answers) std::fill_n(until.begin() + a.first, a.places, int32_t(a.places));
   const size_t n = rows.size(), scored = size_t(kTextsOfRow - 1) * n;
   std::vector<float> bias(n * scored), shares(n * scored);
+  const auto right = right_answers(rows);
   for (size_t i = 0; i < n; ++i) {
+    const bool is_padding = rows[i][0] == nullptr;  // which weighs nothing
     for (size_t slot = 1; slot < size_t(kTextsOfRow); ++slot)
-      for (size_t r = 0; r < n; ++r)
-        if (is_left_out(rows[i], rows[r], slot)) bias[i * scored + (slot - 1) * n + r] = kLeftOut;
-    if (rows[i][1] == nullptr) continue;
+      for (size_t r = 0; r < n; ++r) {
+        const Answer* text = rows[r][slot];
+        if (text == nullptr || (!is_padding && right.at(rows[i][0]->id).contains(text->id)))
+          bias[i * scored + (slot - 1) * n + r] = kLeftOut;
+      }
+    if (is_padding) continue;
     bias[i * scored + i] = 0;  // its own positive
     shares[i * scored + i] = 1;
   }

@@ -91,14 +91,17 @@ TrainMemory least_of(const Fitting& fitting, const TrainMemory& kept, size_t lig
   return fitting.memory(fitting.plans(fitting.level(fitting.blocks() * (light < whole ? 1 : 2))));
 }
 
+// What makes rows shorter.
+const char* rows_option(const TrainerOptions& o) { return o.contrastive ? "--text-tokens" : "--tokens"; }
+
 [[noreturn]] void refuse(const TrainerOptions& o, size_t limit, const TrainMemory& least, const char* option) {
   const std::string streaming =
       o.updates == TrainerOptions::gathered && o.accumulate == 1 ? ", --update streaming (with --clip 0)" : "";
   constexpr size_t kMiB = size_t(1) << 20;
   fail(
       "{0}: {1} is not enough: with recomputed activations, this training needs {2}. Use --{0} {3}M, a smaller "
-      "--batch or --tokens{4}, --optimizer lion (half of adamw's moments), or a smaller model",
-      option, format_bytes(limit), to_text(least), least.total() / kMiB + 2, streaming);
+      "--batch or {5}{4}, --optimizer lion (half of adamw's moments), or a smaller model",
+      option, format_bytes(limit), to_text(least), least.total() / kMiB + 2, streaming, rows_option(o));
 }
 
 }  // namespace
@@ -171,10 +174,9 @@ void require_room(Device& device, const ModelSpec& spec, const Weights::DTypeOf&
                                ? fmt::format("--memory {}M, which recomputes activations, ", limit / kMiB)
                                : "";
   fail(
-      "memory: training this model with this batch needs {}, and {} are free{}; use {}a smaller --batch or --tokens, "
-      "or "
-      "a smaller model",
-      format_bytes(more), format_bytes(have), where_memory_is(device), less);
+      "memory: training this model with this batch needs {}, and {} are free{}; use {}a smaller --batch or {}, or a "
+      "smaller model",
+      format_bytes(more), format_bytes(have), where_memory_is(device), less, rows_option(options));
 }
 
 MemoryFit fit_memory(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,

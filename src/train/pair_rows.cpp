@@ -141,18 +141,18 @@ class PairDataset final : public Dataset {
   }
   PairRow row_of(const TextPair& p, const Tokenizer& tokenizer) {
     PairRow row;
-    const auto add = [&](const std::string& text) {
+    const auto add = [&](const std::string& prefix, const std::string& own) {
+      const std::string text = prefix + own;
       const std::vector<int32_t> all = encode_for_embedding(tokenizer, text, 0),
                                  ids = encode_for_embedding(tokenizer, text, o_.pairs->text_tokens);
       check(!ids.empty(), "{}: a text has no tokens: '{}'", name(), text);
       cut_ += all.size() > ids.size();
-      const std::string_view bytes(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(int32_t));
-      row.texts.push_back({int64_t(row.ids.size()), int64_t(ids.size()), int64_t(xxh64(bytes) >> 1)});
+      row.texts.push_back({int64_t(row.ids.size()), int64_t(ids.size()), int64_t(xxh64(own) >> 1)});
       row.ids.insert(row.ids.end(), ids.begin(), ids.end());
     };
-    add(o_.pairs->anchor_prefix + p.anchor);
-    add(o_.pairs->passage_prefix + p.positive);
-    if (p.negative) add(o_.pairs->passage_prefix + *p.negative);
+    add(o_.pairs->anchor_prefix, p.anchor);
+    add(o_.pairs->passage_prefix, p.positive);
+    if (p.negative) add(o_.pairs->passage_prefix, *p.negative);
     return row;
   }
   static int64_t count(const std::vector<PairRow>& rows) {

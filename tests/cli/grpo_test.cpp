@@ -68,6 +68,14 @@ TEST_F(CliGrpo, LearnsWithAnAdapterAndResumesToTheSameBytes) {
   ASSERT_EQ(rest.code, 0) << rest.err;
   EXPECT_LT(steps(rest.out).size(), 12u);
   EXPECT_EQ(slurp(path("one/adapter.gguf")), slurp(path("two/adapter.gguf")));
+  // A limit below what the model says: said once.
+  const Result cut = toy("train grpo --model " + path("chat/model.gguf") + " --data " + path("tasks.jsonl") +
+                         " --reward exact --group 4 --questions 5 --max-tokens 1 --steps 3 --out " + path("cut"));
+  EXPECT_EQ(cut.code, 0) << cut.err;
+  const std::string warning = "of the answers of a step were cut at --max-tokens 1; use a larger one";
+  const size_t first = cut.err.find(warning);
+  ASSERT_NE(first, cut.err.npos) << cut.err;
+  EXPECT_EQ(cut.err.find(warning, first + 1), cut.err.npos) << cut.err;
 }
 
 // Several updates per step, killed while answers are drawn, while they are judged, while weights are updated and while

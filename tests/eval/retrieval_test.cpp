@@ -36,7 +36,18 @@ TEST(Retrieval, EqualTextsAreNoWrongAnswersAndTiesAreLost) {
   same.add_pair(Vector{1}, 0, Vector{1}, 1);
   same.add_pair(Vector{1}, 0, Vector{1}, 2);  // another answer to the same anchor
   same.add_negative(Vector{1}, 1);            // the first one's answer
-  EXPECT_EQ(same.scores(1).right, 1);         // the second one ties with the negative
+  EXPECT_EQ(same.scores(1).texts, 2);
+  EXPECT_EQ(same.scores(1).right, 2);
+  same.add_negative(Vector{1}, 3);
+  EXPECT_EQ(same.scores(1).right, 0);  // ties
+  // What answers an equal anchor is right for it in whatever row it stands, also as another's answer.
+  RetrievalSet shared(1);
+  shared.add_pair(Vector{1}, 0, Vector{0.5f}, 1);
+  shared.add_pair(Vector{1}, 0, Vector{1}, 2);
+  shared.add_pair(Vector{-1}, 3, Vector{1}, 2);
+  shared.add_pair(Vector{-1}, 3, Vector{-1}, 3);  // itself
+  EXPECT_EQ(shared.scores(1).texts, 3);
+  EXPECT_EQ(shared.scores(1).right, 3);  // of the third, the text 1 is nearer
   RetrievalSet collapsed(1);
   for (int64_t i = 0; i < 4; ++i) collapsed.add_pair(Vector{1}, 2 * i, Vector{1}, 2 * i + 1);
   EXPECT_EQ(collapsed.scores(1).right, 0);

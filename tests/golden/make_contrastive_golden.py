@@ -32,9 +32,9 @@ def loss_of(model, rows, pooling):
     scores = vectors(model, anchors, pooling) @ vectors(model, [t for t, _ in texts], pooling).T / TEMPERATURE
     left_out = torch.zeros_like(scores, dtype=torch.bool)
     for i, row in enumerate(rows):
+        right = [row[0]] + [other[1] for other in rows if other[0] == row[0]]
         for k, (text, owner) in enumerate(texts):
-            same = text in (row[0], row[1]) or (owner is not None and anchors[owner] == row[0])
-            left_out[i, k] = same and owner != i
+            left_out[i, k] = text in right and owner != i
     return F.cross_entropy(scores.masked_fill(left_out, -torch.inf), torch.arange(len(rows)))
 
 
@@ -61,9 +61,13 @@ def main():
     equal[2][1] = equal[0][1]  # one answer to two anchors
     equal[3][0] = equal[1][0]  # two answers to one anchor
     equal[3][2] = equal[0][0]  # a negative that is another's anchor
+    shared = [list(row) for row in plain]
+    shared[2][0] = shared[1][0]  # two answers to one anchor,
+    shared[0][1] = shared[2][1]  # of which one is another's answer
+    shared[3][2] = shared[2][1]  # and a negative
     cases = []
     for name, rows, pooling in (("plain", plain, "mean"), ("plain", plain, "cls"), ("plain", plain, "last"),
-                                ("equal texts", equal, "mean")):
+                                ("equal texts", equal, "mean"), ("shared answers", shared, "mean")):
         f64, f32 = train(rows, pooling, torch.float64), train(rows, pooling, torch.float32)
         cases.append({"name": name, "rows": rows, "pooling": pooling,
                       "loss": [round(a[0], 12) for a in f64], "norm": [round(a[1], 12) for a in f64],

@@ -23,6 +23,9 @@ struct Passage {
 std::vector<Passage> passages_of(std::string_view text, const std::string& file, const Tokenizer& tokenizer,
                                  int64_t most);
 
+/// Of two vectors of as many numbers, in f64: of vectors of length 1, their cosine.
+double inner_product(std::span<const float> a, std::span<const float> b);
+
 /// With what the passages of an index were embedded.
 struct SearchModel {
   std::string path;               ///< of its file, absolute
@@ -53,7 +56,7 @@ class SearchIndex {
     double score;
   };
   /// The `most` passages with the largest inner products, the largest first, of equal ones the earlier. Exact: every
-  /// vector is read. Throws Error{bad_input} for a vector of another width.
+  /// vector is read. Throws Error{bad_input} for a vector of another width, and where a number is not finite.
   std::vector<Hit> nearest(std::span<const float> vector, int64_t most) const;
 
  private:

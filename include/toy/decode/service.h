@@ -93,6 +93,10 @@ class GenerationService {
   std::vector<int64_t> submit_all(std::vector<TextRequest> requests);
   /// Before the next call of the decoder the request is dropped, whose callbacks are not called any more.
   void cancel(int64_t number);
+  /// Calls `part` between calls of the decoder, on the thread that computes, until it returns false: for what the model
+  /// computes besides texts, in parts that keep these waiting for milliseconds. It must not throw. Any thread may ask.
+  /// Throws ServiceBusy. close(false) drops it.
+  void between(std::function<bool()> part);
   /// Computes until nothing is left to do. What a callback throws ends all requests with this error, and run().
   void run();
   /// Computes and waits for requests, until close(). Callbacks must not throw.
@@ -117,6 +121,7 @@ class GenerationService {
   void take_over();
   void start(int64_t number, TextRequest request);
   bool step();
+  bool step_parts();
   bool submitted() const;
   void fail_all(const std::exception_ptr& error);
   void end(int64_t number, const Generated& generated, const std::exception_ptr& error);
@@ -133,6 +138,7 @@ class GenerationService {
   std::condition_variable changed_;
   std::vector<std::pair<int64_t, TextRequest>> submitted_;
   std::vector<int64_t> cancelled_;
+  std::vector<std::function<bool()>> parts_;  // of between(), but while they are called
   int64_t numbers_ = 0;
   size_t tokens_ = 0;  // of the prompts of all that have not ended
   bool closed_ = false, finish_ = true;

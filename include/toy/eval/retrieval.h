@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <set>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "toy/data/text_files.h"
@@ -21,8 +24,8 @@ struct RetrievalScores {
   MeanError recall_5() const;      ///< and that is among the first 5
 };
 
-/// Anchors and the texts that they are searched in, as vectors of length 1. Texts are known by an id, which is the same
-/// for equal ones: what equals the anchor or its positive, and positives of an equal anchor, are no wrong answers.
+/// Anchors and the texts that they are searched in, as vectors of length 1. A text is known by an id, and is searched
+/// once however often it is added. What equals an anchor, and what answers an equal one, is no wrong answer to it.
 class RetrievalSet {
  public:
   /// Of vectors of `width` numbers.
@@ -35,13 +38,17 @@ class RetrievalSet {
   RetrievalScores scores(double temperature) const;
 
  private:
-  struct Text {
-    int64_t id, anchor_id;  ///< anchor_id: -1 of negatives
+  struct Anchor {
+    int64_t id;
+    size_t positive;  // among the texts
   };
+  size_t add_text(std::span<const float> text, int64_t id);
+
   size_t width_;
-  std::vector<float> anchors_, vectors_;
-  std::vector<Text> texts_;
-  std::vector<size_t> positives_;  // of each anchor, among the texts
+  std::vector<float> anchor_vectors_, vectors_;
+  std::vector<Anchor> anchors_;
+  std::unordered_map<int64_t, size_t> texts_;   // id to the number of its vector
+  std::map<int64_t, std::set<int64_t>> right_;  // ids of the texts that are no wrong answers to an anchor
 };
 
 /// Two texts and how alike people find them.

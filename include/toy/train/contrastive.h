@@ -8,7 +8,8 @@ namespace toy {
 
 /// The loss InfoNCE (van den Oord et al. 2018): -log of the softmax of an anchor's positive among all positives and
 /// negatives of a pass forward, by cosine / temperature. A pass has the rows that are computed together: a batch, or
-/// its part in a shard. Texts that equal the anchor or its positive, and positives of an equal anchor, count nowhere.
+/// its part in a shard. A text that equals the anchor, or is the positive of an equal anchor in any row, is no wrong
+/// answer to it, and is left out.
 struct ContrastiveOptions {
   double temperature = 0.05;
   Pooling pooling = Pooling::mean;  ///< mean, last or first

@@ -2,10 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <unordered_map>
 
 #include "bind/embed_texts.h"
@@ -16,6 +14,7 @@
 #include "cli/options.h"
 #include "toy/data/examples.h"
 #include "toy/data/pairs.h"
+#include "toy/decode/search_index.h"
 #include "toy/eval/retrieval.h"
 
 namespace toy::cli {
@@ -51,7 +50,7 @@ struct EvalEmbeddings : Command {
     const std::vector<std::string> paths{file};
     return list_text_files(paths).files.at(0);
   }
-  // Of length 1. Equal texts are computed once.
+  // Of length 1, one for each text; equal ones are computed once.
   std::vector<std::vector<float>> vectors(const std::vector<std::string>& texts) {
     model_path = model_file(model_path);
     const auto dev = device.make();
@@ -59,14 +58,23 @@ struct EvalEmbeddings : Command {
     adapters.apply(model);
     print_warnings(model_path, model.warnings);
     const EmbedOptions o = given_options.of(model, "--");
+    std::unordered_map<std::string_view, size_t> numbers;
+    std::vector<size_t> number_of;
+    std::vector<bind::TextToEmbed> different;
+    for (const std::string& text : texts) {
+      const auto [it, is_new] = numbers.emplace(text, different.size());
+      if (is_new) different.push_back({fmt::format("{}: a text", file), text});
+      number_of.push_back(it->second);
+    }
     std::vector<bool> cut;
-    std::vector<bind::TextToEmbed> sources;
-    for (const std::string& text : texts) sources.push_back({fmt::format("{}: a text", file), text});
-    const auto ids = bind::ids_to_embed(model, model_path, sources, "", "give a model that has one", cut);
+    const auto ids = bind::ids_to_embed(model, model_path, different, "", "give a model that has one", cut);
     if (const auto n = std::ranges::count(cut, true); n > 0)
-      to_stderr(fmt::format("toy: {} of {} texts are longer than {} tokens and were cut\n", n, texts.size(),
+      to_stderr(fmt::format("toy: {} of {} texts are longer than {} tokens and were cut\n", n, different.size(),
                             most_tokens_to_embed(model)));
-    return with_sound_weights({model_path}, [&] { return embed_tokens(*dev, model, ids, o); });
+    const auto computed = with_sound_weights({model_path}, [&] { return embed_tokens(*dev, model, ids, o); });
+    std::vector<std::vector<float>> all;
+    for (const size_t n : number_of) all.push_back(computed[n]);
+    return all;
   }
 };
 
@@ -86,8 +94,7 @@ struct EvalSts final : EvalEmbeddings {
     std::vector<double> wanted, cosines;
     for (const RatedPair& p : pairs) texts.push_back(p.first), texts.push_back(p.second), wanted.push_back(p.score);
     const auto v = vectors(texts);
-    for (size_t i = 0; i < pairs.size(); ++i)
-      cosines.push_back(std::inner_product(v[2 * i].begin(), v[2 * i].end(), v[2 * i + 1].begin(), 0.0));
+    for (size_t i = 0; i < pairs.size(); ++i) cosines.push_back(inner_product(v[2 * i], v[2 * i + 1]));
     const double s = spearman(wanted, cosines), p = pearson(wanted, cosines);
     if (json)
       return print_json(
@@ -117,22 +124,20 @@ struct EvalRetrieval final : EvalEmbeddings {
                    {.renamed = parse_field_map(map), .warn = [](const std::string& text) { to_stderr(text + "\n"); }});
     std::vector<std::string> texts;
     std::unordered_map<std::string, int64_t> numbers;
-    const auto number = [&](const std::string& prefix, const std::string& text) {
-      const auto [it, is_new] = numbers.emplace(prefix + text, int64_t(texts.size()));
-      if (is_new) texts.push_back(it->first);
-      return it->second;
-    };
-    std::vector<std::array<int64_t, 3>> rows;
-    for (const TextPair& p : pairs)
-      rows.push_back({number(anchor_prefix, p.anchor), number(passage_prefix, p.positive),
-                      p.negative ? number(passage_prefix, *p.negative) : -1});
+    const auto number = [&](const std::string& text) { return numbers.emplace(text, numbers.size()).first->second; };
+    std::vector<int64_t> ids;
+    for (const TextPair& p : pairs) {
+      texts.push_back(anchor_prefix + p.anchor), ids.push_back(number(p.anchor));
+      texts.push_back(passage_prefix + p.positive), ids.push_back(number(p.positive));
+      if (p.negative) texts.push_back(passage_prefix + *p.negative), ids.push_back(number(*p.negative));
+    }
     const auto v = vectors(texts);
     RetrievalSet set(int64_t(v.front().size()));
-    std::vector<bool> searched(texts.size());  // an equal text is searched once
-    for (const auto& [anchor, positive, negative] : rows) {
-      set.add_pair(v[size_t(anchor)], anchor, v[size_t(positive)], positive);
-      if (negative >= 0 && !searched[size_t(negative)]) set.add_negative(v[size_t(negative)], negative);
-      if (negative >= 0) searched[size_t(negative)] = true;
+    size_t at = 0;
+    for (const TextPair& p : pairs) {
+      set.add_pair(v[at], ids[at], v[at + 1], ids[at + 1]);
+      if (p.negative) set.add_negative(v[at + 2], ids[at + 2]);
+      at += p.negative ? 3 : 2;
     }
     const RetrievalScores s = set.scores(1);
     const MeanError first = s.recall_1(), five = s.recall_5();

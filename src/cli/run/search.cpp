@@ -145,12 +145,13 @@ struct SearchQuery : Command {
     const EmbedOptions o = bind::EmbedTextOptions{.pooling = index.model().pooling}.of(model, "--");
     const auto vector = with_sound_weights({model_path}, [&] { return embed_tokens(*dev, model, ids, o); });
     for (const SearchIndex::Hit& hit : index.nearest(vector.front(), count)) {
-      const Passage p = index.passage(hit.passage);
+      Passage p = index.passage(hit.passage);
+      std::erase(p.text, '\r');
       if (json)
         print_json(
             {{"score", hit.score}, {"file", valid_utf8(p.file)}, {"line", p.line}, {"text", valid_utf8(p.text)}});
       else
-        fmt::print("{:.3f}  {}:{}\n{}\n\n", hit.score, printable(p.file), p.line, printable(p.text));
+        fmt::print("{:.3f}  {}:{}\n{}\n\n", hit.score, one_line(p.file), p.line, printable(p.text));
     }
   }
 };

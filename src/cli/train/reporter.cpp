@@ -96,7 +96,8 @@ void Reporter::event(const runs::Event& e) {
       say(fmt::format("step {}: validation loss {:.4f}{}{}{}", *e.step, v->loss, rewards.empty() ? "" : ",", rewards,
                       part));
     if (v->average_loss)
-      say(fmt::format("averaged weights: {:.4f}{}", *v->average_loss, rewards.empty() ? " nats per token" : ""));
+      say(fmt::format("averaged weights: {:.4f}{}", *v->average_loss,
+                      v->top1 ? " nats" : (rewards.empty() ? " nats per token" : "")));
     if (last_ && progress_.on_terminal()) show_progress(true);
   } else if (const auto* sample = e.as<runs::Sample>()) {
     if (sample->prompt) say("prompt: " + printable(*sample->prompt));

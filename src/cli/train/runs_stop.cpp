@@ -38,10 +38,10 @@ struct Stop : Command {
   void run() const {
     const std::string log = runs::find_log(name, kRunRoots);
     const std::string folder = std::filesystem::absolute(log).lexically_normal().parent_path().string();
+    const size_t events_before = runs::read_events(log).events.size();  // of no run: refused
     const std::optional<int> process = lock_holder(folder);
     check(process.has_value(), "{}: this run has ended; toy runs show {} tells how", one_line(name),
           shell_quoted(name));
-    const size_t events_before = runs::read_events(log).events.size();
     check(request_stop(*process), "{}: process {} belongs to another user; use kill as that one", one_line(name),
           *process);
     nlohmann::ordered_json j{{"run", folder}, {"process", *process}, {"ended", !no_wait}};
