@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cstdint>
 #include <filesystem>
 #include <string_view>
 
@@ -61,13 +63,16 @@ constexpr Synonym kRecipes[] = {
     {"scratch", "from-scratch"},
 };
 
-// Options, after _ has become -. The first of several that the command has is meant. "model" is the argument.
+// Options, after _ has become -. The first of several that the command has is meant. "model", "in" and "out" are
+// arguments.
 constexpr Synonym kOptions[] = {
     {"-m", "--model"},
     {"-m", "--init"},
     {"-m", "model"},
+    {"-m", "in"},
     {"--model", "--init"},
     {"--model", "model"},
+    {"--model", "in"},
     {"--model-path", "--model"},
     {"--model-path", "--init"},
     {"--model-path", "model"},
@@ -183,8 +188,12 @@ constexpr Synonym kOptions[] = {
     {"--lora-target-modules", "--targets"},
     {"--use-dora", "--dora"},
     {"--use-rslora", "--rslora"},
+    {"--input", "in"},
     {"-o", "--out"},
+    {"-o", "out"},
+    {"--out", "out"},
     {"--output", "--out"},
+    {"--output", "out"},
     {"--output-dir", "--out"},
     {"--out-dir", "--out"},
     {"--save-dir", "--out"},
@@ -255,6 +264,11 @@ std::string truth(const std::string& word) {
   const std::string lower = CLI::detail::to_lower(word);
   if (lower == "1" || lower == "yes" || lower == "on" || lower == "true") return "true";
   return lower == "0" || lower == "no" || lower == "off" || lower == "false" ? "false" : word;
+}
+
+std::string upper_case(std::string word) {
+  for (char& c : word) c = char(std::toupper(uint8_t(c)));
+  return word;
 }
 
 // Our option or argument for one that the command does not have, or "".
@@ -341,7 +355,7 @@ Words in_our_words(const CLI::App& root, const Words& given) {
   const Words words = our_commands(root, given);
   const CLI::App* app = &root;
   size_t arguments = 0;  // where they begin
-  Words ours;
+  Words ours, last;
   for (size_t i = 0; i < words.size(); ++i) {
     std::string word = words[i];
     if (const CLI::App* sub = find_command(*app, word)) {
@@ -359,11 +373,15 @@ Words in_our_words(const CLI::App& root, const Words& given) {
       found = our_option(*app->get_subcommands({})[0], name_of(word));
     if (found == name) found.clear();
     if (!found.empty()) {
-      if (found != name) tell(name, found.starts_with("-") ? found : "the argument MODEL");
+      if (found != name) tell(name, found.starts_with("-") ? found : "the argument " + upper_case(found));
       if (!found.starts_with("-")) {
         const bool joined = word.size() > name.size();
         if (!joined && i + 1 == words.size()) continue;  // the parser says that the argument is missing
-        ours.insert(ours.begin() + std::ptrdiff_t(arguments), joined ? word.substr(name.size() + 1) : words[++i]);
+        const std::string value = joined ? word.substr(name.size() + 1) : words[++i];
+        if (found == "out")  // it comes after the model
+          last.push_back(value);
+        else
+          ours.insert(ours.begin() + std::ptrdiff_t(arguments), value);
         continue;
       }
       word = found + word.substr(name.size());
@@ -388,6 +406,7 @@ Words in_our_words(const CLI::App& root, const Words& given) {
     ours.push_back(joined ? name + "=" + value : name);
     if (!joined) ours.push_back(value);
   }
+  ours.insert(ours.end(), last.begin(), last.end());
   return ours;
 }
 

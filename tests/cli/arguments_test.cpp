@@ -85,6 +85,10 @@ TEST_F(CliArguments, WordsOfOtherPrograms) {
   }
   EXPECT_EQ(toy("generate --prompt-ids 1 -m " + model + " -n3 --temp 0").err,
             "toy: 'generate' is `toy infer` here\ntoy: -m is the argument MODEL here\n");
+  const Result quantized = toy("quantize --out " + path("q.gguf") + " --type Q8_0 -m " + model);
+  EXPECT_EQ(quantized.code, 0) << quantized.err;
+  EXPECT_NE(quantized.err.find("--out is the argument OUT here"), std::string::npos) << quantized.err;
+  EXPECT_TRUE(fs::exists(path("q.gguf")));
   // Values that look like options stay values, as does what follows --.
   EXPECT_EQ(toy("tokenizer encode " + vocabulary() + " --text --max-tokens").err, "");
   refuses("infer -- " + model + " --prompt-ids", {"prompt-ids"});

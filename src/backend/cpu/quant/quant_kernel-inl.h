@@ -149,9 +149,13 @@ class QuantTask {
         RunDots<Isa, T, MR> dots[1];
         dots[0].x = x_.q + first * T::kRun;
         dots[0].correction = x_.correction + first;
+        RunNumbers numbers = numbers_of(first);
+        // Pointers from nowhere: GCC's combiner begins a block anew at each use of one that was computed far above,
+        // which took half a minute per file.
+        asm("" : "+r"(dots[0].x), "+r"(dots[0].correction), "+r"(numbers.scale), "+r"(numbers.less), "+r"(numbers.sum));
         T::template unpack<Isa>(rows, 0, dots[0]);
 #pragma GCC unroll 16
-        for (size_t run = 0; run < kRuns; ++run) add_run<MR>(dots, dots[0].dot[run], first + run * MR, run, y);
+        for (size_t run = 0; run < kRuns; ++run) add_run<MR>(dots, dots[0].dot[run], numbers, run * MR, run, y);
       } else {
         Panel<Isa> panel[1];
         T::template unpack<Isa>(rows, 0, panel[0]);
@@ -282,17 +286,24 @@ class QuantTask {
   inline void whole_run(const P (&panel)[G], size_t first, size_t at, F (&y)[MR][G]) const {
     V dot[MR][G];
     dots<int(T::kRun / 4)>(panel, x_.q + first * T::kRun, x_.correction + first, at, dot);
-    add_run<MR>(panel, dot, first, at, y);
+    add_run<MR>(panel, dot, numbers_of(first), 0, at, y);
+  }
+  // Of runs of x, see QuantRows.
+  struct RunNumbers {
+    const float *scale, *less, *sum;
+  };
+  [[gnu::always_inline]] inline RunNumbers numbers_of(size_t first) const {
+    return {x_.scale + first, x_.less + first, T::kMin ? x_.scaled_sum + first : nullptr};
   }
   template <int MR, class P, size_t G>
-  [[gnu::always_inline]] inline void add_run(const P (&w)[G], const V (&dot)[MR][G], size_t first, size_t at,
-                                             F (&y)[MR][G]) const {
-    for (int i = 0; i < MR; ++i) {
-      const F xs = Isa::set1f(x_.scale[first + i]), less = Isa::set1f(x_.less[first + i]);
+  [[gnu::always_inline]] static inline void add_run(const P (&w)[G], const V (&dot)[MR][G], const RunNumbers& x,
+                                                    size_t first, size_t at, F (&y)[MR][G]) {
+    for (size_t i = 0; i < MR; ++i) {
+      const F xs = Isa::set1f(x.scale[first + i]), less = Isa::set1f(x.less[first + i]);
       for (size_t g = 0; g < G; ++g)
         y[i][g] = Isa::fma(w[g].d[at], Isa::fma(Isa::as_float(dot[i][g]), xs, less), y[i][g]);
       if constexpr (T::kMin) {
-        const F all = Isa::set1f(x_.scaled_sum[first + i]);
+        const F all = Isa::set1f(x.sum[first + i]);
         for (size_t g = 0; g < G; ++g) y[i][g] = Isa::fma(w[g].m[at], all, y[i][g]);
       }
     }
