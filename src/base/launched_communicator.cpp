@@ -45,6 +45,7 @@ class LaunchedCommunicator final : public Communicator {
   std::string host(int rank) const override { return hosts_[size_t(rank)]; }
   int local_rank() const override { return place_.local_rank; }
   int local_size() const override { return place_.local_size; }
+  bool any_thread() const override { return place_.threads != 0; }
   void send(int to, std::span<const std::byte> bytes) override { all().send(to, bytes.data(), bytes.size()); }
   std::vector<std::byte> receive(int from) override {
     std::vector<std::byte> bytes(all().next(from));

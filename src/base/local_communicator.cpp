@@ -33,6 +33,7 @@ class LocalCommunicator final : public Communicator {
   std::string host(int) const override { return "here"; }
   int local_rank() const override { return rank_; }
   int local_size() const override { return mail_->size; }
+  bool any_thread() const override { return true; }
 
   void send(int to, std::span<const std::byte> bytes) override {
     const std::lock_guard lock(mail_->mutex);

@@ -176,19 +176,27 @@ std::unique_ptr<Program> Session::prepare(size_t first, size_t steps) const {
 }
 
 // Decoding alternates between few numbers of rows, and a device may take long to prepare a program.
-Program& Session::program() {
+const Session::Bound& Session::bound(std::span<const size_t> ends) {
   constexpr size_t kMost = 16;
-  const auto found = std::find_if(bound_.begin(), bound_.end(), [&](const Bound& b) { return b.rows == rows_; });
+  const auto found = std::find_if(bound_.begin(), bound_.end(),
+                                  [&](const Bound& b) { return b.rows == rows_ && std::ranges::equal(b.ends, ends); });
   if (found != bound_.end()) {
     std::rotate(bound_.begin(), found, found + 1);
   } else {
     if (bound_.size() == kMost) bound_.pop_back();
-    bound_.insert(bound_.begin(), Bound{rows_, prepare(0, plan_->steps.size())});
+    Bound made{rows_, {ends.begin(), ends.end()}, {}};
+    size_t begin = 0;
+    for (const size_t end : ends) {
+      made.pieces.push_back(prepare(begin, end - begin));
+      begin = end;
+    }
+    made.pieces.push_back(prepare(begin, plan_->steps.size() - begin));
+    bound_.insert(bound_.begin(), std::move(made));
   }
-  return *bound_.front().program;
+  return bound_.front();
 }
 
-void Session::run() {
+void Session::run(std::span<const size_t> ends, const std::function<void(size_t)>& done) {
   if (const auto missing = std::find(given_.begin(), given_.end(), false); missing != given_.end())
     fail("session: input '{}' was never set; set() it before run()",
          plan_->inputs[size_t(missing - given_.begin())].name);
@@ -197,26 +205,34 @@ void Session::run() {
   changed_begin_ = changed_end_ = 0;
   std::vector<double> seconds(profile_ ? plan_->steps.size() : 0);
   has_run_ = true;
-  if (finite_) {
-    run_watched(seconds);
-  } else {
-    device_.run(program(), seconds);
-    device_.synchronize();
+  const Bound* const ready = finite_ ? nullptr : &bound(ends);
+  size_t begin = 0;
+  for (size_t i = 0; i <= ends.size(); ++i) {
+    const size_t end = i < ends.size() ? ends[i] : plan_->steps.size();
+    const std::span<double> times = profile_ ? std::span(seconds).subspan(begin, end - begin) : std::span<double>();
+    if (finite_) {
+      run_watched(begin, end, times);
+    } else {
+      device_.run(*ready->pieces[i], times);
+      device_.synchronize();
+    }
+    begin = end;
+    if (i < ends.size()) done(i);
   }
   for (size_t i = 0; i < seconds.size(); ++i) times_[i].seconds += seconds[i], ++times_[i].runs;
 }
 
 // Step by step, for the host looks at what lies between.
-void Session::run_watched(std::span<double> seconds) {
+void Session::run_watched(size_t begin, size_t end, std::span<double> seconds) {
   const auto seen = [&](const std::vector<Operand>& operands) {
     std::vector<HostTensor> all;
     for (const Operand& o : operands) all.emplace_back(device_, place_of(o), resolve(o));
     return all;
   };
-  for (size_t i = 0; i < plan_->steps.size(); ++i) {
+  for (size_t i = begin; i < end; ++i) {
     const PlanStep& s = plan_->steps[i];
     finite_->before(s, seen(s.in));
-    device_.run(*prepare(i, 1), seconds.empty() ? seconds : seconds.subspan(i, 1));
+    device_.run(*prepare(i, 1), seconds.empty() ? seconds : seconds.subspan(i - begin, 1));
     device_.synchronize();
     if (const std::string wrong = finite_->after(s, seen(s.out)); !wrong.empty()) fail_internal("{}", wrong);
   }

@@ -207,11 +207,16 @@ std::string Checkpoints::save(const Model& model, Trainer& trainer, const ordere
     const auto add = [&](const std::string& stored, const ParamStore& store, const std::string& name) {
       tensors.add(stored, kept.emplace_back(store.host(name)).view());
     };
-    std::deque<ParamStore> of_others;
-    trainer.each_moment(false, [&](ParamStore& store, const std::string& name) {
-      const bool own = &store == &trainer.moments();
-      add(name, own ? store : of_others.emplace_back(std::move(store)), name);
-    });
+    for (const auto& [name, type] : trainer.all_moments()) {
+      if (trainer.moments().has(name)) {
+        add(name, trainer.moments(), name);
+        continue;
+      }
+      // Of another rank: it comes when it is written, piece by piece.
+      const DType stored = trainer.moments().device().storage(type.dtype);
+      tensors.add(name, stored, type.shape,
+                  [&trainer, of = name](const safetensors::Writer::Sink& sink) { trainer.read_moment(of, sink); });
+    }
     for (const std::string& name : inexact(model)) add(kExact + name, *model.params, name);
     tensors.finish(writer.path(kMoments));
     if (!model.spec.adapters.empty())
@@ -259,10 +264,14 @@ size_t disk_bytes(const RecipeOptions& o, const ModelSpec& spec, const Checkpoin
     for (const FileTensor& t : file_tensors(spec)) parameters += t.shape.count();
   // What is quantized is written in f32 first.
   const size_t model = models * size_t(parameters) * (size_of(o.stored) + (o.mix.empty() ? 0 : size_of(DType::f32)));
-  if (o.checkpoint_every == 0) return model + (o.time_limit > 0 ? Checkpoints::bytes(spec, o.trainer.optimizer) : 0);
+  // Ranks that train apart have weights and moments each, and for all of them a start and a velocity.
+  const size_t ranks = o.trainer.local_steps > 0 ? size_t(o.trainer.shards) : 1,
+               together = ranks > 1 ? 2 * size_t(trained_count(spec)) * sizeof(float) : 0;
+  const size_t one = ranks * Checkpoints::bytes(spec, o.trainer.optimizer) + together;
+  if (o.checkpoint_every == 0) return model + (o.time_limit > 0 ? one : 0);
   const int64_t ahead = (o.steps - step) / o.checkpoint_every + 1;
   const size_t most = size_t(std::min<int64_t>(o.keep, ahead)) + 2, there = std::min(checkpoints.count(), most);
-  return model + (most - there) * Checkpoints::bytes(spec, o.trainer.optimizer);
+  return model + (most - there) * one;
 }
 
 ordered_json checkpoint_config(const std::string& path) {
@@ -310,9 +319,9 @@ Model checkpoint_model(const std::string& path, const ModelSpec& spec, const Dev
 
 void restore_trainer(const std::string& path, const RunState& state, const Model& model, Trainer& trainer) {
   const auto file = safetensors::File::open(path + "/" + kMoments);
-  trainer.each_moment(true, [&](ParamStore& store, const std::string& name) { copy_tensor(file, name, store, name); });
   for (const std::string& name : inexact(model)) copy_tensor(file, kExact + name, *model.params, name);
   trainer.resume(std::max(state.step, state.updates), state.updates);  // a step may have several updates
+  trainer.each_moment(true, [&](ParamStore& store, const std::string& name) { copy_tensor(file, name, store, name); });
 }
 
 ordered_json content_of(const std::string& path) {

@@ -21,6 +21,8 @@ ordered_json recipe_config(const RecipeOptions& o) {
   if (o.trainer.optimizer.lr_decay == 1) j["optimizer"].erase("lr_decay");  // which checkpoints had not from the start
   if (o.trainer.shards == 1) j.erase("shards");
   if (o.trainer.wire == TrainerOptions::Wire::f32) j.erase("wire");
+  if (o.trainer.local_steps == 0)
+    for (const char* name : {"local_steps", "outer_lr", "outer_momentum"}) j.erase(name);
   return j;
 }
 

@@ -2,13 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "toy/base/json_text.h"
 #include "train/archive.h"
 #include "train/shard_optimizer.h"
-#include "train/sum_ranks.h"
 
 namespace toy {
 // What each type consists of, for Packer and Unpacker, which look for it in this namespace.
@@ -38,13 +39,15 @@ static void archive(auto& a, Answer& v) { a(v.first, v.places, v.chosen, v.id); 
 static void archive(auto& a, Windows& v) {
   a(v.inputs, v.targets, v.sequence, v.position, v.trained, v.answers, v.pixels, v.shares);
 }
-static void archive(auto& a, StepPart& v) { a(v.rows, v.weights, v.lr, v.steps, v.updates); }
+static void archive(auto& a, StepPart& v) { a(v.rows, v.weights, v.lr, v.scale, v.steps, v.updates); }
 static void archive(auto& a, PartResult& v) { a(v.losses, v.norm, v.error, v.code); }
 static void archive(auto& a, TrainerRecipe& v) {
   a(v.device, v.arithmetic, v.threads, v.spec, v.name, v.lens, v.roles, v.adapters, v.options, v.tensors);
 }
 
 namespace {
+
+constexpr size_t kPiece = size_t(4) << 20;  // bytes of a moment that are on their way
 
 ModelSpec spec_of(const TrainerRecipe& r) {
   ModelSpec spec = spec_from_json(parse_json<nlohmann::json>(r.spec), "model");
@@ -120,7 +123,7 @@ Crew::Crew(Device& device, const Model& model, const TrainerOptions& options)
     : ranks_(*options.ranks),
       device_(device),
       options_(options),
-      owners_(owners_of(model.spec, options)),
+      owners_(options.local_steps > 0 ? sharing_owners(model.spec, options) : owners_of(model.spec, options)),
       pool_(device.threads()) {
   ranks_.give_up_after(options.rank_timeout);
   for (const TensorSpec& t : trained_tensors(model.spec)) tensors_.push_back(t.name);
@@ -170,40 +173,56 @@ void Crew::spread(const ParamStore& weights) {
   for (size_t i = 0; i < owners_.size(); ++i) broadcast(owners_[i], weights, tensors_[i]);
 }
 
-void Crew::fetch(int rank, const ParamStore& copy, const std::string& name) {
+void Crew::fetch(int rank, const std::string& there, size_t bytes, const Sink& sink) {
   Packer p;
-  p(Order::fetch, name);
+  p(Order::fetch, there);
   ranks_.send(rank, p.bytes());
-  const std::vector<std::byte> bytes = ranks_.receive(rank);
-  device_.upload(copy.place(name), bytes.data(), bytes.size());
+  for (size_t at = 0; at < bytes; at += kPiece) sink(ranks_.receive(rank));
 }
 
-void Crew::give(int rank, const ParamStore& copy, const std::string& name) {
+void Crew::give(int rank, const ParamStore& copy, const std::string& name, const std::string& there) {
   std::vector<std::byte> bytes(bytes_of(copy.stored(name), copy.type(name).shape));
   device_.download(bytes.data(), copy.place(name), bytes.size());
   Packer p;
-  p(Order::give, name, bytes);
+  p(Order::give, there, bytes);
   ranks_.send(rank, p.bytes());
 }
 
-void Crew::serve(Order order, std::span<const std::byte> message, const ParamStore& moments) {
+void Crew::serve(Order order, std::span<const std::byte> message, const ParamStore& moments,
+                 const ParamStore& weights) {
   Unpacker u(message);
   std::string name;
   u(order, name);
-  std::vector<std::byte> bytes(bytes_of(moments.stored(name), moments.type(name).shape));
+  const ParamStore& store = moments.has(name) ? moments : weights;
+  std::vector<std::byte> bytes;
   if (order == Order::fetch) {
-    device_.download(bytes.data(), moments.place(name), bytes.size());
-    return ranks_.send(0, bytes);
+    const size_t all = bytes_of(store.stored(name), store.type(name).shape);
+    for (size_t at = 0; at < all; at += kPiece) {
+      bytes.resize(std::min(kPiece, all - at));
+      device_.download(bytes.data(), store.place(name) + at, bytes.size());
+      ranks_.send(0, bytes);
+    }
+    return;
   }
   u(bytes);
-  device_.upload(moments.place(name), bytes.data(), bytes.size());
+  device_.upload(store.place(name), bytes.data(), bytes.size());
 }
 
 StepPart Crew::part_of(const StepPart& step, int rank) const {
   const auto all = int64_t(step.rows.inputs.size()), begin = all * rank / ranks_.size(),
              count = all * (rank + 1) / ranks_.size() - begin;
   const auto weights = step.weights.begin() + begin;
-  return {step.rows.part(begin, count), {weights, weights + count}, step.lr, step.steps, step.updates};
+  StepPart part{.rows = step.rows.part(begin, count),
+                .weights = {weights, weights + count},
+                .lr = step.lr,
+                .steps = step.steps,
+                .updates = step.updates};
+  if (options_.local_steps == 0) return part;
+  const auto sum = [](const std::vector<float>& v) { return std::accumulate(v.begin(), v.end(), 0.0); };
+  const double mine = sum(part.weights);
+  if (mine != 0) part.scale = sum(step.weights) / mine;
+  for (float& w : part.weights) w = float(w * part.scale);
+  return part;
 }
 
 void Crew::hand_out(const StepPart& step) {
@@ -222,7 +241,8 @@ std::vector<double> Crew::collect(const PartResult& mine) {
     const PartResult& result = results[size_t(r)];
     const std::string who = r == 0 ? "" : fmt::format("rank {} (host {}): ", r, ranks_.host(r));
     if (!result.error.empty()) throw Error(result.code, who + result.error);
-    if (std::bit_cast<uint64_t>(result.norm) != std::bit_cast<uint64_t>(mine.norm))
+    const bool same = options_.local_steps == 0;
+    if (same && std::bit_cast<uint64_t>(result.norm) != std::bit_cast<uint64_t>(mine.norm))
       fail_internal("{}the norm of the gradient was {} there and {} on rank 0; the machines compute differently", who,
                     result.norm, mine.norm);
     losses.insert(losses.end(), result.losses.begin(), result.losses.end());
@@ -230,14 +250,13 @@ std::vector<double> Crew::collect(const PartResult& mine) {
   return losses;
 }
 
-void Crew::sum(Place begin, size_t bytes) {
-  if (leads()) to_others(std::vector{std::byte(Order::sum)});
+void Crew::sum(ThreadPool& pool, Place begin, size_t bytes) {
   const DType type = device_.storage(DType::f32);
   const bool in_bf16 = options_.wire == TrainerOptions::Wire::bf16;
-  if (device_.host_visible()) return sum_ranks(ranks_, pool_, type, {device_.host(begin), bytes}, in_bf16);
+  if (device_.host_visible()) return sum_ranks(ranks_, pool, buffers_, type, {device_.host(begin), bytes}, in_bf16);
   if (copy_.bytes() < bytes) copy_ = Buffer(bytes);
   device_.download(copy_.data(), begin, bytes);
-  sum_ranks(ranks_, pool_, type, {static_cast<std::byte*>(copy_.data()), bytes}, in_bf16);
+  sum_ranks(ranks_, pool, buffers_, type, {copy_.data(), bytes}, in_bf16);
   device_.upload(begin, copy_.data(), bytes);
 }
 

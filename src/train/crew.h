@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -9,19 +10,20 @@
 #include "toy/base/communicator.h"
 #include "toy/base/threads.h"
 #include "toy/train/trainer.h"
+#include "train/sum_ranks.h"
 
 namespace toy {
 
 /// What rank 0 sends first in a message.
 enum class Order : uint8_t {
-  begin,  ///< make a trainer
-  state,  ///< weights and moments follow
-  step,   ///< a StepPart follows
-  sum,    ///< all ranks have their gradients: add them, and update
-  fetch,  ///< the bytes of a moment are wanted, whose name follows
-  give,   ///< the name of a moment and its bytes follow
-  close,  ///< the trainer is done
-  leave,  ///< the job is done; an exit code follows
+  begin,   ///< make a trainer
+  state,   ///< weights and moments follow
+  step,    ///< a StepPart follows
+  update,  ///< all ranks have their gradients: add them, unless that is done, and update
+  fetch,   ///< the bytes of a moment are wanted, whose name follows
+  give,    ///< the name of a moment and its bytes follow
+  close,   ///< the trainer is done
+  leave,   ///< the job is done; an exit code follows
 };
 
 /// A rank's part of a step.
@@ -29,6 +31,7 @@ struct StepPart {
   Windows rows;
   std::vector<float> weights;  ///< of their targets
   double lr = 0;
+  double scale = 1;                ///< what they were multiplied with, so that they are those of a step of its own
   int64_t steps = 0, updates = 0;  ///< of the run: this step's number, and the updates before it
 };
 
@@ -81,13 +84,21 @@ class Crew {
   bool divides_updates() const { return !owners_.empty(); }
   /// All ranks, after an update: each gives the tensors that it updated to the others.
   void spread(const ParamStore& weights);
-  /// Rank 0: a moment of another rank, from there and to there.
-  void fetch(int rank, const ParamStore& copy, const std::string& name);
-  void give(int rank, const ParamStore& copy, const std::string& name);
-  /// What that rank does then.
-  void serve(Order order, std::span<const std::byte> message, const ParamStore& moments);
-  /// All ranks, the others after Order::sum: `bytes` of floats from `begin` on become the sum over ranks.
-  void sum(Place begin, size_t bytes);
+  /// Rank 0: `bytes` of a moment of another rank, which are given to `sink` piece by piece. `there`: its name in that
+  /// rank.
+  using Sink = std::function<void(std::span<const std::byte>)>;
+  void fetch(int rank, const std::string& there, size_t bytes, const Sink& sink);
+  /// Rank 0: a moment to the rank that has it.
+  void give(int rank, const ParamStore& copy, const std::string& name, const std::string& there);
+  /// What that rank does then; a tensor that is in neither store is an error.
+  void serve(Order order, std::span<const std::byte> message, const ParamStore& moments, const ParamStore& weights);
+  /// Rank 0: the others update, too.
+  void begin_update() { to_others(std::vector{std::byte(Order::update)}); }
+  /// All ranks: `bytes` of floats from `begin` on become the sum over ranks, added by this many threads: those of
+  /// `pool`.
+  void sum(ThreadPool& pool, Place begin, size_t bytes);
+  /// The same by the device's number of threads.
+  void sum(Place begin, size_t bytes) { sum(pool_, begin, bytes); }
 
  private:
   int64_t first_pass(int rank) const { return options_.passes() * rank / ranks_.size(); }
@@ -101,7 +112,8 @@ class Crew {
   std::vector<std::string> tensors_;  // that are trained
   std::vector<int> owners_;           // which rank updates them; empty: every rank updates all
   ThreadPool pool_;                   // adds
-  Buffer copy_;                       // where the host does not see the device's memory
+  SumBuffers buffers_;
+  Buffer copy_;  // where the host does not see the device's memory
 };
 
 /// @{ Messages; see archive.h.

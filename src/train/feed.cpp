@@ -128,9 +128,10 @@ void pad(Windows& w, int64_t places) {
   while (int64_t(w.sequence.size()) < places) w.sequence.push_back(int32_t(-1 - places - int64_t(w.sequence.size())));
 }
 
-void run_session(Session& session, const char* what, int64_t step) {
+void run_session(Session& session, const char* what, int64_t step, std::span<const size_t> ends,
+                 const std::function<void(size_t)>& done) {
   try {
-    session.run();
+    session.run(ends, done);
   } catch (const KernelFailure& e) {
     if (e.fault() != KernelFault::not_finite) fail("{} {}: {}", what, step, e.what());
     fail_internal(

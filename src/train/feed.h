@@ -1,6 +1,7 @@
 // From windows to the inputs of a training step.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -28,7 +29,8 @@ void feed_windows(Session& session, const Windows& batch, const TrainerOptions& 
 void feed_random(Session& session, uint64_t seed, int64_t number);
 /// Fills up with padding: of packed rows each place is a sequence of its own.
 void pad(Windows& windows, int64_t places);
-/// Runs it; an error begins with `what` and the step.
-void run_session(Session& session, const char* what, int64_t step);
+/// Runs it, in pieces where there are `ends` (Session::run()); an error begins with `what` and the step.
+void run_session(Session& session, const char* what, int64_t step, std::span<const size_t> ends = {},
+                 const std::function<void(size_t)>& done = {});
 
 }  // namespace toy

@@ -4,6 +4,7 @@
 
 #include <bit>
 
+#include "backend/flush_denormals.h"
 #include "toy/base/communicator.h"
 #include "toy/ops/ops.h"
 #include "train/sum_ranks.h"
@@ -16,11 +17,14 @@ int64_t local_shards(const TrainerOptions& options) {
   return options.ranks ? options.shards / options.ranks->size() : options.shards;
 }
 
+std::string accumulator_of(const std::string& tensor, int level) {
+  return level == 0 ? tensor + ".grad" : fmt::format("{}.sum{}", tensor, level);
+}
+
 std::vector<std::pair<std::string, TensorType>> accumulators_of(const ModelSpec& spec, int level) {
   std::vector<std::pair<std::string, TensorType>> list;
-  const std::string suffix = level == 0 ? ".grad" : fmt::format(".sum{}", level);
   for (const TensorSpec& s : trained_tensors(spec))
-    list.emplace_back(s.name + suffix, TensorType{DType::f32, s.shape, 0});
+    list.emplace_back(accumulator_of(s.name, level), TensorType{DType::f32, s.shape, 0});
   return list;
 }
 
@@ -67,6 +71,31 @@ void GradientSums::add(int64_t i) {
   if (tree_.subtrees == 1) return;
   if (i >> tree_.depth == 0) return copy(tree_.depth);
   run(tree_.depth);
+}
+
+template <class T>
+void GradientSums::add_last(size_t offset, size_t bytes) {
+  const FlushDenormals as_kernels_do;
+  const DType type = device_.storage(DType::f32);
+  for (size_t l = 0; l < levels_.size(); ++l) {
+    std::byte* const at = device_.host(begin(l) + offset);
+    if (l > 0) {
+      const T* const from = reinterpret_cast<const T*>(device_.host(begin(l - 1) + offset));
+      T* const to = reinterpret_cast<T*>(at);
+      for (size_t i = 0; i < bytes / sizeof(T); ++i) to[i] += from[i];
+    }
+    if (rounds_) round_to_bf16(alone_, type, {at, bytes});
+  }
+}
+
+// Its number has a 1 for every level, so that each takes in the one before it.
+void GradientSums::add_last(size_t offset, size_t bytes) {
+  if (device_.storage(DType::f32) == DType::f64) return add_last<double>(offset, bytes);
+  add_last<float>(offset, bytes);
+}
+
+size_t GradientSums::offset(const std::string& tensor) const {
+  return levels_[0]->place(accumulator_of(tensor, 0)).offset - begin(0).offset;
 }
 
 void GradientSums::copy(int from) { device_.copy(begin(size_t(from) + 1), begin(size_t(from)), bytes_); }

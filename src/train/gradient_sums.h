@@ -21,6 +21,8 @@ struct SumTree {
   int levels() const { return depth + (subtrees > 1 ? 1 : 0); }
 };
 
+/// The accumulator of a trained tensor at a level.
+std::string accumulator_of(const std::string& tensor, int level);
 /// Of each trained tensor the accumulator of a level: 0 takes in the gradients of a shard, the others partial sums.
 std::vector<std::pair<std::string, TensorType>> accumulators_of(const ModelSpec& spec, int level);
 /// The plans that add each level to the next.
@@ -39,6 +41,11 @@ class GradientSums {
   /// After its last one: adds the sums that are complete with shard i = 0, 1, ... With TrainerOptions::wire each is
   /// rounded.
   void add(int64_t i);
+  /// Instead of add() for the last shard, where the host sees the device's memory: of `bytes` that are complete, from
+  /// `offset` on in each level. For another thread than the device's, as long as that writes to others.
+  void add_last(size_t offset, size_t bytes);
+  /// Of a tensor, in each level.
+  size_t offset(const std::string& tensor) const;
   /// What a shard's gradients go to.
   const ParamStore& shard() const { return *levels_.front(); }
   /// The sum of all, after the last one.
@@ -48,6 +55,8 @@ class GradientSums {
   size_t bytes() const { return bytes_; }
 
  private:
+  template <class T>
+  void add_last(size_t offset, size_t bytes);
   Place begin(size_t level) const { return levels_[level]->place(first_[level]); }
   void copy(int from);
   void run(int level);
@@ -57,6 +66,7 @@ class GradientSums {
   Device& device_;
   std::vector<std::unique_ptr<ParamStore>> levels_;
   std::unique_ptr<ThreadPool> pool_;                // where it rounds
+  ThreadPool alone_{1};                             // of add_last()
   std::vector<std::string> first_;                  // tensor of each
   size_t bytes_ = 0;                                // of each, whose tensors lie one behind the other
   std::vector<std::unique_ptr<Session>> sessions_;  // level l to l + 1

@@ -23,6 +23,13 @@ void check_options(const RecipeOptions& o) {
   if (!o.epochs) o.rates();
   check(o.patience == 0 || o.eval_every > 0,
         "patience is {}, but validation comes only at the end; say how often with --eval-every", o.patience);
+  if (const int64_t local = trainer.local_steps; local > 0) {
+    check(!o.policy, "local-steps: reinforcement learning shares every step; leave it out");
+    const std::pair<const char*, int64_t> counts[] = {{"steps", o.epochs ? 0 : o.steps}, {"eval-every", o.eval_every}};
+    for (const auto& [name, value] : counts)
+      check(value % local == 0, "{} is {}, and ranks meet every {} steps (local-steps); use {}", name, value, local,
+            trainer.complete_rounds(value));
+  }
   check(o.resume || !o.allow_changes, "allow-changes says how to resume; give it with resume");
   check(o.context == 0 || o.context >= trainer.tokens, "context is {}, smaller than the window of {} tokens", o.context,
         trainer.tokens);

@@ -167,7 +167,7 @@ class Run {
       constexpr double kMost = 1e12;
       const double steps = std::ceil(*o_.epochs * double(rows) / double(rows_per_step()));
       check(steps <= kMost, "epochs: {} of {} rows are more than {} steps", *o_.epochs, rows, kMost);
-      o_.steps = std::max<int64_t>(1, int64_t(steps));
+      o_.steps = o_.trainer.complete_rounds(std::max<int64_t>(1, int64_t(steps)));
     }
     effective_ = {{"optimizer", optimizer_text(o_.trainer.optimizer)},
                   {"lr", o_.lr},
@@ -248,7 +248,7 @@ class Run {
     step();
     if (const std::string change = data_->change(); !change.empty()) give_up_on(change);
     const bool all = state_.step == o_.steps;
-    const bool timed_out = !all && o_.time_limit > 0 && agree(elapsed() >= o_.time_limit);
+    const bool timed_out = !all && o_.time_limit > 0 && !trainer_->apart() && agree(elapsed() >= o_.time_limit);
     TrainResult::Reason reason = timed_out ? TrainResult::time : TrainResult::done;
     bool stopped = (all || validator_->is_due()) && !validator_->evaluate(all);
     if (timed_out && !stopped && !data_->validation().empty()) {

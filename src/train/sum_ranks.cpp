@@ -5,14 +5,14 @@
 #include <functional>
 #include <vector>
 
+#include "backend/flush_denormals.h"
 #include "toy/base/options.h"
 #include "train/gradient_sums.h"
 
 namespace toy {
 namespace {
 
-constexpr size_t kBucket = size_t(25) << 20;  // bytes on their way at once
-constexpr int64_t kBlock = 4096;              // values that are added while they are in a core's cache
+constexpr int64_t kBlock = 4096;  // values that are added while they are in a core's cache
 
 // parts[0] becomes the sum of all, element by element: add(a, b) is that of two.
 template <class T, class Add>
@@ -34,6 +34,7 @@ template <class T>
 void add_chunk(ThreadPool& pool, std::span<std::byte* const> parts, std::byte* mine, size_t bytes) {
   const auto n = int64_t(bytes / sizeof(T)), blocks = (n + kBlock - 1) / kBlock;
   pool.run([&](int thread) {
+    const FlushDenormals as_kernels_do;  // which add the same numbers where fewer ranks do
     const Range range = part(blocks, thread, pool.size());
     std::vector<T*> at(parts.size());
     for (int64_t b = range.begin; b < range.end; ++b) {
@@ -56,6 +57,7 @@ template <class F>
 void for_blocks(ThreadPool& pool, size_t n, const F& f) {
   const auto blocks = (int64_t(n) + kBlock - 1) / kBlock;
   pool.run([&](int thread) {
+    const FlushDenormals as_kernels_do;
     const Range range = part(blocks, thread, pool.size());
     for (int64_t b = range.begin; b < range.end; ++b) f(b * kBlock, std::min(kBlock, int64_t(n) - b * kBlock));
   });
@@ -74,11 +76,26 @@ void add_packed(std::span<const BF16* const> parts, int64_t first, int64_t count
   for (int64_t i = 0; i < count; ++i) to[first + i] = to_bf16(float(at[0][i]));
 }
 
+// Values of a bucket, each of so many bytes, of `all`.
+size_t most_values(size_t bytes, size_t all) { return std::min(kSumBucket / bytes / kBlock * kBlock, all); }
+// Of these, the most that one of n ranks adds.
+size_t largest_part(size_t n, size_t most) { return ((most / kBlock + n) / n) * kBlock; }
+
+// At least so many values; what they were is lost.
 template <class T>
-void sum_in_bf16(Communicator& ranks, ThreadPool& pool, std::span<T> values) {
+std::span<T> values_in(Buffer& buffer, size_t count) {
+  if (buffer.bytes() < count * sizeof(T)) buffer = Buffer(), buffer = Buffer(count * sizeof(T));
+  return {reinterpret_cast<T*>(buffer.data()), count};
+}
+
+template <class T>
+void sum_in_bf16(Communicator& ranks, ThreadPool& pool, SumBuffers& buffers, std::span<T> values) {
   const auto n = size_t(ranks.size()), rank = size_t(ranks.rank());
-  const size_t most = std::min(kBucket / sizeof(BF16) / kBlock * kBlock, values.size());
-  std::vector<BF16> packed(most), received(n * ((most / kBlock + n) / n) * kBlock);
+  const size_t most = most_values(sizeof(BF16), values.size());
+  const std::span<BF16> packed = values_in<BF16>(buffers.packed, most);
+  // Of the others; of this rank it is in `packed`.
+  const size_t largest = largest_part(n, most);
+  const std::span<BF16> received = values_in<BF16>(buffers.received, (n - 1) * largest);
   for (size_t begin = 0; begin < values.size(); begin += most) {
     const std::span<T> bucket = values.subspan(begin, std::min(most, values.size() - begin));
     const size_t units = (bucket.size() + kBlock - 1) / kBlock;
@@ -88,7 +105,7 @@ void sum_in_bf16(Communicator& ranks, ThreadPool& pool, std::span<T> values) {
     std::vector<const BF16*> parts;
     BF16* const mine = packed.data() + bounds[rank] / sizeof(BF16);
     for (size_t r = 0; r < n; ++r) {
-      BF16* const at = r == rank ? mine : received.data() + r * received.size() / n;
+      BF16* const at = r == rank ? mine : received.data() + (r - (r > rank)) * largest;
       parts.push_back(at), to.push_back(reinterpret_cast<std::byte*>(at));
     }
     for_blocks(pool, bucket.size(), [&](int64_t first, int64_t count) {
@@ -126,6 +143,11 @@ void round_to_bf16(ThreadPool& pool, DType type, std::span<std::byte> values) {
     round_values(pool, values_of<float>(values));
 }
 
+size_t sum_buffer_bytes(int ranks, DType type, size_t values, bool in_bf16) {
+  const size_t size = in_bf16 ? sizeof(BF16) : size_of(type), most = most_values(size, values);
+  return (size_t(ranks - 1) * largest_part(size_t(ranks), most) + (in_bf16 ? most : 0)) * size;
+}
+
 bool can_share(int64_t shards, int64_t ranks) {
   return ranks == 1 || (ranks <= shards && shards % ranks == 0 && std::has_single_bit(uint64_t(shards / ranks)));
 }
@@ -137,21 +159,24 @@ std::string sharing_ranks(int64_t shards) {
   return alternatives(list);
 }
 
-void sum_ranks(Communicator& ranks, ThreadPool& pool, DType type, std::span<std::byte> values, bool in_bf16) {
-  if (in_bf16 && type == DType::f64) return sum_in_bf16(ranks, pool, values_of<double>(values));
-  if (in_bf16) return sum_in_bf16(ranks, pool, values_of<float>(values));
+void sum_ranks(Communicator& ranks, ThreadPool& pool, SumBuffers& buffers, DType type, std::span<std::byte> values,
+               bool in_bf16) {
+  if (in_bf16 && type == DType::f64) return sum_in_bf16(ranks, pool, buffers, values_of<double>(values));
+  if (in_bf16) return sum_in_bf16(ranks, pool, buffers, values_of<float>(values));
   const auto n = size_t(ranks.size()), rank = size_t(ranks.rank());
   const size_t unit = size_t(kBlock) * size_of(type);
-  std::vector<std::byte> received(n * ((kBucket / unit + n) / n) * unit);
-  for (size_t at = 0; at < values.size(); at += kBucket / unit * unit) {
-    const std::span<std::byte> bucket = values.subspan(at, std::min(kBucket / unit * unit, values.size() - at));
+  const size_t most = most_values(size_of(type), values.size() / size_of(type)) * size_of(type);
+  const size_t largest = largest_part(n, most / size_of(type)) * size_of(type);
+  const std::span<std::byte> received = values_in<std::byte>(buffers.received, (n - 1) * largest);
+  for (size_t at = 0; at < values.size(); at += most) {
+    const std::span<std::byte> bucket = values.subspan(at, std::min(most, values.size() - at));
     const size_t units = (bucket.size() + unit - 1) / unit;
     std::vector<size_t> bounds;
     for (size_t r = 0; r <= n; ++r) bounds.push_back(std::min(bucket.size(), units * r / n * unit));
     const size_t size = bounds[rank + 1] - bounds[rank];
     std::vector<std::byte*> parts;
     for (size_t r = 0; r < n; ++r)
-      parts.push_back(r == rank ? bucket.data() + bounds[rank] : received.data() + r * received.size() / n);
+      parts.push_back(r == rank ? bucket.data() + bounds[rank] : received.data() + (r - (r > rank)) * largest);
     ranks.exchange(bucket, bounds, parts);
     if (type == DType::f64)
       add_chunk<double>(pool, parts, parts[rank], size);

@@ -12,11 +12,12 @@
 #include "toy/models/vision.h"
 #include "toy/train/memory.h"
 #include "train/agree.h"
-#include "train/archive.h"
 #include "train/contrastive.h"
 #include "train/crew.h"
+#include "train/early_sums.h"
 #include "train/feed.h"
 #include "train/gradient_sums.h"
+#include "train/local_steps.h"
 #include "train/objective.h"
 #include "train/shard_optimizer.h"
 #include "train/sum_ranks.h"
@@ -133,6 +134,7 @@ void TrainerOptions::validate() const {
   check(!ranks || can_share(shards, ranks->size()),
         "shards: {} ranks cannot share {} shards in equal subtrees; start {} ranks, or use --shards {}",
         ranks ? ranks->size() : 1, shards, sharing_ranks(shards), ranks ? ranks->size() : 1);
+  validate_local();
   optimizer.validate();
   if (preference) check_limits(*preference);
   check(spread == 0 || (shards == 1 && dropout == 0), "trainer: shared beginnings are for one shard without dropout");
@@ -143,6 +145,17 @@ void TrainerOptions::validate() const {
   check(updates == gathered || optimizer.clip == 0,
         "clip is {}: streaming updates never see all gradients together; use clip 0, or gathered updates",
         optimizer.clip);
+}
+
+void TrainerOptions::validate_local() const {
+  if (local_steps == 0) return;
+  check(ranks && ranks->size() == shards && shards > 1,
+        "local-steps: each rank trains on a shard of its own; start {} ranks (here: ranks {}, shards {})",
+        std::max<int64_t>(2, shards), ranks ? ranks->size() : 1, shards);
+  check(optimizer.ema == 0, "local-steps: an average of the weights (ema {}) is for ranks that share every step",
+        optimizer.ema);
+  check(wire == Wire::f32, "local-steps: weights are averaged, which bf16 would round; use wire f32");
+  check(!preference && !contrastive, "local-steps: preferences and pairs compare all rows of a step; leave it out");
 }
 
 namespace {
@@ -228,6 +241,10 @@ TrainPlans compile_training(Device& device, const ModelSpec& spec, const Weights
   if (options.passes() > 1) {
     plans.update = compiled(build_update_graph(spec, dtype_of, options), plan_options);
     plans.sums = compile_sums(device, spec, options);
+    plans.outer = compile_outer(device, spec, options);
+    if (options.ranks && options.ranks->size() > 1)
+      plans.exchange = sum_buffer_bytes(options.ranks->size(), device.storage(DType::f32), size_t(trained_count(spec)),
+                                        options.wire == TrainerOptions::Wire::bf16);
   }
   for (const ForwardPass& p : make_objective(options, spec)->passes()) {
     Graph graph;
@@ -243,7 +260,7 @@ TrainPlans compile_training(Device& device, const ModelSpec& spec, const Weights
 
 std::vector<const Plan*> TrainPlans::steps() const {
   std::vector<const Plan*> list;
-  for (const auto& p : {step, update})
+  for (const auto& p : {step, update, outer})
     if (p) list.push_back(p.get());
   for (const auto& p : sums) list.push_back(p.get());
   return list;
@@ -270,6 +287,7 @@ size_t TrainPlans::bytes(const Device& device) const {
   size_t bytes = arena_bytes();
   for (const auto& [name, size] : params) bytes += size;
   bytes -= std::min(bytes, mapped);
+  if (device.host_visible()) bytes += exchange;
   for (const Plan* p : all()) bytes += p->input_bytes(device);
   return bytes;
 }
@@ -281,8 +299,9 @@ Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
   const auto dtype_of = [store](const std::string& name) { return store->type(name).dtype; };
   plans_ = compile_training(device, model.spec, dtype_of, options);
   require_room(device, model.spec, dtype_of, options, planned_bytes(), store->bytes());
-  for (const OwnedMoment& m : owned_moments(model.spec, options))
-    if (m.rank == (options.ranks ? options.ranks->rank() : 0)) moments_.add(m.name, m.type);
+  all_moments_ = owned_moments(model.spec, options);
+  for (const OwnedMoment& m : all_moments_)
+    if (!m.weight && m.rank == (options.ranks ? options.ranks->rank() : 0)) moments_.add(m.local, m.type);
   arena_ = std::make_shared<const DeviceBuffer>(device, plans_.arena_bytes());
   const auto session = [&](const std::shared_ptr<const Plan>& plan, const ParamStore& gradients) {
     const std::initializer_list<const ParamStore*> stores{store, &moments_, &gradients};
@@ -295,7 +314,13 @@ Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
     update_session_ = session(plans_.update, sums_->sum());
   }
   session_ = session(plans_.step, sums_ ? sums_->shard() : moments_);
-  if (options.ranks && options.ranks->size() > 1) crew_ = std::make_unique<Crew>(device, model, options);
+  if (options.ranks && options.ranks->size() > 1) {
+    crew_ = std::make_unique<Crew>(device, model, options);
+    if (options.local_steps > 0)
+      local_ = std::make_unique<LocalSteps>(device, model, options, plans_, moments_, *sums_, arena_);
+    else if (device.host_visible() && options.ranks->any_thread())
+      early_ = std::make_unique<EarlySums>(*plans_.step, model.spec, *sums_, *crew_);
+  }
   forwards_.resize(plans_.forwards.size());
   objective_ = make_objective(options_, model.spec);
 }
@@ -309,13 +334,16 @@ void Trainer::resume(int64_t steps, int64_t updates) {
   shared_ = false;
 }
 
-double Trainer::run_pass(const StepPart& part, int64_t i, int64_t number) {
+double Trainer::run_pass(const StepPart& part, int64_t i, int64_t number, bool last) {
   const int64_t first = i * places();
   feed_windows(*session_, part.rows.part(first, places()), options_,
                std::span(part.weights).subspan(size_t(first), size_t(places())));
   if (drops(model_.spec, options_.dropout))
     feed_random(*session_, options_.seed, updates_ * options_.passes() + number);
-  run_session(*session_, "step", steps_);
+  if (early_ && last)
+    run_session(*session_, "step", steps_, early_->ends(), [this](size_t bucket) { early_->complete(bucket); });
+  else
+    run_session(*session_, "step", steps_);
   if (see_) see_(first, session_->values(1));
   return session_->scalar(0);
 }
@@ -355,17 +383,12 @@ StepResult Trainer::step(const Windows& windows, double lr, std::optional<StepWe
   StepWeights weights = given ? *std::move(given) : weigh(windows);
   StepResult result;
   see_ = see;
-  for (const double loss : run_all({windows, std::move(weights.targets), lr, steps_, updates_})) result.loss += loss;
+  const StepPart all{
+      .rows = windows, .weights = std::move(weights.targets), .lr = lr, .steps = steps_, .updates = updates_};
+  for (const double loss : run_all(all)) result.loss += loss;
   if (weights.preference) result.preference = *weights.preference, result.loss = result.preference.mean_loss();
   update(result);
   return result;
-}
-
-void Trainer::share() {
-  if (crew_->divides_updates())
-    crew_->share({model_.params.get()});
-  else
-    crew_->share({model_.params.get(), &moments_});
 }
 
 std::vector<double> Trainer::run_shards(const StepPart& part) {
@@ -379,99 +402,32 @@ std::vector<double> Trainer::run_shards(const StepPart& part) {
     if (sums_) sums_->clear();
     for (int64_t k = 0; k < passes; ++k) {
       const int64_t i = shard * passes + k;
-      losses.push_back(run_pass(part, i, first + i));
+      losses.push_back(run_pass(part, i, first + i, i + 1 == shards * passes) / part.scale);
     }
-    if (sums_) sums_->add(shard);
+    if (sums_ && !(early_ && shard + 1 == shards)) sums_->add(shard);
   }
-  return losses;
-}
-
-std::vector<double> Trainer::run_all(const StepPart& step) {
-  if (!crew_) return run_shards(step);
-  if (!shared_) share();
-  shared_ = true;
-  crew_->hand_out(step);
-  PartResult mine;
-  try {
-    mine = {run_shards(crew_->part_of(step)), norm_};
-  } catch (const Error& e) {
-    mine = PartResult::of(e);  // the others are waited for first: they answer
-  }
-  const double before = steady_seconds();
-  std::vector<double> losses = crew_->collect(mine);
-  waited_ = steady_seconds() - before;
   return losses;
 }
 
 void Trainer::update(StepResult& result) {
   if (crew_) {
+    if (crew_->leads()) crew_->begin_update();
     const double before = steady_seconds();
-    crew_->sum(sums_->begin(), sums_->bytes());
-    result.exchange = steady_seconds() - before, result.wait = waited_;
+    if (!early_ && !local_) crew_->sum(sums_->begin(), sums_->bytes());
+    result.exchange = early_ ? summed_ : local_ ? 0 : steady_seconds() - before, result.wait = waited_;
   }
   Session& last = update_session_ ? *update_session_ : *session_;
   try {
     if (update_session_) run_session(last, "step", steps_);
   } catch (const Error&) {
-    if (crew_) crew_->spread(*model_.params);  // the others wait for it
+    if (crew_) spread();  // the others wait for it
     throw;
   }
   if (options_.updates == TrainerOptions::gathered) result.grad_norm = last.scalar(last.plan().outputs.size() - 1);
   norm_ = result.grad_norm.value_or(0);
   result.skipped = !agree(std::isfinite(result.grad_norm.value_or(result.loss)));
-  if (result.skipped) return;  // nothing has changed, the moments' age included
-  ++updates_;
-  if (crew_) crew_->spread(*model_.params);
-}
-
-std::vector<std::string> Trainer::moment_names() const {
-  std::vector<std::string> names;
-  for (const OwnedMoment& m : owned_moments(model_.spec, options_)) names.push_back(m.name);
-  return names;
-}
-
-void Trainer::each_moment(bool write, const std::function<void(ParamStore& store, const std::string& name)>& f) {
-  for (const OwnedMoment& m : owned_moments(model_.spec, options_)) {
-    if (moments_.has(m.name)) {
-      f(moments_, m.name);
-      continue;
-    }
-    ParamStore copy(device_);
-    copy.add(m.name, m.type);
-    if (!write) crew_->fetch(m.rank, copy, m.name);
-    f(copy, m.name);
-    if (write) crew_->give(m.rank, copy, m.name);
-  }
-}
-
-void Trainer::serve() {
-  PartResult failed;  // what went wrong after an answer goes into all that follow
-  for (;;) {
-    const std::vector<std::byte> message = crew_->ranks().receive(0);
-    Unpacker u(message);
-    Order order;
-    u(order);
-    try {
-      if (order == Order::state) {
-        share();
-      } else if (order == Order::fetch || order == Order::give) {
-        crew_->serve(order, message, moments_);
-      } else if (order == Order::step) {
-        const PartResult result = failed.error.empty() ? PartResult{run_shards(step_part(message)), norm_} : failed;
-        crew_->ranks().send(0, packed(result));
-      } else if (order == Order::sum) {
-        StepResult result;
-        update(result);
-      } else {
-        return;
-      }
-    } catch (const Error& e) {
-      if (order == Order::step)
-        crew_->ranks().send(0, packed(PartResult::of(e)));
-      else
-        failed = PartResult::of(e);
-    }
-  }
+  if (!result.skipped) ++updates_;  // else nothing has changed, the moments' age included
+  if (crew_ && (local_ || !result.skipped)) *result.exchange += spread();
 }
 
 EvalResult Trainer::evaluate(const ValidationRows& rows, int64_t max_tokens, const std::function<bool()>& stop) {

@@ -23,17 +23,17 @@ sum() { sha256sum < "$1"; }
 
 "$toy" train from-scratch "${options[@]}" --steps 30 --checkpoint-every 10 --out out/alone > log 2>&1
 for n in 2 4; do
-  timeout 300 "$mpiexec" -n $n "$toy" train from-scratch "${options[@]}" --steps 30 --checkpoint-every 10 --out out/$n > log 2>&1 ||
+  timeout -k 10 300 "$mpiexec" -n $n "$toy" train from-scratch "${options[@]}" --steps 30 --checkpoint-every 10 --out out/$n > log 2>&1 ||
     { cat log; failed "$n ranks"; }
   [[ $(sum out/$n/model.gguf) == "$(sum out/alone/model.gguf)" ]] || failed "other bytes in $n ranks"
 done
 code=0
-timeout 300 "$mpiexec" -n 3 "$toy" train from-scratch "${options[@]}" --steps 30 --out out/none > log 2>&1 || code=$?
+timeout -k 10 300 "$mpiexec" -n 3 "$toy" train from-scratch "${options[@]}" --steps 30 --out out/none > log 2>&1 || code=$?
 ((code == 2)) || { cat log; failed "bad input: exit code $code"; }
 grep -q 'start 1, 2 or 4 ranks' log || { cat log; failed "bad input without its message"; }
 
 # A rank that hangs.
-timeout 300 "$mpiexec" -n 2 "$toy" train from-scratch "${options[@]}" --steps 30 --checkpoint-every 10 --rank-timeout 2s \
+timeout -k 10 300 "$mpiexec" -n 2 "$toy" train from-scratch "${options[@]}" --steps 30 --checkpoint-every 10 --rank-timeout 2s \
   --time-limit 1000s --out out/hangs > log 2>&1 &
 job=$!
 while [[ ! -e out/hangs/checkpoints ]] && kill -0 $job 2> /dev/null; do sleep 0.02; done
@@ -46,6 +46,6 @@ if [[ ! -e out/hangs/model.gguf ]]; then  # it had not come to its end
   ((code != 0)) || failed "a job with a rank that hangs ended with 0"
   grep -q 'rank 1 (host .*) has not answered for 2 s' log || { cat log; failed "the rank that hangs is not named"; }
 fi
-timeout 300 "$mpiexec" -n 4 "$toy" train --resume --out out/hangs > log 2>&1 || { cat log; failed "resuming"; }
+timeout -k 10 300 "$mpiexec" -n 4 "$toy" train --resume --out out/hangs > log 2>&1 || { cat log; failed "resuming"; }
 [[ $(sum out/hangs/model.gguf) == "$(sum out/alone/model.gguf)" ]] || failed "other bytes after a rank hung"
 echo "ok: $("$mpiexec" --version | sed -n 's/ *Version: */MPICH /p' | head -n 1)"

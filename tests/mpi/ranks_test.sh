@@ -6,14 +6,52 @@ toy=$1 part=$2
 command -v mpirun > /dev/null || { echo "skipped: there is no mpirun (apt-get install libopenmpi-dev openmpi-bin)"; exit 77; }
 [[ -e $(dirname "$toy")/libtoy_mpi.so ]] || { echo "skipped: toy was built without MPI (apt-get install libopenmpi-dev openmpi-bin)"; exit 77; }
 dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
 cd "$dir"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+# A job's processes end their command line with the full name of its folder, which no other test has.
+processes() { pgrep -f "$dir/out/$1\$"; }  # NAME
+at_end() {  # what a job left is ended, so that the folder can go
+  local pid
+  for pid in $(pgrep -f "$dir/out/"); do kill -KILL "$pid" 2> /dev/null || true; done
+  rm -rf "$dir"
+}
+trap at_end EXIT
 failed() { echo "FAILED: $*"; exit 1; }
+stands() {  # NAME WHAT: fails with what its processes wait for
+  local pid
+  echo "---- log of $1"; tail -n 20 log || true
+  for pid in $(processes "$1"); do
+    echo "---- process $pid: $(tr '\0' ' ' < "/proc/$pid/cmdline" 2> /dev/null)"
+    grep -E '^(State|PPid|Threads|SigIgn|SigCgt)' "/proc/$pid/status" 2> /dev/null || true
+    tr '\0' '\n' < "/proc/$pid/environ" 2> /dev/null | grep '^OMPI_COMM_WORLD_RANK' || true
+    if command -v gdb > /dev/null; then timeout 30 gdb -p "$pid" -batch -ex 'thread apply all bt 14' 2> /dev/null | grep -E '^(Thread|#)' || true; fi
+  done
+  failed "$1: $2"
+}
+ended() {  # NAME MPIRUN SECONDS: waits for the job, which ends in that time; sets `code`
+  local until=$((SECONDS + $3)) alone=$SECONDS
+  while kill -0 "$2" 2> /dev/null; do
+    if pgrep -f "^$toy .*$dir/out/$1\$" > /dev/null; then alone=$SECONDS; fi
+    if ((SECONDS - alone > 30)); then  # it waits for ranks that are gone, which is not toy's to repair
+      echo "$1: mpirun has not ended 30 s after its ranks; it is killed"
+      kill -KILL $(launcher_of "$1") "$2" 2> /dev/null || true
+      alone=$SECONDS
+    fi
+    ((SECONDS < until)) || stands "$1" "the job has not ended after $3 s"
+    sleep 0.05
+  done
+  code=0
+  wait "$2" || code=$?
+  until=$((SECONDS + 30))
+  while processes "$1" > /dev/null; do
+    ((SECONDS < until)) || stands "$1" "processes are left 30 s after mpirun ended with $code"
+    sleep 0.05
+  done
+}
 on() {  # RANKS ARGUMENTS...: in so many ranks; 0: without a launcher
   local n=$1
   shift
-  if ((n == 0)); then "$toy" "$@"; else timeout 300 mpirun -np "$n" "$toy" "$@"; fi
+  if ((n == 0)); then "$toy" "$@"; else timeout -k 10 300 mpirun -np "$n" "$toy" "$@"; fi
 }
 sum() { sha256sum < "$1"; }
 
@@ -54,32 +92,32 @@ fi
 # ---- ended in any way, resumed in another number of ranks
 run=("${from[@]}" --size tiny "${common[@]}" --steps 40 --checkpoint-every 3 --time-limit 1000s)
 resumed() {  # NAME RANKS
-  on "$2" train --resume --out "out/$1" > log 2>&1 || { cat log; failed "$1: resuming in $2 ranks"; }
+  on "$2" train --resume --out "$dir/out/$1" > log 2>&1 || { cat log; failed "$1: resuming in $2 ranks"; }
   [[ $(sum "out/$1/model.gguf") == "$(sum out/calm/model.gguf)" ]] || failed "$1: other bytes after it was resumed"
   echo "$1, then resumed in $2 ranks: the same sha256"
 }
 steps_of() { find "$1/checkpoints" -name "step*" 2> /dev/null | wc -l; }
 process_of() {  # NAME RANK: the number of that rank's process
   local pid
-  for pid in $(pgrep -f "train .*out/$1\$"); do
+  for pid in $(processes "$1"); do
     tr '\0' '\n' < "/proc/$pid/environ" 2> /dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$2" && echo "$pid" && return
   done
   return 0
 }
+launcher_of() { pgrep -f "^mpirun .*$dir/out/$1\$" | head -1 || true; }  # NAME
 has_begun() { while (($(steps_of "out/$1") == 0)) && kill -0 "$2" 2> /dev/null; do sleep 0.02; done; }  # NAME MPIRUN
 kill_rank() {  # NAME RANKS RANK SIGNAL MORE_RANKS: ends that rank of the run after its first checkpoint
   local name=$1 n=$2 rank=$3 signal=$4 pid code=0
-  timeout 300 mpirun -np "$n" "$toy" train "${run[@]}" --out "out/$name" > log 2>&1 &
+  timeout -k 10 300 mpirun -np "$n" "$toy" train "${run[@]}" --out "$dir/out/$name" > log 2>&1 &
   local mpirun=$!
   has_begun "$name" $mpirun
   sleep "0.$((RANDOM % 4))"
-  if [[ $rank == launcher ]]; then pid=$(pgrep -f "^mpirun -np $n .*out/$name\$" | head -1)
+  if [[ $rank == launcher ]]; then pid=$(launcher_of "$name")
   else pid=$(process_of "$name" "$rank")
   fi
   kill "-$signal" "$pid" 2> /dev/null || true
-  wait $mpirun || code=$?
+  ended "$name" $mpirun 100
   [[ -e out/$name/model.gguf || $code != 0 ]] || failed "$name: the job ended with 0 without a model"
-  while pgrep -f "out/$name\$" > /dev/null; do sleep 0.1; done
   resumed "$name" "$5"
 }
 if [[ $part == kill ]]; then
@@ -100,20 +138,19 @@ all=30 round=0
 for ((kills = 0; kills < all;)); do
   name=round-$((++round))
   while [[ ! -e out/$name/model.gguf ]]; do
-    n=$((RANDOM % 2 ? 2 : 4))
-    timeout 300 mpirun -np $n "$toy" train "${run[@]}" --resume --out "out/$name" > log 2>&1 &
+    n=$((RANDOM % 2 ? 2 : 4)) killed=no
+    timeout -k 10 300 mpirun -np $n "$toy" train "${run[@]}" --resume --out "$dir/out/$name" > log 2>&1 &
     mpirun=$!
     sleep "$((RANDOM % 2)).$((RANDOM % 10))"
     if ((kills < all)) && kill -0 $mpirun 2> /dev/null; then
       victim=$((RANDOM % (n + 1)))
-      if ((victim == n)); then pid=$(pgrep -f "^mpirun -np $n .*out/$name\$" | head -1 || true); else pid=$(process_of "$name" $victim); fi
-      [[ -z $pid ]] || { kill -KILL "$pid" 2> /dev/null && kills=$((kills + 1)); } || true
+      if ((victim == n)); then pid=$(launcher_of "$name") victim=mpirun; else pid=$(process_of "$name" $victim); fi
+      if [[ -n $pid ]] && kill -KILL "$pid" 2> /dev/null; then killed="$victim of $n" kills=$((kills + 1)); fi
     fi
-    code=0
-    wait $mpirun || code=$?
-    while pgrep -f "out/$name\$" > /dev/null; do sleep 0.1; done
-    ((code == 0 || kills > 0)) || { cat log; failed "$name: exit code $code, and nothing was killed"; }
+    ended "$name" $mpirun 200
+    [[ $code == 0 || $killed != no ]] || { cat log; failed "$name: exit code $code, and nothing was killed"; }
     ((code != 2)) || { cat log; failed "$name: cannot be resumed in $n ranks"; }
+    [[ $code != 0 || -e out/$name/model.gguf ]] || failed "$name: the job ended with 0 without a model"
   done
   [[ $(sum "out/$name/model.gguf") == "$(sum out/calm/model.gguf)" ]] || failed "$name: other bytes after $kills kills"
   echo "$name: $kills kills so far, the same sha256"
@@ -124,25 +161,24 @@ fi
 long=("${from[@]}" --size tiny "${common[@]}" --steps 150 --checkpoint-every 50 --rank-timeout 2s)
 hangs() {  # NAME RANKS RANK MORE_RANKS: that rank stops without a word; the others say so and end
   local name=$1 n=$2 rank=$3 code=0 begin
-  timeout 300 mpirun -np "$n" "$toy" train "${long[@]}" --out "out/$name" > log 2>&1 &
+  timeout -k 10 300 mpirun -np "$n" "$toy" train "${long[@]}" --out "$dir/out/$name" > log 2>&1 &
   local mpirun=$!
   has_begun "$name" $mpirun
   kill -STOP "$(process_of "$name" "$rank")"
   begin=$SECONDS
-  wait $mpirun || code=$?
+  ended "$name" $mpirun 100
   ((code != 0)) || { cat log; failed "$name: the job ended with 0"; }
   ((SECONDS - begin < 60)) || failed "$name: the job took $((SECONDS - begin)) s to end"
   # In a broadcast the root does not know who is missing.
   grep -q "\(rank $rank (host $(hostname))\|a rank\) has not answered for 2 s" log || { cat log; failed "$name: the rank is not named"; }
   if ((rank > 0)); then tail -n 1 "out/$name/events.jsonl" | grep -q '"run_end".*has not answered' || failed "$name: no run_end"; fi
-  while pgrep -f "out/$name\$" > /dev/null; do sleep 0.1; done
   resumed "$name" "$4"
 }
 if [[ $part == hang ]]; then
 on 0 train "${long[@]}" --out out/calm > log 2>&1
 hangs worker-hangs 4 3 2
 hangs first-hangs 2 0 0
-timeout 300 mpirun -np 2 "$toy" train "${long[@]}" --out out/asked > log 2>&1 &
+timeout -k 10 300 mpirun -np 2 "$toy" train "${long[@]}" --out out/asked > log 2>&1 &
 mpirun=$!
 has_begun asked $mpirun
 "$toy" runs stop out/asked > said || { cat log; failed "toy runs stop"; }

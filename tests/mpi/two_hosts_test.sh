@@ -66,7 +66,7 @@ echo "two hosts: one sha256"
 # ---- the cable is cut
 long=(train from-scratch "${options[@]}" --steps 150 --checkpoint-every 50 --rank-timeout 3s)
 "$toy" "${long[@]}" --out out/calm > log 2>&1
-timeout 200 bash -c "$(declare -f on_both); $(declare -p mca toy dir a); on_both \"\$@\"" run "${long[@]}" --out out/cut > log 2>&1 &
+timeout -k 10 200 bash -c "$(declare -f on_both); $(declare -p mca toy dir a); on_both \"\$@\"" run "${long[@]}" --out out/cut > log 2>&1 &
 job=$! begin=$SECONDS
 while [[ ! -e out/cut/checkpoints ]] && kill -0 $job 2> /dev/null; do sleep 0.05; done
 cable down

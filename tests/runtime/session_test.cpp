@@ -257,6 +257,43 @@ TEST_F(SessionTest, StepsAreBitEqualOnRepeatAndForAnyTeam) {
   for (const auto& w : ends) EXPECT_EQ(w, ends[0]);
 }
 
+// A run in pieces tells how far it is, and changes no bit.
+TEST_F(SessionTest, PiecesAreOneRun) {
+  for (const bool checked : {false, true}) {
+    Model one(*cpu, true), other(*cpu, true);
+    const size_t steps = other.plan->steps.size();
+    ASSERT_GE(steps, 3u);
+    const std::vector<size_t> ends{1, 1, steps - 1, steps};
+    std::vector<size_t> told;
+    std::vector<std::vector<float>> w, seen;
+    for (Model* m : {&one, &other}) {
+      Session s(*cpu, m->plan, {&m->store});
+      s.check_finite(checked);
+      s.enable_profile(true);
+      s.set("ids", kIds);
+      s.set("weight", std::vector<float>(6, 0.25f));
+      for (int i = 0; i < 3; ++i) {
+        if (m == &one) {
+          s.run();
+          continue;
+        }
+        told.clear(), seen.clear();
+        s.run(ends, [&](size_t piece) {
+          told.push_back(piece);
+          seen.push_back(m->store.read("w"));
+        });
+      }
+      w.push_back(m->store.read("w"));
+      for (const StepTime& t : s.profile()) EXPECT_EQ(t.runs, 3);
+    }
+    EXPECT_EQ(w[0], w[1]);
+    EXPECT_EQ(told, (std::vector<size_t>{0, 1, 2, 3}));
+    EXPECT_EQ(seen[0], seen[1]);
+    EXPECT_NE(seen[0], seen[3]);
+    EXPECT_EQ(seen[3], w[1]);
+  }
+}
+
 TEST_F(SessionTest, TheProfileCountsRuns) {
   for (const bool checked : {false, true}) {
     Model m(*cpu);

@@ -6,51 +6,26 @@
 #include <optional>
 #include <thread>
 
+#include "ranks_testing.h"
 #include "testing/errors.h"
 #include "toy/backend/devices.h"
 #include "toy/base/communicator.h"
 #include "toy/models/adapter.h"
 #include "toy/train/worker.h"
 #include "train/crew.h"
+#include "train/early_sums.h"
+#include "train/gradient_sums.h"
 #include "train/sum_ranks.h"
-#include "train_testing.h"
 
 namespace toy {
 namespace {
 
 using testing::expect_contains;
+using testing::Job;
+using testing::kTokens;
 using testing::message_of;
+using testing::rows;
 using O = OptimizerOptions;
-
-constexpr int64_t kTokens = 12;
-
-// So many ranks, of which this thread is the first.
-class Job {
- public:
-  explicit Job(int ranks) : ranks_(local_communicators(ranks)) {
-    for (int r = 1; r < ranks; ++r)
-      threads_.emplace_back([this, r] { codes_[size_t(r)] = run_worker(*ranks_[size_t(r)]); });
-  }
-  ~Job() { leave(0); }
-  void leave(int code) {
-    if (threads_.empty()) return;
-    dismiss_workers(*ranks_[0], code);
-    for (std::thread& t : threads_) t.join();
-    threads_.clear();
-  }
-  Communicator& first() { return *ranks_[0]; }
-  int code(int rank) const { return codes_[size_t(rank)]; }
-
- private:
-  std::vector<std::unique_ptr<Communicator>> ranks_;
-  std::array<int, 16> codes_ = {};
-  std::vector<std::thread> threads_;
-};
-
-Windows rows(int64_t first, int64_t count) {
-  static const auto ids = testing::walk(4000);
-  return WindowSampler(ids, 1, kTokens, 1).windows(first, count);
-}
 
 // With two sequences and some padding in each row, and targets that do not count.
 Windows packed_rows(int64_t first, int64_t count) {
@@ -176,6 +151,55 @@ TEST(Ranks, NumbersThatAreNoPowerOfTwo) {
   expect_contains(message, "1, 3, 6 or 12");
 }
 
+// Where gradients are exchanged in several buckets, while backward computes.
+TEST(Ranks, ManyBuckets) {
+  const auto make = random_of(model_spec("tiny", 97));
+  TrainerOptions o = sharded();
+  expect_same_for_any_ranks(make, o, "many buckets");
+  o.accumulate = 2, o.check_finite = true, o.wire = TrainerOptions::Wire::bf16;
+  expect_same_for_any_ranks(make, o, "many buckets in bf16, with accumulation");
+}
+
+// Each tensor is in one bucket, from the step on that is the last to write its accumulator.
+TEST(Ranks, BucketsFollowBackward) {
+  const auto device = make_cpu_device(1);
+  const Model model = random_model(model_spec("tiny", 97), *device, 9);
+  TrainerOptions o = sharded();
+  o.tokens = kTokens;
+  const TrainPlans plans = compile_training(
+      *device, model.spec, [](const std::string&) { return DType::f32; }, o);
+  const GradientSums sums(*device, plans, model.spec, o,
+                          std::make_shared<const DeviceBuffer>(*device, plans.arena_bytes()));
+  for (const size_t bytes : {size_t(1), sums.bytes() / 8, 2 * sums.bytes()}) {
+    const std::vector<GradientBucket> buckets = gradient_buckets(*plans.step, model.spec, sums, bytes);
+    EXPECT_EQ(buckets.size() == 1, bytes > sums.bytes());
+    EXPECT_TRUE(buckets.size() >= 4 || bytes != sums.bytes() / 8);
+    // Of each 64 bytes, to which tensors are aligned: the steps before they are complete.
+    std::vector<size_t> known((sums.bytes() + 63) / 64, 0);
+    for (size_t b = 0; b < buckets.size(); ++b) {
+      EXPECT_TRUE(b == 0 || buckets[b].end > buckets[b - 1].end);
+      size_t held = 0;
+      for (const auto& [offset, count] : buckets[b].ranges) {
+        EXPECT_EQ(offset % 64, 0u);
+        for (size_t i = offset / 64; i < (offset + count + 63) / 64; ++i) {
+          EXPECT_EQ(known[i], 0u);
+          known[i] = buckets[b].end;
+        }
+        held += count;
+      }
+      EXPECT_TRUE(held >= bytes || b + 1 == buckets.size());
+    }
+    EXPECT_EQ(std::count(known.begin(), known.end(), size_t(0)), 0);
+    for (size_t i = 0; i < plans.step->steps.size(); ++i)
+      for (const Operand& out : plans.step->steps[i].out) {
+        if (out.base != Operand::param) continue;
+        const std::string& name = plans.step->params[size_t(out.index)].name;
+        const size_t at = sums.offset(name.substr(0, name.size() - std::string(".grad").size()));
+        EXPECT_GT(known[at / 64], i) << name;
+      }
+  }
+}
+
 // A trainer is told when its weights were changed, by resume().
 TEST(Ranks, ASkippedStepIsSkippedEverywhere) {
   const auto after = [](Communicator* ranks) {
@@ -211,7 +235,7 @@ TEST(Ranks, DivideTheMomentsAmongThemselves) {
   const auto bytes_of_moments = [&](Communicator* ranks, double ema) {
     o.ranks = ranks, o.optimizer.ema = ema;
     Trainer trainer(*device, model, o);
-    EXPECT_EQ(trainer.moment_names().size(), moment_types(model.spec, o.optimizer).size());
+    EXPECT_EQ(trainer.all_moments().size(), moment_types(model.spec, o.optimizer).size());
     return std::pair(double(trainer.moments().bytes()), double(trainer.planned_bytes()));
   };
   const auto alone = bytes_of_moments(nullptr, 0), shared = bytes_of_moments(&job.first(), 0);
@@ -321,7 +345,8 @@ TEST(Ranks, TheSumIsTheTreeOfTheRanks) {
           std::vector<float>& mine = sums[size_t(r)];
           for (size_t i = 0; i < count; ++i) mine.push_back(value(r, i));
           ThreadPool pool(r == 0 ? 2 : 1);
-          sum_ranks(*ranks[size_t(r)], pool, DType::f32, std::as_writable_bytes(std::span(mine)), in_bf16);
+          SumBuffers buffers;
+          sum_ranks(*ranks[size_t(r)], pool, buffers, DType::f32, std::as_writable_bytes(std::span(mine)), in_bf16);
         });
       for (std::thread& t : threads) t.join();
       int power = 1;

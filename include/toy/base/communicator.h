@@ -24,6 +24,7 @@ class Communicator {
   virtual std::string host(int rank) const = 0;  ///< name of its machine
   virtual int local_rank() const = 0;            ///< among the ranks of this machine
   virtual int local_size() const = 0;            ///< how many these are
+  virtual bool any_thread() const = 0;           ///< may several threads use it, one at a time? Else its maker alone
   /// A message, which may be empty. Returns when the bytes may be changed.
   virtual void send(int to, std::span<const std::byte> bytes) = 0;
   /// Waits for what rank `from` sends. Does not keep a core busy.

@@ -1,6 +1,7 @@
 // Memory and execution: parameters that live between runs, and sessions that run a plan on them.
 #pragma once
 
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -108,7 +109,10 @@ class Session {
   void set(std::string_view input, float value) { set(input, std::span(&value, 1)); }
 
   /// Runs the plan. Throws what a kernel found in its data, and Error{bad_input} for an input that was never set.
-  void run();
+  void run() { run({}, {}); }
+  /// The same in pieces: after the first ends[i] steps, which ascend, calls done(i). What these steps wrote and no
+  /// later one writes may then be used while the rest runs.
+  void run(std::span<const size_t> ends, const std::function<void(size_t)>& done);
   /// From now on run() looks at the outputs of every step and stops at the first that holds a NaN, or an infinity where
   /// no operand held one: Error{failure} naming layer, op, forward or backward, how many values and the first of them.
   /// Costs a read of all operands; parameters may be half updated after the error. Compile the plan without
@@ -132,15 +136,16 @@ class Session {
  private:
   struct Bound {
     std::vector<int64_t> rows;
-    std::unique_ptr<Program> program;
+    std::vector<size_t> ends;  // of its pieces
+    std::vector<std::unique_ptr<Program>> pieces;
   };
   View resolve(const Operand& o) const;
   std::unique_ptr<Program> prepare(size_t first, size_t steps) const;
-  Program& program();
+  const Bound& bound(std::span<const size_t> ends);
   const PlanLeaf* input_of(std::string_view name, DType dtype, size_t values);
   void* staged(const PlanLeaf& input, size_t bytes);
   Place place_of(const Operand& o) const;
-  void run_watched(std::span<double> seconds);
+  void run_watched(size_t begin, size_t end, std::span<double> seconds);
   void repack(std::initializer_list<const ParamStore*> stores);
 
   Device& device_;

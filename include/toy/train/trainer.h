@@ -41,6 +41,10 @@ struct TrainerOptions {
   /// Type in which gradients go from process to process. bf16: every sum of shards, and each shard's, is rounded to it,
   /// in one process too, so that the bits still do not depend on how many there are. Needs shards.
   enum class Wire { f32, bf16 } wire = Wire::f32;
+  /// Above 0: ranks train apart, each on its shard, with an optimizer of its own, and after so many steps they meet
+  /// (src/train/local_steps.h). As many ranks as shards.
+  int64_t local_steps = 0;
+  double outer_lr = 0.7, outer_momentum = 0.9;  ///< of the step in which they meet: SGD with Nesterov's momentum
   DType compute = DType::f32;  ///< of the training step's dense products: f32 or bf16; weights and sums stay f32
   double dropout = 0;  ///< part of the embedding's, the mixers' and the ffns' outputs that a step zeroes, 0 to below 1
   uint64_t seed = 0;   ///< of dropout
@@ -64,6 +68,12 @@ struct TrainerOptions {
     f({"accumulate", "Batches per step whose gradients are summed", at_least(1), "Batch"}, o.accumulate);
     f({"shards", "Parts of a step that processes can share", from_to(1, 4096), "Batch"}, o.shards);
     f({"wire", "Type of the gradients that processes exchange; bf16 halves their bytes", {}, "Batch"}, o.wire);
+    f({"local_steps", "Steps that processes train apart before they average; 0: they share every step", at_least(0),
+       "Batch"},
+      o.local_steps);
+    f({"outer_lr", "Learning rate of the average, with local steps", above(0), "Batch"}, o.outer_lr);
+    f({"outer_momentum", "Nesterov momentum of the average, with local steps", from_to_below(0, 1), "Batch"},
+      o.outer_momentum);
     f(text_option("rank_timeout", "End the job once a process has not answered for this time", "Machine", "TIME", "",
                   above(0)),
       o.rank_timeout);
@@ -80,9 +90,14 @@ struct TrainerOptions {
 
   /// Throws Error{bad_input} naming the option, its value and what would do.
   void validate() const;
+  void validate_local() const;                            ///< what concerns local steps
   int64_t sequences() const { return batch / shards; }    ///< of one forward and backward
   int64_t passes() const { return accumulate * shards; }  ///< that a step takes
   int64_t rows() const { return batch * accumulate; }     ///< of a step
+  /// So many steps, or some more until ranks that train apart meet.
+  int64_t complete_rounds(int64_t steps) const {
+    return local_steps > 0 ? (steps + local_steps - 1) / local_steps * local_steps : steps;
+  }
 };
 /// Their names.
 template <>
@@ -135,15 +150,18 @@ LossGraph build_loss_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_
 struct TrainPlans {
   std::shared_ptr<const Plan> step, update = {};           ///< update: only where a step accumulates
   std::vector<std::shared_ptr<const Plan>> sums = {};      ///< of shards; see src/train/gradient_sums.h
+  std::shared_ptr<const Plan> outer = {};                  ///< of ranks that train apart; see src/train/local_steps.h
   std::vector<std::shared_ptr<const Plan>> forwards = {};  ///< of the objective; the first one is a validation's
   size_t mapped = 0;                                       ///< bytes of frozen weights that stay in the file
+  size_t exchange = 0;                                     ///< bytes of the host for sums over ranks
   /// Those of a step.
   std::vector<const Plan*> steps() const;
   /// Those that there are.
   std::vector<const Plan*> all() const;
   /// Of the largest arena.
   size_t arena_bytes() const;
-  /// All parameters but mapped ones, the arena, inputs and constants.
+  /// All parameters but mapped ones, the arena, inputs and constants, and what is exchanged where the device's memory
+  /// is the host's.
   size_t bytes(const Device& device) const;
 };
 /// Compiles them for weights that `dtype_of` describes. Allocates nothing.
@@ -178,12 +196,17 @@ struct StepResult {
   std::optional<double> grad_norm = {};  ///< global norm of the gradients before clipping; streaming updates have none
   bool skipped = false;                  ///< something was not finite: nothing has changed
   PreferenceSums preference = {};
-  /// With other ranks, seconds of rank 0: for sums of gradients, and waiting for gradients of the others.
+  /// With other ranks, seconds of rank 0: for sums of gradients, which begin during backward where the device computes
+  /// in the host's memory, and without anything to compute until the others and the sums were done.
   std::optional<double> exchange = {}, wait = {};
 };
 
 class Crew;
+class EarlySums;
 class GradientSums;
+class LocalSteps;
+struct OwnedMoment;
+struct PartResult;
 struct StepPart;
 class Objective;
 
@@ -225,8 +248,10 @@ class Trainer {
   int64_t updates() const { return updates_; }
   /// Is there an average of the weights? It begins with the first update.
   bool has_average() const { return options_.optimizer.ema > 0 && updates_ > 0; }
-  /// Goes on as if it had made `steps` steps, `updates` of them updates. Weights and moments are the caller's to
-  /// restore.
+  /// Is it between two meetings of ranks that train apart? Then each has weights of its own.
+  bool apart() const { return options_.local_steps > 0 && steps_ % options_.local_steps != 0; }
+  /// Goes on as if it had made `steps` steps, `updates` of them updates. Weights are the caller's to restore before it,
+  /// moments after it.
   void resume(int64_t steps, int64_t updates);
   /// Of a rank above 0: does its part of the steps of rank 0's trainer, as long as that one is there.
   void serve();
@@ -240,11 +265,15 @@ class Trainer {
   /// What the optimizer keeps, of the tensors that this rank updates: with several ranks, each updates some of them.
   const ParamStore& moments() const { return moments_; }
   ParamStore& moments() { return moments_; }
-  /// Of all ranks, by name, sorted.
-  std::vector<std::string> moment_names() const;
-  /// Calls f(store, name) for all of them, one after another. Of another rank, `store` has a copy. `write`: which goes
-  /// back there.
-  void each_moment(bool write, const std::function<void(ParamStore& store, const std::string& name)>& f);
+  /// Of all ranks, sorted by name, with what other ranks have for themselves where they train apart.
+  std::vector<std::pair<std::string, TensorType>> all_moments() const;
+  /// Gives the bytes of one of them to `sink`, as the device holds them, in one or more pieces.
+  void read_moment(const std::string& name, const std::function<void(std::span<const std::byte>)>& sink);
+  using UseMoment = std::function<void(ParamStore& store, const std::string& name)>;
+  /// Calls f(store, name) for one of them. Of another rank, `store` has a copy. `write`: which goes back there.
+  void with_moment(const std::string& name, bool write, const UseMoment& f);
+  /// The same for all, one after another.
+  void each_moment(bool write, const UseMoment& f);
   /// Bytes that training and its evaluations hold: weights, moments, accumulators, arena, inputs.
   size_t planned_bytes() const { return plans_.bytes(device_); }
 
@@ -253,28 +282,39 @@ class Trainer {
   std::vector<double> run_shards(const StepPart& part);
   /// The same of all ranks.
   std::vector<double> run_all(const StepPart& step);
+  /// This rank's part of a step, and then the sums over ranks where they begin early. `result`: what went wrong before,
+  /// or what it has done; a rank that cannot compute still takes part in the sums, for the others wait for it.
+  PartResult run_part(PartResult result, const std::function<StepPart()>& part);
   /// Forward and backward of pass `i` of a part, which is pass `number` of the step; returns its share of the loss.
-  double run_pass(const StepPart& part, int64_t i, int64_t number);
+  /// `last`: of this process in the step.
+  double run_pass(const StepPart& part, int64_t i, int64_t number, bool last);
   /// Rank 0's weights and moments to the other ranks.
   void share();
+  void share_once();
+  const OwnedMoment& moment_of_all(const std::string& name) const;
+  /// The new weights to all ranks. Returns seconds of ranks that meet.
+  double spread();
   /// What follows the gradients of a step whose loss is there.
   void update(StepResult& result);
   Device& device_;
   Model& model_;
   TrainerOptions options_;
   ParamStore moments_;
+  std::vector<OwnedMoment> all_moments_;
   TrainPlans plans_;
   std::shared_ptr<const DeviceBuffer> arena_;
   std::unique_ptr<GradientSums> sums_;  // where a step accumulates
   std::unique_ptr<Crew> crew_;          // where there are other ranks
+  std::unique_ptr<EarlySums> early_;    // where they add gradients while backward computes
+  std::unique_ptr<LocalSteps> local_;   // where they train apart
   bool shared_ = false;                 // the others have rank 0's weights and moments
   std::unique_ptr<Session> session_, update_session_;
   std::vector<std::unique_ptr<Session>> forwards_;  // of plans_.forwards, once they run
   std::unique_ptr<Objective> objective_;
   SeeHidden see_;  // of this step
   int64_t steps_ = 0, updates_ = 0;
-  double norm_ = 0;    // of the last step
-  double waited_ = 0;  // seconds in it
+  double norm_ = 0;                 // of the last step
+  double summed_ = 0, waited_ = 0;  // seconds in it
 };
 
 }  // namespace toy

@@ -4,10 +4,12 @@
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -18,8 +20,8 @@
 
 namespace {
 
-constexpr size_t kPiece = size_t(1) << 30;           // counts of MPI are int
-constexpr int kMessage = 1, kChunk = 2, kAlive = 3;  // tags
+constexpr size_t kPiece = size_t(1) << 30;                       // counts of MPI are int
+constexpr int kMessage = 1, kChunk = 2, kAlive = 3, kReady = 4;  // tags
 using Clock = std::chrono::steady_clock;
 
 int rank, ranks;
@@ -112,10 +114,16 @@ class Alive {
   std::vector<MPI_Request> sent_;
 } alive;
 
+// What others want of rank 0 it has asked for, and it takes part in every exchange: they wait as long as it lives.
+bool rank_0_lives() { return rank != 0 && (!threads || alive.heard()); }
+
+// For whom: bytes that are on their way want to be moved; a rank that computes may need its time and its core.
+enum class Wait { for_bytes, for_rank };
+
 // MPI polls as fast as it can; a rank that waits for long must not take a core from one that computes. `missing`: the
 // ranks that are still waited for. `heard`: says whether they are there, if they need more time.
 template <class Done, class Missing, class Heard>
-void wait_for(const Done& done, const Missing& missing, const Heard& heard) {
+void wait_for(Wait what, const Done& done, const Missing& missing, const Heard& heard) {
   const auto begin = Clock::now();
   auto answered = begin;
   constexpr double kLonger = 1.25;  // rank 0 is the one to say it, if it can
@@ -130,11 +138,14 @@ void wait_for(const Done& done, const Missing& missing, const Heard& heard) {
       const std::vector<int> names = missing();
       lost_function(lost_context, names.data(), int(names.size()), timeout);
     }
-    if (now - begin < std::chrono::milliseconds(2))
+    using std::chrono::microseconds;
+    const auto waited = std::chrono::duration_cast<microseconds>(now - begin);
+    if (waited < (what == Wait::for_bytes ? microseconds(2000) : microseconds(100)))
       sched_yield();
+    else if (what == Wait::for_bytes)
+      std::this_thread::sleep_for(waited < microseconds(1000000) ? microseconds(50) : microseconds(500));
     else
-      std::this_thread::sleep_for(now - begin < std::chrono::seconds(1) ? std::chrono::microseconds(50)
-                                                                        : std::chrono::microseconds(500));
+      std::this_thread::sleep_for(std::clamp(waited / 20, microseconds(20), microseconds(500)));
   }
 }
 
@@ -159,14 +170,14 @@ struct Requests {
     peers.push_back(peer);
     return &all.emplace_back();
   }
-  void wait() {
+  void wait(Wait what = Wait::for_bytes) {
     const auto done = [this] {
       int all_done = 0;
       MPI_Testall(int(all.size()), all.data(), &all_done, MPI_STATUSES_IGNORE);
       return all_done != 0;
     };
     wait_for(
-        done, [this] { return missing(); }, [] { return false; });
+        what, done, [this] { return missing(); }, rank_0_lives);
   }
 
  private:
@@ -184,7 +195,20 @@ struct Requests {
   }
 };
 
+// A launcher that is killed cannot end its ranks, and MPI notices it at most times only.
+void end_with_launcher() {
+  const pid_t launcher = getppid();
+  if (launcher <= 1) return;
+  std::thread([launcher] {
+    while (getppid() == launcher) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    std::this_thread::sleep_for(std::chrono::seconds(5));
+    std::fprintf(stderr, "toy: rank %d: the launcher has ended without its ranks; use --resume to continue\n", rank);
+    std::_Exit(1);
+  }).detach();
+}
+
 void start(toy_mpi_place* place) {
+  end_with_launcher();
   setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
@@ -193,7 +217,7 @@ void start(toy_mpi_place* place) {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   MPI_Comm here;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &here);
-  place->rank = rank, place->size = ranks;
+  place->rank = rank, place->size = ranks, place->threads = threads;
   MPI_Comm_rank(here, &place->local_rank);
   MPI_Comm_size(here, &place->local_size);
   MPI_Comm_free(&here);
@@ -227,9 +251,8 @@ size_t next(int from) {
     MPI_Iprobe(from, kMessage, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
     return there != 0;
   };
-  // What others want of rank 0 it has asked for; they wait as long as it has other work.
   wait_for(
-      is_there, [from] { return std::vector{from}; }, [] { return rank != 0 && (!threads || alive.heard()); });
+      Wait::for_rank, is_there, [from] { return std::vector{from}; }, rank_0_lives);
   const std::lock_guard one(calls);
   unsigned long long length = 0;
   MPI_Recv(&length, sizeof length, MPI_BYTE, from, kMessage, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -253,7 +276,18 @@ void broadcast(int root, void* bytes, size_t count) {
   requests.wait();
 }
 
+// A rank may come much later than another: before that, there is nothing to move.
+void wait_for_all() {
+  static char ready = 1;
+  std::vector<char> heard(size_t(ranks), 0);
+  Requests requests;
+  for (int r = 0; r < ranks; ++r)
+    if (r != rank) requests.receive(r, &heard[size_t(r)], 1, kReady), requests.send(r, &ready, 1, kReady);
+  requests.wait(Wait::for_rank);
+}
+
 void exchange(const void* mine, const size_t* bounds, void* const* parts) {
+  wait_for_all();
   Requests requests;
   for (int step = 1; step < ranks; ++step) {  // not all to the same rank first
     const int to = (rank + step) % ranks, from = (rank + ranks - step) % ranks;

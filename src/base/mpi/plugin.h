@@ -8,12 +8,13 @@
 extern "C" {
 #endif
 
-#define TOY_MPI_VERSION 2
+#define TOY_MPI_VERSION 3
 #define TOY_MPI_HOST_BYTES 256
 
 /* Of this process. */
 struct toy_mpi_place {
   int rank, size, local_rank, local_size;
+  int threads; /* may several threads call, one at a time? */
   char host[TOY_MPI_HOST_BYTES];
 };
 
