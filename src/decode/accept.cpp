@@ -4,7 +4,8 @@
 #include <exception>
 #include <limits>
 #include <optional>
-#include <tuple>
+
+#include "toy/base/checksum.h"
 
 namespace toy {
 
@@ -36,23 +37,40 @@ namespace {
 // there.
 GeneratedToken next_token(Job& job, const RowLogits& row) {
   const GenerateOptions& o = job.request.options;
-  const bool only_id = !o.logprobs && o.top_logprobs == 0 && !o.entropy;
+  const bool only_id = !o.logprobs && o.top_logprobs == 0 && !o.entropy && !o.row_checksum;
   if (only_id && job.sampler.takes_largest(job.history))
     if (const std::optional<int32_t> id = row.decoder->largest(row.row)) return {{*id, kNoLogprob}, {}};
   const std::span<const float> logits = row.all();
-  const int32_t id = job.sampler.pick(logits, job.result.tokens.size(), job.history);
+  std::optional<RowSums> sums;
+  const int32_t id = job.sampler.pick(logits, job.result.tokens.size(), job.history, &sums);
   if (only_id) return {{id, kNoLogprob}, {}};
   GeneratedToken token{{id, kNoLogprob}, top_logprobs(logits, o.top_logprobs)};
-  if (o.entropy)
-    std::tie(token.chosen.logprob, token.entropy) = log_softmax_and_entropy(logits, id);
-  else
-    token.chosen.logprob = log_softmax_at(logits, id);
+  if (!sums) sums = RowSums(logits);
+  token.chosen.logprob = sums->logprob(double(logits[size_t(id)]));
+  if (o.entropy) token.entropy = sums->entropy();
+  if (o.row_checksum) {
+    Xxh64 sum;
+    sum.update(std::as_bytes(row.decoder->hidden(*row.hidden)));
+    token.row_checksum = sum.digest();
+  }
   return token;
 }
 
 }  // namespace
 
-void accept_token(Slot& slot, const RowLogits& row, int64_t length, int64_t context) {
+bool draws_apart(const Job& job) {
+  return job.request.options.max_tokens > 0 && !job.request.options.sampler.constraint;
+}
+
+Drawn draw(Job& job, const RowLogits& row) {
+  try {
+    return {next_token(job, row)};
+  } catch (...) {
+    return {{}, std::current_exception()};
+  }
+}
+
+void accept_token(Slot& slot, const RowLogits& row, Drawn& drawn, int64_t length, int64_t context) {
   Job& job = *slot.job;
   const GenerateOptions& o = job.request.options;
   std::vector<GeneratedToken>& tokens = job.result.tokens;
@@ -61,14 +79,13 @@ void accept_token(Slot& slot, const RowLogits& row, int64_t length, int64_t cont
     if (done->request.on_done) done->request.on_done(done->result);
     return;
   }
-  try {
-    tokens.push_back(next_token(job, row));
-  } catch (...) {  // the text cannot go on, and others wait for its sequence
+  if (!drawn.token && !drawn.error) drawn = draw(job, row);
+  if (drawn.error) {  // the text cannot go on, and others wait for its sequence
     const std::unique_ptr<Job> ended = std::move(slot.job);
-    if (!ended->request.on_error) throw;
-    ended->request.on_error(std::current_exception());
-    return;
+    if (!ended->request.on_error) std::rethrow_exception(drawn.error);
+    return ended->request.on_error(drawn.error);
   }
+  tokens.push_back(*std::move(drawn.token));
   job.in_progress = true;
   const int32_t id = tokens.back().chosen.id;
   job.history.push_back(id);

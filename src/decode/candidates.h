@@ -3,10 +3,17 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "toy/decode/sampler.h"
+
 namespace toy {
+
+/// The id that Candidates(logits, {}).draw(uniform) gives, and the sums of these logits, where there are many. Else,
+/// and once in millions of draws, there is no id.
+std::optional<int32_t> draw_of_logits(std::span<const float> logits, double uniform, std::optional<RowSums>& sums);
 
 /// Tokens with their logits. Never sorted as a whole: the likeliest are put in front, twice as many as before at a
 /// time, and where many are needed, they are selected without an order.

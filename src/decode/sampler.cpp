@@ -264,16 +264,14 @@ double log_softmax_at(std::span<const float> logits, int32_t id) {
   return double(logits[size_t(id)]) - log_sum_exp(logits);
 }
 
-std::pair<double, double> log_softmax_and_entropy(std::span<const float> logits, int32_t id) {
-  check_id(logits, id);
-  const double top = *std::max_element(logits.begin(), logits.end());
-  double sum = 0, weighted = 0;
-  for (const float z : logits) {
-    const double e = std::exp(double(z) - top);
-    sum += e, weighted += e * (double(z) - top);
+RowSums::RowSums(std::span<const float> logits, std::span<double> weights)
+    : top(*std::max_element(logits.begin(), logits.end())) {
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const double below = double(logits[i]) - top, e = std::exp(below);
+    if (!weights.empty()) weights[i] = e;
+    sum += e;
+    if (e > 0) weighted += e * below;  // -infinity weighs nothing
   }
-  const double rest = std::log(sum);
-  return {double(logits[size_t(id)]) - (top + rest), rest - weighted / sum};
 }
 
 std::vector<TokenLogprob> top_logprobs(std::span<const float> logits, int k) {
@@ -368,11 +366,25 @@ bool Sampler::takes_largest(std::span<const int32_t> history) const {
   return o.temperature == 0 && o.dynatemp_range == 0 && !changes && !constraint_;
 }
 
-int32_t Sampler::pick(std::span<const float> logits, uint64_t step, std::span<const int32_t> history) {
+// Is a token drawn from the model's own distribution?
+bool Sampler::draws_plainly() const {
+  const SamplerOptions& o = options_;
+  return o.temperature == 1 && o.logit_bias.empty() && !constraint_ && !o.mirostat &&
+         std::none_of(o.steps.begin(), o.steps.end(), [&](SamplerStep s) { return has(s); });
+}
+
+int32_t Sampler::pick(std::span<const float> logits, uint64_t step, std::span<const int32_t> history,
+                      std::optional<RowSums>* sums) {
   check_logits(logits);
   const SamplerOptions& o = options_;
   if (takes_largest(history)) return int32_t(std::max_element(logits.begin(), logits.end()) - logits.begin());
   for (const int32_t id : history) check_id(logits, id);
+  if (draws_plainly()) {
+    std::optional<RowSums> found;
+    const auto id = draw_of_logits(logits, Philox(o.seed, "sample").uniform(step), found);
+    if (sums) *sums = found;
+    if (id) return *id;
+  }
   std::vector<uint64_t> allowed;
   if (constraint_) {
     allowed.resize((logits.size() + 63) / 64);

@@ -10,6 +10,7 @@
 #include "decode/slots.h"
 #include "decode/speculator.h"
 #include "toy/base/error.h"
+#include "toy/base/threads.h"
 
 namespace toy {
 namespace {
@@ -59,6 +60,8 @@ void Scheduler::require_possible(const GenerateRequest& request) const {
           decoder_.vocab() - 1);
   check(!request.on_hidden || decoder_.gives_hidden(),
         "scheduler: hidden states are wanted; make the decoder with `hidden`");
+  check(!request.options.row_checksum || decoder_.gives_hidden(),
+        "scheduler: checksums of hidden states are wanted; make the decoder with `hidden`");
   check(!request.on_hidden ||
             (request.hidden_from < prompt.size() && request.options.max_tokens <= 0 && !request.score_prompt),
         "scheduler: hidden states from position {} of {} tokens come without a text and without scores",
@@ -133,9 +136,11 @@ bool Scheduler::step() {
   }
   prefixes_->remember_snapshots();
   // A callback that throws must not cost the other texts their tokens.
-  for (size_t i = 0; i < shown_.size(); ++i)
-    error.guard([&] { show_hidden(*shown_[i].slot, shown_[i].position, decoder_.hidden(i)); });
-  for (size_t i = 0; i < answers_.size(); ++i) error.guard([&] { accept(answers_[i], {&decoder_, i}); });
+  for (const RowResult& row : shown_)
+    error.guard([&] { show_hidden(*row.slot, row.position, decoder_.hidden(*row.hidden)); });
+  std::vector<Drawn> drawn = draw_together();
+  for (size_t i = 0; i < answers_.size(); ++i)
+    error.guard([&] { accept(answers_[i], {&decoder_, i, answers_[i].hidden}, drawn[i]); });
   error.guard([&] { end_states(); });
   for (Slot& slot : slots_) speculator_->settle(slot);
   prefixes_->remember_pages();
@@ -240,6 +245,7 @@ bool Scheduler::collect_rows() {
   answers_.clear();
   shown_.clear();
   for (Slot& slot : slots_) slot.wrong = 0;
+  size_t hidden = 0;
   bool any = plan_->begin_texts();
   any = end_states() || any;
   plan_->plan();
@@ -252,9 +258,11 @@ bool Scheduler::collect_rows() {
       const int32_t token = at < known ? job.history[at] : slot.proposed[at - known];
       const bool shown = job.request.on_hidden && at >= job.next_hidden(),
                  wanted = !job.request.on_hidden && !job.request.on_state && (at + 1 >= known || job.scores(at));
-      rows_.push_back({slot.sequence, token, wanted, shown});
-      if (wanted) answers_.push_back({&slot, at, token});
-      if (shown) shown_.push_back({&slot, at});
+      const bool gives = shown || (wanted && job.request.options.row_checksum);
+      const std::optional<size_t> number = gives ? std::optional(hidden++) : std::nullopt;
+      rows_.push_back({slot.sequence, token, wanted, gives});
+      if (wanted) answers_.push_back({&slot, at, token, number});
+      if (shown) shown_.push_back({&slot, at, token, number});
       slot.held.push_back(token);
     }
     job.fed += slot.rows;
@@ -263,15 +271,36 @@ bool Scheduler::collect_rows() {
   return any || !rows_.empty();
 }
 
-void Scheduler::accept(const RowResult& row, const RowLogits& logits) {
+// The next tokens of texts, one for each of the answers, where several can be drawn at the same time.
+std::vector<Drawn> Scheduler::draw_together() const {
+  std::vector<Drawn> drawn(answers_.size());
+  std::vector<size_t> which;
+  for (size_t i = 0; i < answers_.size(); ++i) {
+    const RowResult& row = answers_[i];
+    const bool alone =
+        (i == 0 || answers_[i - 1].slot != row.slot) && (i + 1 == answers_.size() || answers_[i + 1].slot != row.slot);
+    if (alone && row.slot->job && row.slot->job->continues(row) && draws_apart(*row.slot->job)) which.push_back(i);
+  }
+  if (team_ == nullptr || which.size() < 2) return drawn;
+  team_->run([&](int thread) {
+    const Range mine = part(int64_t(which.size()), thread, team_->size());
+    for (int64_t at = mine.begin; at < mine.end; ++at) {
+      const size_t i = which[size_t(at)];
+      drawn[i] = draw(*answers_[i].slot->job, {&decoder_, i, answers_[i].hidden});
+    }
+  });
+  return drawn;
+}
+
+void Scheduler::accept(const RowResult& row, const RowLogits& logits, Drawn& drawn) {
   Slot& slot = *row.slot;
   if (!slot.job) return;  // an earlier answer of this call has ended it
   Job& job = *slot.job;
   score_prompt(job, row.position, logits);
   // Not after a proposed token that is none of the text.
-  if (row.position + 1 != job.history.size() || job.history[row.position] != row.token) return;
+  if (!job.continues(row)) return;
   speculator_->count(slot);
-  accept_token(slot, logits, decoder_.state().length(slot.sequence) - int64_t(slot.wrong), decoder_.context());
+  accept_token(slot, logits, drawn, decoder_.state().length(slot.sequence) - int64_t(slot.wrong), decoder_.context());
 }
 
 }  // namespace toy

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,16 @@
 #include "toy/decode/scheduler.h"
 
 namespace toy {
+
+struct Slot;
+
+/// Logits or hidden states that a call gives: those after a position of a slot's history.
+struct RowResult {
+  Slot* slot;
+  size_t position;
+  int32_t token = 0;                  ///< that the call has there
+  std::optional<size_t> hidden = {};  ///< number of its hidden states among those of the call, if it gives them
+};
 
 /// A request that has not ended.
 struct Job {
@@ -33,6 +44,10 @@ struct Job {
   /// Tokens that no call has computed.
   size_t left() const { return history.size() - fed; }
   bool writing() const { return in_progress || left() == 1; }
+  /// Are these the logits of its next token?
+  bool continues(const RowResult& row) const {
+    return row.position + 1 == history.size() && history[row.position] == row.token;
+  }
   /// Is there no text, but a state to take or to give?
   bool is_state() const { return request.on_state || request.state; }
   /// Does the score of the token after this position of the prompt have to be computed?
@@ -66,13 +81,6 @@ struct Slot {
     known = false;
     used = true;
   }
-};
-
-/// Logits or hidden states that a call gives: those after a position of a slot's history.
-struct RowResult {
-  Slot* slot;
-  size_t position;
-  int32_t token = 0;  ///< that the call has there
 };
 
 /// Of several calls that throw, the first to do so.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "toy/base/checksum.h"
 #include "toy/base/clock.h"
 #include "toy/base/error.h"
 #include "toy/base/philox.h"
@@ -52,7 +53,9 @@ void Rollouts::begin(Device& device, const Model& model, int64_t batch, int64_t 
                      .context = longest(),
                      .max_rows = std::max(sequences, std::min<int64_t>(512, sequences * longest_)),
                      .kv = DType::f32,
-                     .exact = true});
+                     .exact = true,
+                     .hidden = true});
+  team_ = std::make_unique<ThreadPool>(device.host_threads());
   scorer_ = std::make_unique<SampleScorer>(device, model, model.spec, batch, tokens, spread, o_.num_iterations > 1);
   if (o_.beta == 0) return;
   ModelSpec base = model.spec;
@@ -77,6 +80,7 @@ std::vector<Rollouts::Answer> Rollouts::draw(int64_t first) {
   for (int s = 0; s < decoder_->state().sequences(); ++s) decoder_->state().reset(s);
   GenerationService service(*decoder_, &tokenizer_);
   service.share_from(1);  // the answers of a group wait for its prompt
+  service.draw_with(*team_);
   std::vector<Answer> answers(size_t(o_.questions * o_.group));
   const Philox seeds(seed_, "answers");
   for (size_t i = 0; i < answers.size(); ++i) {
@@ -84,7 +88,8 @@ std::vector<Rollouts::Answer> Rollouts::draw(int64_t first) {
     const int64_t number = first + int64_t(i) / o_.group;
     a.question = question_at(number);
     a.attempt.question = &questions_[a.question];
-    TextRequest r{.prompt = prompts_[a.question], .options = {.max_tokens = o_.max_tokens, .entropy = true}};
+    TextRequest r{.prompt = prompts_[a.question],
+                  .options = {.max_tokens = o_.max_tokens, .entropy = true, .row_checksum = true}};
     const uint64_t draw = uint64_t(number * o_.group) + i % uint64_t(o_.group);
     r.options.sampler.temperature = 1;
     r.options.sampler.seed = uint64_t(seeds.word(2 * draw)) << 32 | seeds.word(2 * draw + 1);
@@ -95,8 +100,10 @@ std::vector<Rollouts::Answer> Rollouts::draw(int64_t first) {
     r.on_end = [&a](const TextEnd& end) {
       if (end.error) std::rethrow_exception(end.error);
       a.attempt.text += end.text;
-      for (const GeneratedToken& t : end.generated.tokens)
-        a.ids.push_back(t.chosen.id), a.logprobs.push_back(t.chosen.logprob), a.entropy += t.entropy;
+      for (const GeneratedToken& t : end.generated.tokens) {
+        a.ids.push_back(t.chosen.id), a.logprobs.push_back(t.chosen.logprob), a.rows.push_back(t.row_checksum);
+        a.entropy += t.entropy;
+      }
       a.attempt.tokens = int64_t(a.ids.size());
       a.attempt.finished = end.generated.reason == FinishReason::eos;
     };
@@ -204,7 +211,7 @@ void Rollouts::weigh(const std::vector<Answer>& answers, const PolicyWeights& of
   double entropy = 0, kl = 0, none = 0;
   size_t at = 0;  // token of all answers
   for (const size_t i : order) {
-    step.answers.push_back({of.advantage[i], of.per_token[i], answers[i].logprobs});
+    step.answers.push_back({of.advantage[i], of.per_token[i], answers[i].logprobs, answers[i].rows});
     entropy += answers[i].entropy;
     for (size_t t = 0; reference_ && t < answers[i].logprobs.size(); ++t) {
       const double d = base[at++] - answers[i].logprobs[t];  // log q/p
@@ -231,19 +238,28 @@ void Rollouts::drop_unweighed(Step& step) const {
   step.answers.resize(answers);
 }
 
-// The first update, and how far the probabilities of its forward pass are from those of the sampler.
+// The first update, and how far the probabilities of its forward pass are from those of the sampler. Where the output
+// projection multiplies the same bits in both, the logits are the same; else they are computed again.
 StepResult Rollouts::update(Step& step, Trainer& trainer, double lr) {
   double deviation = 0;
   size_t answer = 0, token = 0;
   const auto compare = [&](int64_t first, const std::vector<float>& hidden) {
     const Windows batch = step.windows.part(first, places_);
-    std::vector<size_t> wanted;
-    for (size_t i = 0; i < batch.targets.size(); ++i)
-      if (batch.counts(i)) wanted.push_back(i);
-    for (const double logprob : scorer_->of(hidden, batch, wanted)) {
+    const size_t width = hidden.size() / size_t(places_);
+    std::vector<size_t> others;
+    std::vector<double> sampled;  // their log probabilities
+    for (size_t i = 0; i < batch.targets.size(); ++i) {
+      if (!batch.counts(i)) continue;
       while (token == step.answers[answer].logprobs.size()) ++answer, token = 0;
-      deviation = std::max(deviation, std::abs(std::exp(logprob - step.answers[answer].logprobs[token++]) - 1));
+      const Step::Answer& a = step.answers[answer];
+      Xxh64 sum;
+      sum.update(std::as_bytes(std::span(hidden).subspan(i * width, width)));
+      if (sum.digest() != a.rows[token]) others.push_back(i), sampled.push_back(a.logprobs[token]);
+      ++token;
     }
+    const std::vector<double> now = scorer_->of(hidden, batch, others);
+    for (size_t i = 0; i < now.size(); ++i)
+      deviation = std::max(deviation, std::abs(std::exp(now[i] - sampled[i]) - 1));
   };
   const StepResult result = trainer.step(step.windows, lr, StepWeights{step.weights}, compare);
   step.policy.ratio_deviation = deviation;
@@ -296,7 +312,7 @@ Rollouts::Step Rollouts::step(int64_t first) {
   const Attempt& shown = attempts[0];
   std::string prompt;
   for (const int32_t id : prompts_[answers[0].question]) prompt += tokenizer_.written(id);
-  step.sample = {shown.text, prompt, shown.question->answers[0]};
+  step.sample = {shown.text, prompt, shown.question->answers[0], judged[0].total};
   return step;
 }
 

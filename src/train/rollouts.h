@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "toy/base/threads.h"
 #include "toy/chat/chat_template.h"
 #include "toy/decode/decoder.h"
 #include "toy/runs/event.h"
@@ -43,6 +44,7 @@ class Rollouts {
     struct Answer {
       double advantage = 0, per_token = 0;
       std::vector<double> logprobs;  ///< of the sampler, which are those before the step's first update
+      std::vector<uint64_t> rows;    ///< GeneratedToken::row_checksum
     };
     std::vector<Answer> answers;
   };
@@ -64,7 +66,8 @@ class Rollouts {
     size_t question = 0;
     std::vector<int32_t> ids;
     std::vector<double> logprobs;
-    double entropy = 0;  // the sum over its tokens
+    std::vector<uint64_t> rows;  // GeneratedToken::row_checksum
+    double entropy = 0;          // the sum over its tokens
     Attempt attempt;
   };
   class Packer;
@@ -92,6 +95,7 @@ class Rollouts {
   std::vector<size_t> order_;        // of that epoch
   int64_t places_ = 0, spread_ = 0;  // of a batch
   std::unique_ptr<Decoder> decoder_;
+  std::unique_ptr<ThreadPool> team_;  // draws
   std::unique_ptr<SampleScorer> scorer_, reference_;
 };
 

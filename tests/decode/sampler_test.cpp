@@ -6,7 +6,9 @@
 #include <cmath>
 #include <memory>
 
+#include "decode/candidates.h"
 #include "toy/base/error.h"
+#include "toy/base/philox.h"
 
 namespace toy {
 namespace {
@@ -89,14 +91,59 @@ TEST(Sampler, LogitsThatAreNoneAreAFailure) {
   }
 }
 
+// Without putting tokens in order, the same tokens are drawn: of flat and steep distributions, with equal logits, with
+// ones that are ruled out, and where the border between two tokens is hit, so that the order of sums decides.
+TEST(Sampler, DrawsQuicklyWhatItDrawsInOrder) {
+  constexpr size_t kVocab = 5000;
+  const Philox random(3, "logits");
+  int unsure = 0, deep = 0;
+  for (const double scale : {0.0, 0.01, 1.0, 4.0, 30.0}) {
+    std::vector<float> logits(kVocab);
+    for (size_t i = 0; i < kVocab; ++i) {
+      const double z =
+          std::sqrt(-2 * std::log(1 - random.uniform(2 * i))) * std::cos(6.283 * random.uniform(2 * i + 1));
+      logits[i] = float(i % 3 == 0 ? std::round(z * scale) : z * scale);
+    }
+    for (size_t i = 7; i < kVocab; i += 50) logits[i] = -INFINITY;
+    const auto in_order = [&](double uniform) {
+      Candidates all(logits, {});
+      return all.items()[all.reach(uniform * all.total(), true) - 1].id;
+    };
+    std::vector<double> uniforms{0, 0x1p-53, 0.5, 1 - 0x1p-53};
+    for (uint64_t i = 0; i < 200; ++i) uniforms.push_back(random.uniform(1000000 + i));
+    for (uint64_t i = 0; scale == 0 && i < 100; ++i)  // all that may come are equally likely
+      uniforms.push_back(double(i * 49) / double(kVocab - kVocab / 50));
+    for (const double uniform : uniforms) {
+      std::optional<RowSums> sums;
+      const std::optional<int32_t> id = draw_of_logits(logits, uniform, sums);
+      const int32_t wanted = in_order(uniform);
+      unsure += !id, deep += id && wanted > 300;
+      if (id) ASSERT_EQ(*id, wanted) << scale << " " << uniform;
+      ASSERT_EQ(Candidates(logits, {}).draw(uniform), wanted) << scale << " " << uniform;
+      ASSERT_TRUE(sums);
+      EXPECT_EQ(sums->logprob(double(logits[0])), log_softmax_at(logits, 0));
+      EXPECT_TRUE(std::isfinite(sums->entropy()));
+    }
+    Sampler sampler(SamplerOptions{.temperature = 1, .seed = 4});
+    for (uint64_t i = 0; i < 50; ++i) {
+      std::optional<RowSums> sums;
+      ASSERT_EQ(sampler.pick(logits, i, {}, &sums), in_order(Philox(4, "sample").uniform(i)));
+      EXPECT_TRUE(sums);
+    }
+  }
+  EXPECT_GT(unsure, 50);
+  EXPECT_LT(unsure, 150);
+  EXPECT_GT(deep, 100);
+}
+
 TEST(Logprobs, AreLogSoftmax) {
   const std::vector<float> logits{1, 2, 3};
   const double lse = std::log(std::exp(1.0) + std::exp(2.0) + std::exp(3.0));
   EXPECT_NEAR(log_softmax_at(logits, 0), 1 - lse, 1e-12);
   double entropy = 0;
   for (const double z : logits) entropy -= std::exp(z - lse) * (z - lse);
-  EXPECT_EQ(log_softmax_and_entropy(logits, 1).first, log_softmax_at(logits, 1));
-  EXPECT_NEAR(log_softmax_and_entropy(logits, 1).second, entropy, 1e-12);
+  EXPECT_EQ(RowSums(logits).logprob(double(logits[1])), log_softmax_at(logits, 1));
+  EXPECT_NEAR(RowSums(logits).entropy(), entropy, 1e-12);
   const auto best = top_logprobs(logits, 2);
   ASSERT_EQ(best.size(), 2u);
   EXPECT_EQ(best[0].id, 2);

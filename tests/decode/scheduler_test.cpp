@@ -11,7 +11,9 @@
 #include "testing/models.h"
 #include "testing/test_device.h"
 #include "toy/backend/devices.h"
+#include "toy/base/checksum.h"
 #include "toy/base/philox.h"
+#include "toy/base/threads.h"
 #include "toy/decode/generate.h"
 
 namespace toy {
@@ -71,11 +73,13 @@ class SchedulerTest : public ::testing::Test {
     return generate(d, 0, c.prompt, c.eos, c.options, [&](const GeneratedToken&) { return ++seen != c.stop_after; });
   }
   static std::vector<Generated> together(Decoder& d, const std::vector<Case>& list, std::vector<size_t>* order,
-                                         int64_t* shared = nullptr, size_t share_from = 64) {
+                                         int64_t* shared = nullptr, size_t share_from = 64,
+                                         ThreadPool* team = nullptr) {
     std::vector<Generated> results(list.size());
     std::vector<size_t> seen(list.size());
     Scheduler s(d);
     s.share_from(share_from);
+    if (team) s.draw_with(*team);
     for (size_t i = 0; i < list.size(); ++i)
       s.add({.prompt = list[i].prompt,
              .eos = list[i].eos,
@@ -104,6 +108,41 @@ TEST_F(SchedulerTest, AloneAndTogetherAreTheSameBits) {
       const auto results = together(d, list, nullptr);
       for (size_t i = 0; i < list.size(); ++i) expect_same(results[i].tokens, expected[i], i);
     }
+}
+
+// Drawn by a team: the same bits, and the checksums of the rows that the logits come from.
+TEST_F(SchedulerTest, ATeamDrawsTheSameBits) {
+  std::vector<Case> list = cases();
+  list.resize(10);
+  std::vector<std::vector<GeneratedToken>> expected;
+  for (Case& c : list) {
+    c.options.entropy = c.options.row_checksum = true;
+    Decoder d(*device_, model_, {.hidden = true});
+    size_t seen = 0;
+    expected.push_back(
+        generate(d, 0, c.prompt, c.eos, c.options, [&](const GeneratedToken&) { return ++seen != c.stop_after; }));
+  }
+  ThreadPool team(3);
+  Decoder d(*device_, model_, {.sequences = 5, .max_rows = 16, .hidden = true});
+  const auto results = together(d, list, nullptr, nullptr, 64, &team);
+  for (size_t i = 0; i < list.size(); ++i) {
+    expect_same(results[i].tokens, expected[i], i);
+    std::vector<int32_t> text = list[i].prompt;
+    for (size_t t = 0; t < results[i].tokens.size(); ++t) {
+      EXPECT_EQ(results[i].tokens[t].entropy, expected[i][t].entropy);
+      d.state().reset(0);
+      std::vector<DecodeRow> rows;
+      for (const int32_t id : text) rows.push_back({0, id, false, id == text.back() && rows.size() + 1 == text.size()});
+      d.decode(rows);
+      const auto bytes = std::as_bytes(d.hidden(0));
+      EXPECT_EQ(results[i].tokens[t].row_checksum, xxh64({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+      text.push_back(results[i].tokens[t].chosen.id);
+    }
+  }
+  Decoder without(*device_, model_, {});
+  Scheduler s(without);
+  EXPECT_EQ(testing::error_of([&] { s.add({.prompt = {1}, .eos = {}, .options = {.row_checksum = true}}); }),
+            "scheduler: checksums of hidden states are wanted; make the decoder with `hidden`");
 }
 
 // Each of several tokens ends a text, where it is chosen first; ignore_eos continues.
@@ -210,6 +249,20 @@ TEST_F(SchedulerTest, ATextWithoutLogitsMakesRoom) {
   EXPECT_TRUE(s.step());
   EXPECT_FALSE(s.step());
   EXPECT_EQ(done, std::vector<size_t>{3});
+  // Also where a team draws both at the same time.
+  ThreadPool team(2);
+  Decoder two(*device_, model_, {.sequences = 2});
+  Scheduler both(two);
+  both.draw_with(team);
+  for (const std::vector<int32_t>& prompt : {std::vector<int32_t>{60}, std::vector<int32_t>{1}})
+    both.add({.prompt = prompt,
+              .eos = {},
+              .options = {.max_tokens = 1},
+              .on_token = {},
+              .on_done = [&, n = prompt.size()](const Generated&) { done.push_back(n); }});
+  EXPECT_EQ(testing::error_of([&] { both.step(); }), "the model gives NaN for token 0: its weights are broken");
+  EXPECT_FALSE(both.step());
+  EXPECT_EQ(done, (std::vector<size_t>{3, 1}));
 }
 
 // Prompts that begin alike: computed once, with the bits that each has alone.

@@ -1,8 +1,10 @@
 // Choosing the next token from logits.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -115,10 +117,20 @@ struct TokenLogprob {
                        ///< cut or penalized)
 };
 
+/// What log probabilities of a row of logits are made of, in f64.
+struct RowSums {
+  double top = 0;       ///< the largest logit
+  double sum = 0;       ///< of exp(logit - top), in their order
+  double weighted = 0;  ///< of exp(logit - top) (logit - top)
+  RowSums() = default;  ///< of none
+  /// `weights`: become exp(logit - top), if it is not empty.
+  explicit RowSums(std::span<const float> logits, std::span<double> weights = {});
+  double logprob(double logit) const { return logit - (top + std::log(sum)); }  ///< as log_softmax_at(), to the bit
+  double entropy() const { return std::log(sum) - weighted / sum; }             ///< in nats
+};
+
 /// log softmax of one row of logits at one id, in f64.
 double log_softmax_at(std::span<const float> logits, int32_t id);
-/// The same to the bit, and the entropy of the distribution in nats.
-std::pair<double, double> log_softmax_and_entropy(std::span<const float> logits, int32_t id);
 /// The k likeliest, best first; equal ones by id.
 std::vector<TokenLogprob> top_logprobs(std::span<const float> logits, int k);
 
@@ -141,7 +153,9 @@ class Sampler {
   /// `history` is what penalties look at: prompt and text so far, the latest last. A constraint sees what was picked.
   /// Throws Error{failure} for logits that hold NaN or +infinity, or -infinity for every token, and Error{bad_input}
   /// where constraint and bias leave no token that the model can give, or name one outside the logits.
-  int32_t pick(std::span<const float> logits, uint64_t step, std::span<const int32_t> history = {});
+  /// `sums`: becomes those of the logits, where the draw needs them.
+  int32_t pick(std::span<const float> logits, uint64_t step, std::span<const int32_t> history = {},
+               std::optional<RowSums>* sums = nullptr);
   /// Does pick() take the largest logit, whatever the others are?
   bool takes_largest(std::span<const int32_t> history) const;
   /// Does the constraint say that the text is complete and nothing may follow? Then the text ends; there is no token
@@ -150,6 +164,7 @@ class Sampler {
 
  private:
   bool has(SamplerStep step) const;
+  bool draws_plainly() const;
   int32_t choose(Candidates& candidates, uint64_t step, std::span<const int32_t> history);
   void apply(SamplerStep step, Candidates& candidates, uint64_t draw, std::span<const int32_t> history) const;
   int32_t draw_mirostat(Candidates& candidates, uint64_t step);

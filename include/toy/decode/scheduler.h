@@ -16,6 +16,7 @@
 
 namespace toy {
 
+struct Drawn;
 class FirstError;
 struct Job;
 struct RowResult;
@@ -24,15 +25,17 @@ struct Slot;
 class RowPlan;
 class SharedPrefixes;
 class Speculator;
+class ThreadPool;
 
 /// How one text is generated.
 struct GenerateOptions {
   int64_t max_tokens = 128;
   SamplerOptions sampler;
-  int top_logprobs = 0;     ///< the K best at each position
-  bool logprobs = true;     ///< of the text's tokens; without, they are NaN, and no token need read all logits
-  bool entropy = false;     ///< of the distribution of each token, before sampler steps
-  bool ignore_eos = false;  ///< continue after a token that ends a text
+  int top_logprobs = 0;       ///< the K best at each position
+  bool logprobs = true;       ///< of the text's tokens; without, they are NaN, and no token need read all logits
+  bool entropy = false;       ///< of the distribution of each token, before sampler steps
+  bool ignore_eos = false;    ///< continue after a token that ends a text
+  bool row_checksum = false;  ///< tell of each token what its logits were computed from; see GeneratedToken
 };
 
 /// One token of a generated text.
@@ -40,6 +43,9 @@ struct GeneratedToken {
   TokenLogprob chosen;
   std::vector<TokenLogprob> best;
   double entropy = 0;  ///< in nats, with GenerateOptions::entropy
+  /// With GenerateOptions::row_checksum: the Xxh64 of the hidden states [D] whose product with the output projection
+  /// are the logits. Equal rows have equal logits.
+  uint64_t row_checksum = 0;
 };
 
 /// Why a text ended.
@@ -136,6 +142,9 @@ class Scheduler {
   /// From the next call on, prefixes of so many tokens or more are shared, where a sequence holds them; by default 64.
   /// A smaller number makes short prompts that many requests have wait for the first of them.
   void share_from(size_t tokens);
+  /// From the next call on, tokens of several texts are drawn at the same time by this team, with the same bits. Texts
+  /// with a constraint are not. It must outlive the scheduler, and nobody else may use it during step().
+  void draw_with(ThreadPool& team) { team_ = &team; }
   /// Returns a number for cancel(). Throws as require_possible().
   int64_t add(GenerateRequest request);
   /// Throws Error{bad_input} for an empty prompt, one that does not fit into the context, a text that does not fit into
@@ -171,9 +180,11 @@ class Scheduler {
   bool collect_rows();
   bool end_states();
   void take_back(Slot& slot);
-  void accept(const RowResult& row, const RowLogits& logits);
+  std::vector<Drawn> draw_together() const;
+  void accept(const RowResult& row, const RowLogits& logits, Drawn& drawn);
 
   Decoder& decoder_;
+  ThreadPool* team_ = nullptr;
   std::vector<Slot> slots_;
   int64_t added_ = 0, steps_ = 0;
   std::map<std::pair<int, int64_t>, std::unique_ptr<Job>> waiting_;  // by Job::order()

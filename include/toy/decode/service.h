@@ -86,6 +86,8 @@ class GenerationService {
   void limit_pause(double seconds) { scheduler_.limit_pause(seconds); }
   /// As Scheduler::share_from(). Before run() and serve().
   void share_from(size_t tokens) { scheduler_.share_from(tokens); }
+  /// As Scheduler::draw_with(). Before run() and serve().
+  void draw_with(ThreadPool& team) { scheduler_.draw_with(team); }
   /// Returns a number for cancel(). Throws Error{bad_input} for a request that can never be done, as
   /// Scheduler::require_possible() and StopFilter do, and ServiceBusy.
   int64_t submit(TextRequest request);

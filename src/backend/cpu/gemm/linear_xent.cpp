@@ -1,6 +1,12 @@
 // linear_xent: softmax cross-entropy of x w^T without ever holding all logits. Rows are done in chunks whose
 // size depends on the vocabulary alone: logits by dot_product, then each row becomes its own gradient in
 // place, then dx and dw by outer_product, dw summed over chunks in order.
+//
+// Rows of which nothing is wanted (prompts, padding) have no logits: the others are gathered, and what is found of them
+// goes back to its place. No bit depends on it. A row of the logits and of dx has the same bits whatever the other
+// rows; where there are sums over rows, dw and db, the logits' gradients go back to their places among zeros, so that
+// the sums have all their terms in the same order.
+#include <algorithm>
 #include <cmath>
 
 #include "backend/cpu/gemm/gemm.h"
@@ -21,7 +27,7 @@ size_t chunk_rows(size_t vocab) { return std::max<size_t>(64, (size_t(64) << 20)
 
 // Parts of the workspace. Products that may run side by side in different threads have parts of their own.
 struct Space {
-  size_t logits = 0, nll, slopes, product, bytes;
+  size_t logits = 0, nll, slopes, list, x, z, product, bytes;
   // `added`: width of z, 0 without it.
   Space(size_t rows, size_t vocab, size_t width, size_t added, bool want_dx, bool want_dw, int threads, bool bf16,
         bool softcap, bool quantized) {
@@ -39,7 +45,10 @@ struct Space {
                        outer_workspace(vocab, added, chunk, threads)});
     nll = logits + round_up(chunk * vocab * sizeof(float), 64);
     slopes = nll + round_up(chunk * sizeof(float), 64);
-    product = slopes + (softcap ? size_t(threads) * round_up(vocab * sizeof(float), 64) : 0);
+    list = slopes + (softcap ? size_t(threads) * round_up(vocab * sizeof(float), 64) : 0);
+    x = list + round_up((rows + 1) * sizeof(int32_t), 64);
+    z = x + round_up(chunk * width * sizeof(float), 64);
+    product = z + round_up(chunk * added * sizeof(float), 64);
     bytes = product + most;
   }
 };
@@ -103,49 +112,148 @@ class Xent {
       const Range r = ctx_.share(int64_t(vocab_ * added_));
       std::fill(db_ + r.begin, db_ + r.end, 0.0f);
     }
-    for (size_t begin = 0, step = chunk_rows(vocab_); begin < rows_; begin += step) {
-      const size_t rows = std::min(step, rows_ - begin);
-      // Where nobody wants the single terms they lie in the workspace.
-      float* nll = nll_ ? nll_ + begin : reinterpret_cast<float*>(workspace_ + space_.nll);
+    clear_unwanted();
+    if (ctx_.thread == 0) list_wanted();
+    ctx_.barrier();
+    for (size_t begin = 0, first = 0; begin < rows_;) {
       if (begin > 0) ctx_.barrier();  // the previous chunk's logits are still read
-      compute_logits(begin, rows);
-      if (z_) ctx_.barrier(), add_to_logits(begin, rows);
-      ctx_.barrier();
-      const Range mine = ctx_.share(int64_t(rows));
-      for (size_t i = size_t(mine.begin); i < size_t(mine.end); ++i) nll[i] = row(begin + i, logits() + i * vocab_);
-      ctx_.barrier();
-      if (dx_) compute_dx(begin, rows);
-      if (dx_ && dw_) ctx_.barrier();  // both share work out, and the workspace
-      if (dw_) compute_dw(begin, rows);
-      // In f32 whatever the other products are: they are narrow.
-      if ((dx_ || dw_) && (dz_ || db_)) ctx_.barrier();
-      if (dz_) compute_dz(begin, rows);
-      if (dz_ && db_) ctx_.barrier();
-      if (db_) compute_db(begin, rows);
-      if (ctx_.thread == 0)
-        for (size_t i = 0; i < rows; ++i)
-          if (counts(begin + i)) loss += double(weight_[begin + i]) * double(nll[i]);
+      const Chunk c = chunk(begin, first);
+      loss += compute(c);
+      begin = c.end, first = c.last;
     }
     if (ctx_.thread == 0 && loss_) *loss_ = float(loss);
   }
 
  private:
+  // Rows from `begin` to before `end`. Those from `first` to before `last` in the list have logits.
+  struct Chunk {
+    size_t begin, end, first, last;
+    size_t rows() const { return last - first; }
+    bool all() const { return rows() == end - begin; }
+  };
+
   float* logits() const { return reinterpret_cast<float*>(workspace_ + space_.logits); }
-  float* slopes() const {  // of this thread
+  float* nll() const { return reinterpret_cast<float*>(workspace_ + space_.nll); }  // of a chunk's rows
+  float* slopes() const {                                                           // of this thread
     return reinterpret_cast<float*>(workspace_ + space_.slopes +
                                     size_t(ctx_.thread) * round_up(vocab_ * sizeof(float), 64));
   }
   bool has_target(size_t i) const { return targets_[i] >= 0 && size_t(targets_[i]) < vocab_; }
   bool counts(size_t i) const { return has_target(i) && weight_[i] != 0; }
 
+  // Is there anything to be computed of a row?
+  bool wanted(size_t i) const { return nll_ ? has_target(i) : counts(i); }
+  bool sums() const { return dw_ || db_; }
+
+  // Results of the rows that are not wanted.
+  void clear_unwanted() const {
+    const Range mine = ctx_.share(int64_t(rows_));
+    for (size_t i = size_t(mine.begin); i < size_t(mine.end); ++i) {
+      if (targets_[i] >= 0 && !has_target(i)) ctx_.report(KernelFault::target, int64_t(i), targets_[i]);
+      if (wanted(i)) continue;
+      if (nll_) nll_[i] = 0;
+      if (dx_) std::fill_n(dx_ + i * width_, width_, 0.0f);
+      if (dz_) std::fill_n(dz_ + i * added_, added_, 0.0f);
+    }
+  }
+  // The list of the others, and how many they are.
+  void list_wanted() const {
+    int32_t n = 0;
+    for (size_t i = 0; i < rows_; ++i)
+      if (wanted(i)) list()[++n] = int32_t(i);
+    list()[0] = n;
+  }
+  int32_t* list() const { return reinterpret_cast<int32_t*>(workspace_ + space_.list); }
+  size_t listed(size_t at) const { return size_t(list()[1 + at]); }
+
+  // Without sums over rows, a chunk has as many of the list as fit.
+  Chunk chunk(size_t begin, size_t first) const {
+    const size_t most = chunk_rows(vocab_), count = size_t(list()[0]);
+    if (!sums()) {
+      const size_t last = std::min(first + most, count);
+      if (last == first) return {begin, rows_, first, last};
+      return {listed(first), last == count ? rows_ : listed(last), first, last};
+    }
+    const size_t end = std::min(begin + most, rows_);
+    const int32_t *from = list() + 1 + first, *to = list() + 1 + count;
+    return {begin, end, first, first + size_t(std::lower_bound(from, to, int32_t(end)) - from)};
+  }
+
+  // Returns what the chunk adds to the loss.
+  double compute(const Chunk& c) const {
+    if (c.rows() > 0) compute_rows(c);
+    if (sums() && !c.all()) put_back(c), ctx_.barrier();
+    if (dw_) compute_dw(c.begin, c.end - c.begin);
+    if (dw_ && db_) ctx_.barrier();  // both share work out, and the workspace
+    if (db_) compute_db(c.begin, c.end - c.begin);
+    double loss = 0;
+    if (ctx_.thread == 0)
+      for (size_t i = 0; i < c.rows(); ++i)
+        if (const size_t at = listed(c.first + i); counts(at)) loss += double(weight_[at]) * double(nll()[i]);
+    return loss;
+  }
+  // Terms and gradients of rows, and the logits' gradients.
+  void compute_rows(const Chunk& c) const {
+    const float *x = x_ + c.begin * width_, *z = z_ ? z_ + c.begin * added_ : nullptr;
+    float *dx = dx_ ? dx_ + c.begin * width_ : nullptr, *dz = dz_ ? dz_ + c.begin * added_ : nullptr;
+    if (!c.all()) {
+      gather(c, x_, width_, few_x()), x = few_x();
+      if (z_) gather(c, z_, added_, few_z()), z = few_z();
+      // Nothing is read there any more once there are logits.
+      if (dx_) dx = few_x();
+      if (dz_) dz = few_z();
+      ctx_.barrier();
+    }
+    compute_logits(x, c.rows());
+    if (z_) ctx_.barrier(), add_to_logits(z, c.rows());
+    ctx_.barrier();
+    const Range mine = ctx_.share(int64_t(c.rows()));
+    for (size_t i = size_t(mine.begin); i < size_t(mine.end); ++i) {
+      const size_t at = listed(c.first + i);
+      nll()[i] = row(at, logits() + i * vocab_);
+      if (nll_) nll_[at] = nll()[i];
+    }
+    ctx_.barrier();
+    if (dx_) compute_dx(dx, c.rows()), ctx_.barrier();
+    // In f32 whatever the other products are, as db: they are narrow.
+    if (dz_) compute_dz(dz, c.rows()), ctx_.barrier();
+    if (c.all()) return;
+    if (dx_) scatter(c, dx, width_, dx_);
+    if (dz_) scatter(c, dz, added_, dz_);
+  }
+
+  float* few_x() const { return reinterpret_cast<float*>(workspace_ + space_.x); }
+  float* few_z() const { return reinterpret_cast<float*>(workspace_ + space_.z); }
+  void gather(const Chunk& c, const float* from, size_t width, float* to) const {
+    const Range mine = ctx_.share(int64_t(c.rows()));
+    for (size_t i = size_t(mine.begin); i < size_t(mine.end); ++i)
+      std::copy_n(from + listed(c.first + i) * width, width, to + i * width);
+  }
+  void scatter(const Chunk& c, const float* from, size_t width, float* to) const {
+    const Range mine = ctx_.share(int64_t(c.rows()));
+    for (size_t i = size_t(mine.begin); i < size_t(mine.end); ++i)
+      std::copy_n(from + i * width, width, to + listed(c.first + i) * width);
+  }
+  // The logits' gradients to their places in the chunk, from the last on, with zeros between them. Each thread has some
+  // columns of all.
+  void put_back(const Chunk& c) const {
+    const Range mine = ctx_.share(int64_t(vocab_));
+    const size_t columns = size_t(mine.size());
+    float* at = logits() + mine.begin;
+    for (size_t to = c.end - c.begin, from = c.rows(); to-- > 0;) {
+      if (from > 0 && listed(c.first + from - 1) == c.begin + to)
+        --from, std::copy_n(at + from * vocab_, from == to ? 0 : columns, at + to * vocab_);
+      else
+        std::fill_n(at + to * vocab_, columns, 0.0f);
+    }
+  }
+
   // The row's term; its logits become their gradient, which is zero where the row does not count.
   float row(size_t i, float* logits) const {
     const bool gradient = dx_ || dw_ || dz_ || db_;
-    if (targets_[i] >= 0 && size_t(targets_[i]) >= vocab_) ctx_.report(KernelFault::target, int64_t(i), targets_[i]);
-    float nll = 0;
     const bool with_gradient = gradient && counts(i);
-    if (has_target(i) && softcap_ > 0) softcap_row(logits, vocab_, softcap_, with_gradient ? slopes() : nullptr);
-    if (has_target(i)) nll = xent_row(logits, vocab_, size_t(targets_[i]), weight_[i], with_gradient);
+    if (softcap_ > 0) softcap_row(logits, vocab_, softcap_, with_gradient ? slopes() : nullptr);
+    const float nll = xent_row(logits, vocab_, size_t(targets_[i]), weight_[i], with_gradient);
     if (with_gradient && softcap_ > 0) times_slope(logits, slopes(), vocab_);
     if (gradient && !counts(i)) std::fill(logits, logits + vocab_, 0.0f);
     return nll;
@@ -157,9 +265,9 @@ class Xent {
     else
       outer_product(p, ctx_, workspace_ + space_.product);
   }
-  void compute_logits(size_t begin, size_t rows) const {
+  void compute_logits(const float* x, size_t rows) const {
     if (is_quantized(w_.dtype))
-      return exact_product({.x = x_ + begin * width_,
+      return exact_product({.x = x,
                             .w = w_.as<std::byte>(),
                             .w_type = w_.dtype,
                             .rows = rows,
@@ -168,35 +276,20 @@ class Xent {
                             .y = logits()},
                            ctx_, workspace_ + space_.product);
     if constexpr (kBf16) {
-      const OuterProduct p{.a = {x_ + begin * width_, width_, 1},
-                           .b = {w_.data, 1, width_},
-                           .m = rows,
-                           .n = vocab_,
-                           .k = width_,
-                           .c = logits()};
+      const OuterProduct p{
+          .a = {x, width_, 1}, .b = {w_.data, 1, width_}, .m = rows, .n = vocab_, .k = width_, .c = logits()};
       return product(p);
     }
-    const DotProduct p{.x = x_ + begin * width_,
-                       .w = w_.data,
-                       .w_type = w_.dtype,
-                       .rows = rows,
-                       .outs = vocab_,
-                       .k = width_,
-                       .y = logits()};
+    const DotProduct p{
+        .x = x, .w = w_.data, .w_type = w_.dtype, .rows = rows, .outs = vocab_, .k = width_, .y = logits()};
     dot_product(p, ctx_, workspace_ + space_.product);
   }
-  void add_to_logits(size_t begin, size_t rows) const {
-    dot_product(
-        {.x = z_ + begin * added_, .w = b_, .rows = rows, .outs = vocab_, .k = added_, .acc = logits(), .y = logits()},
-        ctx_, workspace_ + space_.product);
+  void add_to_logits(const float* z, size_t rows) const {
+    dot_product({.x = z, .w = b_, .rows = rows, .outs = vocab_, .k = added_, .acc = logits(), .y = logits()}, ctx_,
+                workspace_ + space_.product);
   }
-  void compute_dz(size_t begin, size_t rows) const {
-    outer_product({.a = {logits(), vocab_, 1},
-                   .b = {b_, added_, 1},
-                   .m = rows,
-                   .n = added_,
-                   .k = vocab_,
-                   .c = dz_ + begin * added_},
+  void compute_dz(float* dz, size_t rows) const {
+    outer_product({.a = {logits(), vocab_, 1}, .b = {b_, added_, 1}, .m = rows, .n = added_, .k = vocab_, .c = dz},
                   ctx_, workspace_ + space_.product);
   }
   void compute_db(size_t begin, size_t rows) const {
@@ -209,7 +302,7 @@ class Xent {
                    .c = db_},
                   ctx_, workspace_ + space_.product);
   }
-  void compute_dx(size_t begin, size_t rows) const {
+  void compute_dx(float* dx, size_t rows) const {
     if (is_quantized(w_.dtype))
       return exact_grad_x({.dy = logits(),
                            .w = w_.as<std::byte>(),
@@ -217,7 +310,7 @@ class Xent {
                            .rows = rows,
                            .outs = vocab_,
                            .ins = width_,
-                           .dx = dx_ + begin * width_},
+                           .dx = dx},
                           ctx_, workspace_ + space_.product);
     const OuterProduct p{.a = {logits(), vocab_, 1},
                          .b = {w_.data, width_, 1},
@@ -225,7 +318,7 @@ class Xent {
                          .m = rows,
                          .n = width_,
                          .k = vocab_,
-                         .c = dx_ + begin * width_};
+                         .c = dx};
     product(p);
   }
   void compute_dw(size_t begin, size_t rows) const {
