@@ -51,6 +51,7 @@
 #include "toy/decode/encoder.h"
 #include "toy/decode/generate.h"
 #include "toy/decode/pooling.h"
+#include "toy/decode/ranker.h"
 #include "toy/decode/repack.h"
 #include "toy/decode/sampler.h"
 #include "toy/decode/saved_state.h"

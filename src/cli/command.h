@@ -42,6 +42,7 @@ void add_train(CLI::App& app, Communicator* ranks);
 void add_infer(CLI::App& app);
 void add_chat(CLI::App& app);
 void add_embed(CLI::App& app);
+void add_rerank(CLI::App& app);
 void add_search(CLI::App& app);
 void add_serve(CLI::App& app);
 void add_eval(CLI::App& app);

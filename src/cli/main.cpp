@@ -58,17 +58,29 @@ void add_commands(CLI::App& app, std::string_view first, Communicator* ranks) {
     std::string_view name;
     std::function<void(CLI::App&)> add;
   };
-  const Entry kCommands[] = {{"new", add_new},           {"train", [=](CLI::App& root) { add_train(root, ranks); }},
-                             {"infer", add_infer},       {"chat", add_chat},
-                             {"embed", add_embed},       {"search", add_search},
-                             {"serve", add_serve},       {"eval", add_eval},
-                             {"list", add_list},         {"fetch", add_fetch},
-                             {"quantize", add_quantize}, {"merge", add_merge},
-                             {"convert", add_convert},   {"describe", add_describe},
-                             {"look", add_look},         {"tokenizer", add_tokenizer},
-                             {"corpus", add_corpus},     {"data", add_data},
-                             {"runs", add_runs},         {"bench", [=](CLI::App& root) { add_bench(root, ranks); }},
-                             {"devices", add_devices},   {"completion", add_completion}};
+  const Entry kCommands[] = {{"new", add_new},
+                             {"train", [=](CLI::App& root) { add_train(root, ranks); }},
+                             {"infer", add_infer},
+                             {"chat", add_chat},
+                             {"embed", add_embed},
+                             {"search", add_search},
+                             {"rerank", add_rerank},
+                             {"serve", add_serve},
+                             {"eval", add_eval},
+                             {"list", add_list},
+                             {"fetch", add_fetch},
+                             {"quantize", add_quantize},
+                             {"merge", add_merge},
+                             {"convert", add_convert},
+                             {"describe", add_describe},
+                             {"look", add_look},
+                             {"tokenizer", add_tokenizer},
+                             {"corpus", add_corpus},
+                             {"data", add_data},
+                             {"runs", add_runs},
+                             {"bench", [=](CLI::App& root) { add_bench(root, ranks); }},
+                             {"devices", add_devices},
+                             {"completion", add_completion}};
   const bool one = std::ranges::any_of(kCommands, [&](const Entry& e) { return e.name == first; });
   for (const Entry& e : kCommands)
     if (!one || e.name == first) e.add(app);

@@ -11,15 +11,17 @@
 
 namespace toy {
 
-EncoderGraph build_encoder_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, int64_t rows, bool fixed) {
+EncoderGraph build_encoder_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, int64_t rows, bool fixed,
+                                 bool pairs) {
   EncoderGraph e{std::make_unique<Graph>(), {}};
   Graph& g = *e.graph;
   // A decomposition of attention, such as that of GPUs, knows no run-time number of rows.
   const TensorType type = fixed ? i32({rows}) : g.rows_type(g.declare_rows("rows", rows), DType::i32);
   const Value tokens = g.input("tokens", type, spec.vocab);
-  const nn::Context ctx{
-      .batch = {.sequence = g.input("sequence", type, rows), .position = g.input("position", type, spec.context)},
-      .until = g.input("until", type, spec.context + 1)};
+  nn::Context ctx{
+      .batch = {.sequence = g.input("sequence", type, rows), .position = g.input("position", type, spec.context)}};
+  if (!spec.causal) ctx.until = g.input("until", type, spec.context + 1);
+  if (pairs) ctx.token_type = g.input("token_type", type, spec.token_types);
   e.hidden = Transformer(spec, Weights(g, dtype_of), spec.context)(tokens, ctx);
   return e;
 }
@@ -28,7 +30,10 @@ Encoder::Encoder(Device& device, const Model& model, const EncoderOptions& optio
     : device_(device), model_(model), options_(options), fixed_(!device.host_visible()) {
   check(!model.spec.vision.there(), "model {}: it reads pictures, and no text; use toy infer with --image",
         model.spec.name);
-  check(!model.spec.causal, "model {}: its tokens see only those before them, so it is no encoder", model.spec.name);
+  check(!model.spec.causal || model.spec.score.there(),
+        "model {}: its tokens see only those before them, so it is no encoder", model.spec.name);
+  check(!options.pairs || model.spec.token_types > 1, "model {}: it has one token type, so pairs are plain texts",
+        model.spec.name);
   check(options.rows >= 1, "encoder: {} rows together, expected at least 1", options.rows);
   prepare(options.rows);
 }
@@ -39,7 +44,8 @@ void Encoder::prepare(int64_t rows) {
   session_.reset();
   rows_ = rows;
   const EncoderGraph e = build_encoder_graph(
-      model_.spec, [this](const std::string& name) { return model_.params->type(name).dtype; }, rows, fixed_);
+      model_.spec, [this](const std::string& name) { return model_.params->type(name).dtype; }, rows, fixed_,
+      options_.pairs);
   PlanOptions o{.fuse = !options_.check_finite};
   if (!options_.exact) o.products = DType::q8_0;
   o.repack = options_.repack;
@@ -60,7 +66,10 @@ void Encoder::require_possible(std::span<const int32_t> text, std::string_view w
 }
 
 void Encoder::encode(std::span<const std::vector<int32_t>> texts,
-                     const std::function<void(size_t text, std::span<const float> hidden)>& take) {
+                     const std::function<void(size_t text, std::span<const float> hidden)>& take,
+                     std::span<const size_t> second) {
+  check(second.size() == (options_.pairs ? texts.size() : 0), "encoder: {} texts have {} second parts", texts.size(),
+        second.size());
   for (size_t i = 0; i < texts.size(); ++i) require_possible(texts[i], fmt::format("text {}", i + 1));
   std::vector<size_t> order(texts.size());
   std::iota(order.begin(), order.end(), size_t(0));
@@ -70,29 +79,33 @@ void Encoder::encode(std::span<const std::vector<int32_t>> texts,
     while (end < order.size() && rows + texts[order[end]].size() <= size_t(options_.rows))
       rows += texts[order[end++]].size();
     prepare(int64_t(rows));
-    run(texts, std::span(order).subspan(at, end - at), take);
+    run(texts, std::span(order).subspan(at, end - at), second, take);
     at = end;
   }
 }
 
 // The rows of a batch's texts, one text after the other.
 void Encoder::run(std::span<const std::vector<int32_t>> texts, std::span<const size_t> batch,
+                  std::span<const size_t> second,
                   const std::function<void(size_t text, std::span<const float> hidden)>& take) {
-  std::vector<int32_t> tokens, sequences, positions, until;
+  std::vector<int32_t> tokens, sequences, positions, until, types;
   for (size_t s = 0; s < batch.size(); ++s) {
     const std::vector<int32_t>& text = texts[batch[s]];
     for (size_t p = 0; p < text.size(); ++p) {
       tokens.push_back(text[p]);
       sequences.push_back(int32_t(s)), positions.push_back(int32_t(p)), until.push_back(int32_t(text.size()));
+      if (options_.pairs) types.push_back(p >= second[batch[s]]);
     }
   }
   if (!fixed_) session_->set_rows("rows", int64_t(tokens.size()));
   for (auto n = int64_t(tokens.size()); fixed_ && n < rows_; ++n)  // each is a text of its own
     tokens.push_back(0), sequences.push_back(int32_t(n)), positions.push_back(0), until.push_back(1);
+  if (fixed_ && options_.pairs) types.resize(tokens.size());
   session_->set("tokens", tokens);
   session_->set("sequence", sequences);
   session_->set("position", positions);
-  session_->set("until", until);
+  if (!model_.spec.causal) session_->set("until", until);
+  if (options_.pairs) session_->set("token_type", types);
   session_->run();
   const std::vector<float> hidden = session_->values(0);
   size_t row = 0;
@@ -105,7 +118,9 @@ void Encoder::run(std::span<const std::vector<int32_t>> texts, std::span<const s
 std::vector<std::vector<float>> Encoder::embed(std::span<const std::vector<int32_t>> texts,
                                                const EmbedOptions& options) {
   std::vector<std::vector<float>> vectors(texts.size());
-  encode(texts, [&](size_t i, std::span<const float> hidden) { vectors[i] = pooled(hidden, width(), options); });
+  const std::vector<size_t> second(options_.pairs ? texts.size() : 0, SIZE_MAX);
+  encode(
+      texts, [&](size_t i, std::span<const float> hidden) { vectors[i] = pooled(hidden, width(), options); }, second);
   return vectors;
 }
 

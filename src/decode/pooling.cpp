@@ -23,7 +23,8 @@ EmbedOptions embed_options(const Model& model, const std::string& pooling) {
         model.spec.name);
   const EmbeddingRule rule = embedding_rule(model.metadata);
   const std::string& word = pooling.empty() ? rule.pooling : pooling;
-  check(word != "rank", "model {}: it ranks texts and has no pooling of its own; use --pooling mean, cls or last",
+  check(word != "rank" && !(pooling.empty() && model.spec.score.there()),
+        "model {}: it ranks texts and has no pooling of its own; use toy rerank, or --pooling mean, cls or last",
         model.spec.name);
   check(!word.empty(),
         "model {}: its file does not say how the vectors of tokens become an embedding, {}; use --pooling mean, cls or "

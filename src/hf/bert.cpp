@@ -114,13 +114,34 @@ void write_bert(ordered_json& c, const ModelSpec& m) {
   c["layer_norm_eps"] = shortest(m.norm_eps), c["hidden_act"] = "gelu";
 }
 
-bool is_unused_in_bert(std::string_view name) {
-  constexpr std::array<std::string_view, 3> kUnused{"pooler.", "cls.predictions.", "cls.seq_relationship."};
-  return std::ranges::any_of(kUnused, [&](std::string_view start) { return name.starts_with(start); });
+bool is_ranker(const Config& c) {
+  const json* classes = c.find("architectures");
+  return classes && classes->is_array() && classes->size() == 1 && classes->front().is_string() &&
+         classes->front().get<std::string>().ends_with("ForSequenceClassification");
+}
+
+void read_one_label(const Config& c, ModelSpec& m, ScoreHead::Dense dense) {
+  const auto labels = int64_t(c.has("id2label") ? c.object("id2label").values().size() : 2);  // as transformers has it
+  check(labels == 1, "{}: the head has {} labels (id2label); a reranker has one, and classifiers of texts do not run",
+        c.path(), labels);
+  m.score = {.labels = 1, .dense = dense};
+}
+
+void write_one_label(ordered_json& c) { c["id2label"] = {{"0", "LABEL_0"}}, c["label2id"] = {{"LABEL_0", 0}}; }
+
+void read_bert_ranker(const Config& c, Reading& r) {
+  read_bert(c, r);
+  read_one_label(c, r.spec, ScoreHead::tanh);
+}
+
+void write_bert_ranker(ordered_json& c, const ModelSpec& m) {
+  write_bert(c, m);
+  write_one_label(c);
 }
 
 void write_embedding_rule(const std::string& folder, const ModelSpec& spec, gguf::Writer& writer,
                           std::vector<std::string>& warnings) {
+  if (spec.score.there() || spec.vision.there()) return;  // its family writes "rank"; a picture is not embedded
   const std::string path = folder + "/modules.json", key = spec.architecture + ".pooling_type";
   if (!std::filesystem::exists(path)) {
     if (spec.causal) return;

@@ -12,8 +12,15 @@ namespace toy::hf {
 void read_bert(const Config& c, Reading& r);
 void write_bert(nlohmann::ordered_json& c, const ModelSpec& m);
 
-/// Tensors of BertModel and of the classes around it that an embedding does not need.
-bool is_unused_in_bert(std::string_view name);
+/// The same with a head of one label. Throws naming the number of labels for another one.
+void read_bert_ranker(const Config& c, Reading& r);
+void write_bert_ranker(nlohmann::ordered_json& c, const ModelSpec& m);
+/// Does config.json name a class with a head that scores texts?
+bool is_ranker(const Config& c);
+
+/// The head of one label of such a class. Throws for a config whose id2label has others.
+void read_one_label(const Config& c, ModelSpec& m, ScoreHead::Dense dense);
+void write_one_label(nlohmann::ordered_json& c);
 
 /// Sets the keys of an EmbeddingRule from modules.json and the files that it names. Without it, an encoder's pooling is
 /// the mean, as in sentence-transformers, with a warning. Throws Error{bad_input} naming file and key for what is not

@@ -10,15 +10,19 @@
 #include <map>
 
 #include "hf/bert.h"
+#include "hf/layout.h"
 #include "hf/plan.h"
 #include "hf/tokenizer_files.h"
+#include "hf/vision.h"
 #include "models/families/families.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/formats/sampling_keys.h"
+#include "toy/models/embedding_rule.h"
 #include "toy/models/model.h"
 #include "toy/tensor/convert.h"
+#include "toy/text/class_names.h"
 
 namespace toy::hf {
 namespace {
@@ -189,16 +193,39 @@ void settle_output(const std::string& folder, const HfModel& model, Shards& shar
 
 }  // namespace
 
+namespace {
+
+// A decoder becomes a reranker: "cls.output" has the output's rows for "yes" and "no".
+Output yes_no_head(const HfModel& model, const ModelSpec& spec, const Tokenizer& tokenizer, Shards& shards,
+                   std::optional<DType> type, gguf::Writer& writer) {
+  std::vector<int64_t> rows;
+  for (const char* word : {"yes", "no"}) {
+    const std::vector<int32_t> ids = tokenizer.encode(word);
+    check(ids.size() == 1, "reranker: '{}' is {} tokens of this model, and a reranker answers with one", word,
+          ids.size());
+    rows.push_back(ids.front());
+  }
+  const View& view = shards.require(hf_name(model, spec.tied ? "token_embd.weight" : "output.weight"));
+  const DType stored = view.dtype == DType::f64 ? DType::f32 : view.dtype;
+  Output out{"cls.output.weight", {2, spec.d_model}, type.value_or(stored)};
+  out.parts.emplace(0, Rows{view, std::make_shared<const std::vector<int64_t>>(rows), numbers(0, spec.d_model)});
+  writer.set(kRerankTemplateKey, std::string(kQwenRerankTemplate));
+  return out;
+}
+
+}  // namespace
+
 bool is_model_folder(const std::string& path) { return std::filesystem::is_regular_file(path + "/config.json"); }
 
 Converted convert_folder(const std::string& folder, const std::string& gguf, const ConvertOptions& options) {
-  Config config = Config::open(folder + "/config.json");
+  Config config = with_vision_files(folder, Config::open(folder + "/config.json"));
   refuse_packed_weights(config);
   const HfModel& model = model_of(config);
   Reading reading = read_config(model, config);
   reading.spec.name = last_part(folder);
   Shards shards = Shards::open(folder, model);
-  settle_output(folder, model, shards, reading);
+  const bool pictures = reading.spec.vision.there();
+  if (!pictures) settle_output(folder, model, shards, reading);
   std::vector<Output> outputs;
   try {
     outputs = plan_gguf(model, reading, shards, options.type);
@@ -212,14 +239,28 @@ Converted convert_folder(const std::string& folder, const std::string& gguf, con
   if (const size_t left = shards.predicting(); left > 0)
     done.warnings.push_back(fmt::format("{} tensors that predict further tokens (mtp) are left out", left));
   gguf::Writer writer(reading.spec.architecture);
+  if (options.reranker) {
+    check(
+        holds(reading.spec, "labels") && reading.spec.causal,
+        "reranker: a {} does not answer yes or no; rerankers of this kind are qwen3, and encoders with a head need no "
+        "option",
+        reading.spec.architecture);
+    reading.spec.score.labels = 2;
+  }
   write_dimensions(reading.spec, writer, main_type(outputs));
   write_embedding_rule(folder, reading.spec, writer, done.warnings);
   write_sampling(folder, writer, done.warnings);
   std::shared_ptr<const Tokenizer> tokenizer;
-  if (options.tokenizer)
+  if (pictures)
+    make_class_names(class_names_of(config, reading.spec.vocab))->save(writer);
+  else if (options.tokenizer)
     tokenizer = write_tokenizer_keys(TokenizerFiles::open(folder, config), reading.spec.vocab, writer, done.warnings);
   else
     writer.set("tokenizer.ggml.model", std::string("none"));
+  if (options.reranker) {
+    check(tokenizer != nullptr, "reranker: without a tokenizer its answers are not known; leave it in");
+    outputs.push_back(yes_no_head(model, reading.spec, *tokenizer, shards, options.type, writer));
+  }
   if (options.chat_template) {
     check(tokenizer != nullptr, "chat-template: without a tokenizer it cannot be used; leave it out");
     writer.set("tokenizer.chat_template", options.chat_template(*tokenizer));
@@ -236,6 +277,8 @@ Converted convert_folder(const std::string& folder, const std::string& gguf, con
 
 Converted convert_gguf(const gguf::File& file, const std::string& folder, const ConvertOptions& options) {
   ModelSpec spec = spec_from_gguf(file);
+  const bool answers = spec.causal && spec.score.there();
+  if (answers) spec.score = {};  // rows of the output, which the folder has
   const HfModel& model = model_of(spec);
   const DType type = options.type.value_or(folder_type(file, spec));
   if (model.never_ties) spec.tied = false;
@@ -243,15 +286,24 @@ Converted convert_gguf(const gguf::File& file, const std::string& folder, const 
   config["dtype"] = config["torch_dtype"] = type == DType::f32   ? "float32"
                                             : type == DType::f16 ? "float16"
                                                                  : "bfloat16";
-  write_ids(file, config, generation);
-  read_sampling(file, generation);
+  const bool pictures = spec.vision.there();
+  if (!pictures) write_ids(file, config, generation), read_sampling(file, generation);
   const std::vector<Output> outputs = plan_folder(model, spec, file, type);
   Converted done{spec.architecture, std::string(model.class_name), outputs.size(), {}};
+  if (answers)
+    done.warnings.push_back(
+        "the folder does not say that the model is a reranker; toy convert --reranker takes it back");
   NewFolder out(folder);
+  if (pictures) {
+    const auto classes = load_class_names(file);
+    check(classes != nullptr, "{}: the file does not name its classes ({})", file.path(), kClassesKey);
+    write_vision_files(out.file(""), spec, class_names(*classes), config);
+  } else {
+    write_json(out.file("generation_config.json"), generation);
+    write_sentence_files(file, spec, out.file(""));
+  }
   write_json(out.file("config.json"), config);
-  write_json(out.file("generation_config.json"), generation);
-  write_sentence_files(file, spec, out.file(""));
-  if (options.tokenizer) write_tokenizer_files(file, out.file(""), done.warnings);
+  if (options.tokenizer && !pictures) write_tokenizer_files(file, out.file(""), done.warnings);
   if (options.chat_template) {
     const auto tokenizer = try_load_tokenizer(file).tokenizer;
     check(tokenizer && options.tokenizer, "chat-template: without a tokenizer it cannot be used; leave it out");

@@ -9,6 +9,13 @@
 
 namespace toy::hf {
 
+/// What files of Qwen3-Next and Qwen3.5 leave out.
+inline constexpr const char* kDeltaNetDefaults =
+    R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 32768, "head_dim": 256, "partial_rotary_factor": 0.25,)"
+    R"("tie_word_embeddings": false, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,)"
+    R"("linear_value_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32,)"
+    R"("moe_intermediate_size": 512, "shared_expert_intermediate_size": 512})";
+
 /// @{
 /// Qwen3.5 and Qwen3-Next, dense and with experts.
 void read_qwen35(const Config& c, Reading& r);

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "hf/delta_net.h"
+#include "hf/vision.h"
 #include "toy/base/glob.h"
 
 namespace toy::hf {
@@ -110,6 +111,7 @@ Layouts::Layouts(const HfModel& model, const ModelSpec& spec, float q_scale)
     : model_(model), spec_(spec), q_scale_(q_scale) {
   for (const TensorSpec& t : tensors_of(spec)) {
     int64_t& rows = all_rows_[hf_name(model, t.name)];
+    if (t.name == "position_embd.weight") rows = model.unused_positions;
     first_[t.name] = rows;
     rows += sizes_of(t).rows;
   }
@@ -130,6 +132,7 @@ Layout Layouts::of(const TensorSpec& t) const {
   }
   at.turned = form == Form::turned_heads;
   at.shape = shape_of(t, at, s);
+  if (spec_.vision.there()) at.shape = vision_shape(spec_.vision, t.name, at.shape);
   at.change = change_of(t);
   return at;
 }

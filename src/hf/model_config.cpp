@@ -46,8 +46,9 @@ Parts parts_of(std::string_view name) {
   for (const std::string_view kind : {".weight", ".bias"})
     if (name.ends_with(kind)) p.kind = kind;
   name.remove_suffix(p.kind.size());
-  if (name.starts_with("blk.")) {
-    name.remove_prefix(4);
+  for (const std::string_view blocks : {"blk.", "v.blk."}) {
+    if (!name.starts_with(blocks)) continue;
+    name.remove_prefix(blocks.size());
     p.layer = name.substr(0, name.find('.'));
     name.remove_prefix(p.layer.size() + 1);
   }

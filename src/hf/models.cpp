@@ -5,12 +5,15 @@
 #include "hf/bert.h"
 #include "hf/delta_net.h"
 #include "hf/dimensions.h"
+#include "hf/encoders.h"
 #include "hf/gemmas.h"
+#include "hf/gpt2.h"
 #include "hf/kimi_linear.h"
 #include "hf/lfm2.h"
 #include "hf/mamba.h"
 #include "hf/names.h"
 #include "hf/rope.h"
+#include "hf/vision.h"
 #include "models/families/families.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -161,58 +164,12 @@ void write_gpt_oss(ordered_json& c, const ModelSpec& m) {
   c["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", m.rope.base}};
 }
 
-void read_gpt2(const Config& c, Reading& r) {
-  ModelSpec& m = r.spec;
-  m.d_model = c.integer("n_embd"), m.vocab = c.integer("vocab_size");
-  m.context = c.integer(c.has("n_positions") ? "n_positions" : "n_ctx");
-  m.norm_eps = c.number("layer_norm_epsilon");
-  m.tied = c.flag("tie_word_embeddings", true);
-  const int64_t layers = c.integer("n_layer"), heads = c.integer("n_head");
-  check(layers >= 1 && layers <= kMaxLayers, "{}: 'n_layer' is {}, expected 1 to {}", c.path(), layers, kMaxLayers);
-  check(heads >= 1, "{}: 'n_head' is {}", c.path(), heads);
-  m.layers = repeated(m.layers, size_t(layers));
-  for (LayerSpec& l : m.layers) {
-    l.heads = l.kv_heads = heads, l.d_head = m.d_model / heads;
-    l.d_ff = c.integer("n_inner", 4 * m.d_model);
-  }
-  const json* act = c.find("activation_function");
-  check(!act || *act == "gelu_new" || *act == "gelu_pytorch_tanh",
-        "{}: 'activation_function' is {}; supported: gelu_new", c.path(), act ? json_text(*act) : "");
-  c.require("scale_attn_weights", true);
-  c.require("scale_attn_by_inverse_layer_idx", false);
-  c.require("add_cross_attention", false);
-}
-void write_gpt2(ordered_json& c, const ModelSpec& m) {
-  const LayerSpec& l = m.layers.front();
-  c["vocab_size"] = m.vocab, c["n_embd"] = m.d_model, c["n_inner"] = l.d_ff, c["n_layer"] = m.layers.size();
-  c["n_head"] = l.heads, c["n_positions"] = m.context, c["n_ctx"] = m.context;
-  c["layer_norm_epsilon"] = shortest(m.norm_eps), c["tie_word_embeddings"] = m.tied;
-  c["activation_function"] = "gelu_new";
-}
-
 bool is_any(const ModelSpec&) { return true; }
 bool has_experts(const ModelSpec& m) { return m.layers.front().experts.count > 0; }
+bool has_scores(const ModelSpec& m) { return m.score.there(); }
 bool has_windows(const ModelSpec& m) {
   return std::any_of(m.layers.begin(), m.layers.end(), [](const LayerSpec& l) { return l.window > 0; });
 }
-
-// What Qwen3-Next and Qwen3.5 have in common.
-constexpr const char* kDeltaNetDefaults =
-    R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 32768, "head_dim": 256, "partial_rotary_factor": 0.25,)"
-    R"("tie_word_embeddings": false, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,)"
-    R"("linear_value_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32,)"
-    R"("moe_intermediate_size": 512, "shared_expert_intermediate_size": 512})";
-
-constexpr const char* kGraniteHybridDefaults =
-    R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 2048, "embedding_multiplier": 1, "logits_scaling": 1,)"
-    R"("residual_multiplier": 1, "attention_multiplier": 1, "num_local_experts": 8, "num_experts_per_tok": 2,)"
-    R"("shared_intermediate_size": 1024, "tie_word_embeddings": false, "mamba_n_heads": 128, "mamba_n_groups": 1,)"
-    R"("mamba_d_state": 256, "mamba_d_head": "auto", "mamba_d_conv": 4})";
-constexpr const char* kNemotronHDefaults =
-    R"({"layer_norm_epsilon": 1e-5, "max_position_embeddings": 4096, "tie_word_embeddings": false,)"
-    R"("num_key_value_heads": 8, "intermediate_size": 21504, "ssm_state_size": 128, "mamba_num_heads": 128,)"
-    R"("mamba_head_dim": 64, "n_groups": 8, "conv_kernel": 4, "n_routed_experts": 8, "num_experts_per_tok": 2,)"
-    R"("moe_intermediate_size": 7688, "moe_shared_expert_intermediate_size": 7688, "routed_scaling_factor": 1})";
 
 constexpr HfModel kModels[] = {
     {"llama", "LlamaForCausalLM", "llama", R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 2048})", read_llama,
@@ -419,6 +376,58 @@ constexpr HfModel kModels[] = {
      .write = write_kimi_linear,
      .names = kKimiLinearNames,
      .renamed = kKimiLinearRenamed},
+    {.type = "roberta",
+     .class_name = "RobertaForSequenceClassification",
+     .architecture = "bert",
+     .defaults = kRobertaDefaults,
+     .read = read_roberta_ranker,
+     .write = write_roberta_ranker,
+     .fits = [](const ModelSpec& m) { return m.token_types == 1 && m.score.there(); },
+     .names = kRobertaRankerNames,
+     .layers = "roberta.encoder.layer.",
+     .takes = is_ranker,
+     .unused_positions = kUnusedPositions},
+    {.type = "roberta",
+     .class_name = "RobertaModel",
+     .architecture = "bert",
+     .defaults = kRobertaDefaults,
+     .read = read_roberta,
+     .write = write_roberta,
+     .fits = [](const ModelSpec& m) { return m.token_types == 1 && !m.score.there(); },
+     .names = kBertNames,
+     .layers = "encoder.layer.",
+     .unused_positions = kUnusedPositions},
+    {.type = "xlm-roberta",
+     .class_name = "XLMRobertaForSequenceClassification",
+     .architecture = "bert",
+     .defaults = kRobertaDefaults,
+     .read = read_roberta_ranker,
+     .write = write_roberta_ranker,
+     .fits = [](const ModelSpec& m) { return m.token_types == 1 && m.score.there(); },
+     .names = kRobertaRankerNames,
+     .layers = "roberta.encoder.layer.",
+     .takes = is_ranker,
+     .unused_positions = kUnusedPositions},
+    {.type = "xlm-roberta",
+     .class_name = "XLMRobertaModel",
+     .architecture = "bert",
+     .defaults = kRobertaDefaults,
+     .read = read_roberta,
+     .write = write_roberta,
+     .fits = [](const ModelSpec& m) { return m.token_types == 1 && !m.score.there(); },
+     .names = kBertNames,
+     .layers = "encoder.layer.",
+     .unused_positions = kUnusedPositions},
+    {.type = "bert",
+     .class_name = "BertForSequenceClassification",
+     .architecture = "bert",
+     .defaults = R"({"layer_norm_eps": 1e-12, "max_position_embeddings": 512, "type_vocab_size": 2})",
+     .read = read_bert_ranker,
+     .write = write_bert_ranker,
+     .fits = has_scores,
+     .names = kBertRankerNames,
+     .layers = "bert.encoder.layer.",
+     .takes = is_ranker},
     {.type = "bert",
      .class_name = "BertModel",
      .architecture = "bert",
@@ -427,6 +436,58 @@ constexpr HfModel kModels[] = {
      .write = write_bert,
      .names = kBertNames,
      .layers = "encoder.layer."},
+    {.type = "nomic_bert",
+     .class_name = "NomicBertModel",
+     .architecture = "nomic-bert",
+     .defaults = R"({"rope_theta": 1000, "max_position_embeddings": 2048})",
+     .read = read_nomic_bert,
+     .write = write_nomic_bert,
+     .names = kNomicBertNames,
+     .layers = "encoder.layers."},
+    {.type = "modernbert",
+     .class_name = "ModernBertForSequenceClassification",
+     .architecture = "modern-bert",
+     .defaults = kModernBertDefaults,
+     .read = read_modern_bert_ranker,
+     .write = write_modern_bert_ranker,
+     .fits = has_scores,
+     .names = kModernBertRankerNames,
+     .layers = "model.layers.",
+     .takes = is_ranker},
+    {.type = "modernbert",
+     .class_name = "ModernBertModel",
+     .architecture = "modern-bert",
+     .defaults = kModernBertDefaults,
+     .read = read_modern_bert,
+     .write = write_modern_bert,
+     .names = kModernBertNames,
+     .layers = "layers."},
+    {.type = "vit",
+     .class_name = "ViTForImageClassification",
+     .architecture = "vit",
+     .defaults = kVitDefaults,
+     .read = read_vit,
+     .write = write_vit,
+     .fits = [](const ModelSpec& m) { return m.vision.class_token && !m.vision.distilled; },
+     .names = kVitNames,
+     .layers = "vit.encoder.layer."},
+    {.type = "deit",
+     .class_name = "DeiTForImageClassificationWithTeacher",
+     .architecture = "vit",
+     .defaults = kVitDefaults,
+     .read = read_deit,
+     .write = write_deit,
+     .fits = [](const ModelSpec& m) { return m.vision.distilled; },
+     .names = kDeitNames,
+     .layers = "deit.encoder.layer."},
+    {.type = kTimm,
+     .class_name = "VisionTransformer",
+     .architecture = "vit",
+     .defaults = "{}",
+     .read = read_timm,
+     .write = write_timm,
+     .names = kTimmNames,
+     .layers = "blocks."},
     {"gpt2", "GPT2LMHeadModel", "gpt2", R"({"layer_norm_epsilon": 1e-5})", read_gpt2, write_gpt2, is_any, kGpt2Names,
      "transformer.h.", false, true},
 };

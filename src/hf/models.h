@@ -52,6 +52,7 @@ struct HfModel {
       nullptr;              ///< of several with the same type: is this config one of it? The last has none
   bool never_ties = false;  ///< transformers ignores tie_word_embeddings: its output is always a tensor of its own
   std::span<const Renamed> renamed = {};
+  int64_t unused_positions = 0;  ///< first rows of the folder's table of positions, which a GGUF does not have
   /// Pieces of names of maps whose adapters PEFT refuses.
   std::span<const std::string_view> not_in_peft = {};
   /// Pieces of names of maps that PEFT takes for those of experts, unless they are stated as parameters.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "hf/bert.h"
+#include "hf/encoders.h"
 #include "hf/layout.h"
 #include "toy/base/error.h"
 #include "toy/base/nearest.h"
@@ -68,7 +68,7 @@ void refuse_unknown(const Shards& shards, const HfModel& model, const ModelSpec&
   std::vector<std::string> known;
   for (const TensorSpec& t : tensors_of(spec)) known.push_back(Layout{.name = hf_name(model, t.name)}.name_of(0));
   for (const std::string& name : shards.left()) {
-    if ((spec.tied && name == "lm_head.weight") || is_unused(name) || (model.type == "bert" && is_unused_in_bert(name)))
+    if ((spec.tied && name == "lm_head.weight") || is_unused(name) || is_unused_in_encoder(name, model))
       continue;  // the head: the embedding once more
     const std::string near = nearest(name, known);
     fail("tensor '{}' is not known in the class {} as config.json states it{}", name, model.class_name,
@@ -144,6 +144,11 @@ std::vector<Output> plan_folder(const HfModel& model, const ModelSpec& spec, con
         } else {
           for (const auto& [row, of_matrix] : rows)
             parts.emplace(first + row, Rows{matrix, of_matrix, columns, at.change.inverse()});
+          if (rows.begin()->first > 0 && parts.size() == 1)  // positions that no token has
+            parts.emplace(0, Rows{matrix,
+                                  std::make_shared<const std::vector<int64_t>>(size_t(rows.begin()->first)),
+                                  columns,
+                                  {.scale = 0}});
         }
       }
     }

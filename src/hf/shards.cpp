@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 
+#include "hf/encoders.h"
 #include "toy/base/error.h"
 #include "toy/base/nearest.h"
 
@@ -36,12 +37,7 @@ std::string plain_name(std::string_view name, const HfModel& model) {
       if (name.ends_with(saved))
         return fmt::format("{}.mlp.{}.weight", name.substr(0, name.size() - saved.size()), map);
     }
-  if (model.type == "bert") {
-    std::string plain(name.starts_with("bert.") ? name.substr(5) : name);
-    for (const auto& [old, now] : {std::pair(".gamma", ".weight"), std::pair(".beta", ".bias")})
-      if (plain.ends_with(old)) plain.replace(plain.rfind('.'), std::string::npos, now);
-    return plain;
-  }
+  if (is_encoder(model)) return plain_encoder_name(name, model);
   if (model.type == "gpt2" && !name.starts_with("transformer.") && !name.starts_with("lm_head."))
     return "transformer." + std::string(name);
   return std::string(name);

@@ -287,6 +287,17 @@ SpmVocabulary spm_vocabulary(const TokenizerJson& t) {
   return v;
 }
 
+SpmVocabulary unigram_vocabulary(const TokenizerJson& t) {
+  SpmVocabulary v;
+  v.source = "tokenizer.json";
+  v.model = SpmModel::unigram;
+  v.add_space_prefix = t.add_space_prefix, v.remove_extra_whitespaces = true;
+  v.chars_map = t.chars_map;
+  take_tokens(t, v);
+  v.scores = t.scores;
+  return v;
+}
+
 std::string bytes_of(const std::string& path) {
   if (!fs::exists(path)) return "";
   const MappedFile file = MappedFile::open(path);
@@ -328,6 +339,7 @@ std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerFiles& files, int
     } catch (const Error&) {
       if (!has_model) throw;  // else it says the same
     }
+  if (file && file->unigram && has_model) file.reset();
   std::vector<AddedToken> added = added_tokens(files, file ? file->added : std::vector<AddedToken>());
   const std::vector<std::string> rowless = take_rowless(vocab, added, warnings);
   warn_of_flags(added, warnings);
@@ -347,11 +359,12 @@ std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerFiles& files, int
     warnings.push_back("there is neither tokenizer.json nor tokenizer.model; the model takes token ids, but no text");
     return nullptr;
   }
-  SpmVocabulary v =
-      has_model ? parse_spm_model(files.tokenizer_model, files.folder + "/tokenizer.model") : spm_vocabulary(*file);
+  SpmVocabulary v = has_model       ? parse_spm_model(files.tokenizer_model, files.folder + "/tokenizer.model")
+                    : file->unigram ? unigram_vocabulary(*file)
+                                    : spm_vocabulary(*file);
   if (has_model) add(added, true, v);
   complete(files, file ? &*file : nullptr, vocab, rowless, v, warnings);
-  v.scores.resize(v.tokens.size(), -1e9f);
+  v.scores.resize(v.tokens.size(), v.model == SpmModel::unigram ? 0.0f : -1e9f);
   return std::make_shared<const SpmTokenizer>(std::move(v));
 }
 

@@ -36,11 +36,7 @@ void set_token(const Config& file, std::vector<std::string>& tokens, int64_t voc
   there = text;
 }
 
-void read_tokens(const Config& file, const Config& model, int64_t most, TokenizerJson& t) {
-  const Config vocab = model.object("vocab");
-  check(!vocab.values().empty(), "{} is empty", vocab.path());
-  for (const auto& [text, id] : vocab.values().items())
-    set_token(file, t.tokens, most, json_number<int64_t>(id, vocab.path(), 0), text);
+void read_added(const Config& file, int64_t most, TokenizerJson& t) {
   const json* added = file.find("added_tokens");
   if (!added) return;
   check(added->is_array(), "{}: 'added_tokens' is not a list", file.path());
@@ -52,6 +48,14 @@ void read_tokens(const Config& file, const Config& model, int64_t most, Tokenize
     if (id < most) set_token(file, t.tokens, most, id, text);
     t.added.push_back(added_token(id, token));
   }
+}
+
+void read_tokens(const Config& file, const Config& model, int64_t most, TokenizerJson& t) {
+  const Config vocab = model.object("vocab");
+  check(!vocab.values().empty(), "{} is empty", vocab.path());
+  for (const auto& [text, id] : vocab.values().items())
+    set_token(file, t.tokens, most, json_number<int64_t>(id, vocab.path(), 0), text);
+  read_added(file, most, t);
 }
 
 // "left right", or a list of the two.
@@ -148,7 +152,17 @@ void read_spaces(const Config& file, const std::vector<Config>& steps, Tokenizer
 // What a template puts around a text.
 void read_template(const Config& file, TokenizerJson& t) {
   for (const Config& step : parts_of(file, "post_processor", "processors")) {
-    if (step.text("type", "") != "TemplateProcessing") continue;
+    const std::string type = step.text("type", "");
+    if (type == "RobertaProcessing" || type == "BertProcessing") {  // {"cls": ["<s>", 0], "sep": ["</s>", 2]}
+      for (const auto& [key, place] : {std::pair("cls", &t.first), std::pair("sep", &t.last)}) {
+        const json* token = step.find(key);
+        check(token && token->is_array() && !token->empty() && token->front().is_string(),
+              "{}: '{}' is no list of a token and its id", step.path(), key);
+        *place = token->front().get<std::string>();
+      }
+      continue;
+    }
+    if (type != "TemplateProcessing") continue;
     const json* single = step.find("single");
     check(single && single->is_array(), "{}: 'single' is not a list", step.path());
     bool before = true;
@@ -162,6 +176,58 @@ void read_template(const Config& file, TokenizerJson& t) {
       check(place.empty(), "{}: 'single' has several tokens in one place", step.path());
       place = item.object("SpecialToken").text("id", "");
     }
+  }
+}
+
+// The bytes that a text of base64 stands for. Throws for other characters.
+std::string decoded_base64(const std::string& text, const std::string& where) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string bytes;
+  uint32_t bits = 0;
+  int count = 0;
+  for (const char c : std::string_view(text).substr(0, text.find('='))) {
+    const size_t digit = kDigits.find(c);
+    check(digit != kDigits.npos, "{} is not base64", where);
+    bits = bits << 6 | uint32_t(digit);
+    if (++count % 4 != 1) bytes += char(bits >> (6 - 2 * ((count - 1) % 4)) & 255);
+  }
+  return bytes;
+}
+
+// XLM-RoBERTa's kind: SentencePiece's replacements, no double spaces, and a space before the text.
+void read_unigram(const Config& file, const Config& model, int64_t most, TokenizerJson& t) {
+  t.unigram = true;
+  const json* vocab = model.find("vocab");
+  check(vocab && vocab->is_array() && !vocab->empty(), "{}: 'vocab' is not a list", model.path());
+  for (size_t id = 0; id < vocab->size(); ++id) {
+    const json& piece = (*vocab)[id];
+    check(piece.is_array() && piece.size() == 2 && piece[0].is_string() && piece[1].is_number(),
+          "{}: token {} is {}, not a piece and its score", model.path(), id, json_text(piece));
+    set_token(file, t.tokens, most, int64_t(id), piece[0]);
+    t.scores.push_back(piece[1].get<float>());
+  }
+  const int64_t unknown = model.integer("unk_id", 0);
+  check(unknown < int64_t(t.tokens.size()), "{}: 'unk_id' is {}, which is no token", model.path(), unknown);
+  t.unknown = t.tokens[size_t(unknown)];
+  check(!model.flag("byte_fallback", false), "{}: 'byte_fallback' is not supported in a Unigram", model.path());
+  read_added(file, most, t);
+  t.scores.resize(t.tokens.size());
+  for (const Config& step : parts_of(file, "normalizer", "normalizers")) {
+    const std::string type = step.text("type", "");
+    const bool merges_spaces = type == "Replace" && step.object("pattern").text("Regex", "") == " {2,}";
+    if (type == "Precompiled")
+      t.chars_map = decoded_base64(step.text("precompiled_charsmap", ""), step.path() + ": 'precompiled_charsmap'");
+    else
+      check(merges_spaces || type == "Strip", "{}: a step of type '{}' is not supported: {}", step.path(), type,
+            json_text(step.values()));
+  }
+  for (const Config& step : parts_of(file, "pre_tokenizer", "pretokenizers")) {
+    const std::string type = step.text("type", "");
+    if (type == "WhitespaceSplit") continue;
+    check(type == "Metaspace" && step.text("replacement", "") == "\u2581",
+          "{}: a step of type '{}' is not supported: {}", step.path(), type, json_text(step.values()));
+    const std::string scheme = step.text("prepend_scheme", step.flag("add_prefix_space", true) ? "always" : "never");
+    t.add_space_prefix |= scheme != "never";
   }
 }
 
@@ -186,7 +252,12 @@ TokenizerJson read_tokenizer_json(const Config& file, int64_t vocab) {
   TokenizerJson t;
   const Config model = file.object("model");
   const std::string type = model.text("type", "BPE");
-  check(type == "BPE", "{}: a model of type '{}' is not supported; supported: BPE", file.path(), type);
+  if (type == "Unigram") {
+    read_unigram(file, model, vocab, t);
+    read_template(file, t);
+    return t;
+  }
+  check(type == "BPE", "{}: a model of type '{}' is not supported; supported: BPE, Unigram", file.path(), type);
   check(model.has("merges"), "{} has no 'merges'; it is not a tokenizer of the kind BPE", model.path());
   read_tokens(file, model, vocab, t);
   read_merges(model, t);

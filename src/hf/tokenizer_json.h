@@ -26,8 +26,11 @@ inline constexpr const char* kLineBreaks = R"(\n+)";
 /// What a GGUF needs of it.
 struct TokenizerJson {
   bool byte_level = false;          ///< else as SentencePiece: bytes are tokens such as <0x0A>
+  bool unigram = false;             ///< as SentencePiece, with scores instead of merges (XLM-RoBERTa)
   std::vector<std::string> tokens;  ///< by id; "": there is none
   std::vector<std::pair<std::string, std::string>> merges;
+  std::vector<float> scores;      ///< unigram: of `tokens`
+  std::string chars_map;          ///< unigram: SentencePiece's replacements, or ""
   std::vector<AddedToken> added;  ///< also in `tokens`, but for those beyond the embedding
   std::string pre;                ///< byte_level: the pre-tokenizer as GGUF names it
   std::string unknown;            ///< text of the unknown token, or ""

@@ -103,6 +103,8 @@ ordered_json post_processor(const gguf::File& file, const Tokenizer& tokenizer, 
   if (tokenizer.adds_eos()) put(*tokenizer.eos());
   ordered_json pair = single;
   pair.push_back({{"Sequence", {{"id", "B"}, {"type_id", 1}}}});
+  if (tokenizer.adds_eos())
+    pair.push_back({{"SpecialToken", {{"id", tokens.text[size_t(*tokenizer.eos())]}, {"type_id", 1}}}});
   if (special.empty()) return nullptr;
   return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", special}};
 }

@@ -65,6 +65,11 @@ struct NamesOf<PositionKind> {
                                       std::pair("learned", PositionKind::learned)};
 };
 template <>
+struct NamesOf<ScoreHead::Dense> {
+  static constexpr std::array list = {std::pair("none", ScoreHead::none), std::pair("tanh", ScoreHead::tanh),
+                                      std::pair("gelu_norm", ScoreHead::gelu_norm)};
+};
+template <>
 struct NamesOf<RopePairing> {
   static constexpr std::array list = {std::pair("neighbour", RopePairing::neighbour),
                                       std::pair("half", RopePairing::half)};
@@ -78,7 +83,8 @@ template <class Layer, class Visit>
 void visit_fields_of_layer(Layer& l, const Visit& visit) {
   visit("n_heads", l.heads), visit("n_kv", l.kv_heads), visit("d_head", l.d_head), visit("d_ff", l.d_ff);
   visit("window", l.window), visit("qk_norm", l.qk_norm), visit("rope", l.rope);
-  visit("rope_dims", l.rope_dims), visit("norm_place", l.norm_place), visit("depth_scale", l.depth_scale);
+  visit("rope_dims", l.rope_dims), visit("norm_place", l.norm_place), visit("mixer_norm", l.mixer_norm),
+      visit("depth_scale", l.depth_scale);
   visit("softmax", l.softmax), visit("differential", l.differential);
   visit("attention_scale", l.attention_scale), visit("attention_softcap", l.attention_softcap);
   visit("attention_sinks", l.sinks), visit("attention_gate", l.attention_gate);
@@ -101,15 +107,16 @@ void visit_fields_of_layer(Layer& l, const Visit& visit) {
 template <class Model, class Visit>
 void visit_fields_of_model(Model& m, const Visit& visit) {
   visit("d_model", m.d_model), visit("vocab", m.vocab), visit("context", m.context);
-  visit("norm", m.norm), visit(eps_key(m), m.norm_eps);
+  visit("norm", m.norm), visit(eps_key(m), m.norm_eps), visit("norm_bias", m.norm_bias);
   visit("positions", m.positions), visit("tied", m.tied);
   visit("embedding_scale", m.embedding_scale), visit("residual_scale", m.residual_scale);
   visit("logit_divisor", m.logit_divisor), visit("logit_softcap", m.logit_softcap);
   visit("layer_embedding", m.layer_embedding);
   visit("causal", m.causal), visit("token_types", m.token_types);
   visit("embedding_norm", m.embedding_norm), visit("final_norm", m.final_norm);
+  visit("labels", m.score.labels), visit("label_dense", m.score.dense), visit("label_mean", m.score.mean);
   visit("image_size", m.vision.image), visit("patch_size", m.vision.patch), visit("channels", m.vision.channels);
-  visit("class_token", m.vision.class_token), visit("sincos", m.vision.sincos);
+  visit("class_token", m.vision.class_token), visit("distilled", m.vision.distilled), visit("sincos", m.vision.sincos);
   visit("image_mean", m.vision.mean), visit("image_std", m.vision.std);
   if (m.positions == PositionKind::learned) return;
   visit("rope_pairing", m.rope.pairing), visit("rope_base", m.rope.base);

@@ -194,7 +194,7 @@ void check_is_model(const gguf::File& f) {
         f.path());
 }
 
-constexpr std::string_view kPooling = ".pooling_type";
+constexpr std::string_view kPooling = ".pooling_type", kHeadPooling = ".classifier.pooling_type";
 constexpr std::array<std::string_view, 5> kPoolings{"", "mean", "cls", "last", "rank"};  // as llama.cpp numbers them
 
 // Metadata that no weight here depends on, and that stay true whatever the weights are trained to or stored as.
@@ -202,6 +202,7 @@ bool is_for_others(std::string_view key) {
   constexpr std::array kOfTheFile{"general.alignment", "general.file_type", "general.quantization_version"};
   if (key.starts_with("general.")) return std::find(kOfTheFile.begin(), kOfTheFile.end(), key) == kOfTheFile.end();
   return key.starts_with("tokenizer.chat_template") || key.ends_with(kPooling) || key.starts_with(kEmbeddingKeys) ||
+         key.ends_with(".classifier.output_labels") ||
          (key.starts_with("tokenizer.ggml.") && key.ends_with("_token_id"));
 }
 
@@ -257,7 +258,7 @@ ModelSpec spec_from_gguf(const gguf::File& f, const Families& more) {
 
 std::string stated_pooling(const std::map<std::string, gguf::Value, std::less<>>& metadata) {
   for (const auto& [key, value] : metadata)
-    if (key.ends_with(kPooling))
+    if (key.ends_with(kPooling) && !key.ends_with(kHeadPooling))
       return std::visit(
           [](const auto& v) {
             if constexpr (std::is_integral_v<std::decay_t<decltype(v)>>)

@@ -15,7 +15,9 @@ namespace {
 nn::Norm make_norm(const ModelSpec& m, const Weights& w, const std::string& name, const std::string& in_file = {}) {
   const nn::RmsNorm rms = make_rms_norm(w, name, m.d_model, m.norm_eps, in_file);
   if (m.norm == NormKind::rms) return {rms};
-  return {nn::LayerNorm{rms.weight, w.of(ModelPart::norm)({Init::zeros, name + ".bias", {m.d_model}}), m.norm_eps}};
+  const Value bias =
+      m.norm_bias ? w.of(ModelPart::norm)({Init::zeros, name + ".bias", {m.d_model}}) : fill(w.graph(), {m.d_model}, 0);
+  return {nn::LayerNorm{rms.weight, bias, m.norm_eps}};
 }
 
 nn::Gate gate_of(FfnKind kind) {
@@ -121,7 +123,7 @@ nn::Block make_block(const ModelSpec& m, size_t layer, const Weights& w, RopeTab
     return {make_norm(m, w, name, in_file)};
   };
   return {
-      .mixer_norm = norm(mixes, NormPlace::before, "attn_norm"),
+      .mixer_norm = norm(mixes && l.mixer_norm, NormPlace::before, "attn_norm"),
       .mixer = make_mixer(m, layer, w, ropes),
       .mixer_out_norm = norm(mixes, NormPlace::after, "post_attention_norm"),
       .ffn_norm = norm(has_ffn, NormPlace::before, ffn_norm, m.ffn_norm_is_post_attention ? "post_attention_norm" : ""),
@@ -153,6 +155,7 @@ Embedder::Embedder(const ModelSpec& spec, const Weights& weights) {
   if (const VisionSpec& v = spec.vision; v.there()) {
     patches_ = make_linear(w, "v.patch_embd", spec.d_model, v.values(), true);
     if (v.class_token) class_ = w({Init::embedding, "v.class_embd", {spec.d_model}});
+    if (v.distilled) distilled_ = w({Init::embedding, "v.distill_embd", {spec.d_model}});
   } else if (spec.lens > 0) {
     matrix_ = w({Init::embedding, kDonorEmbedding, {spec.vocab, spec.lens}});
     lens_ = w({Init::matrix, kLens, {spec.d_model, spec.lens}});
@@ -192,12 +195,15 @@ Embedded Embedder::operator()(Value tokens, const nn::Context& ctx) const {
   return {x, layers};
 }
 
-// The patches of a class token are zeros; its row is the vector of its own.
+// The patches of tokens before the picture's are zeros; their rows are vectors of their own.
 Value Embedder::of_patches(Value patches, const nn::Context& ctx) const {
   const Value x = patches_(patches);
   if (!class_) return x;
   const Value position = reshape(cast(ctx.batch.position, x.type().dtype), {-1, 1});
-  return where(greater(position, fill(*x.graph, {1, 1}, 0)), x, reshape(class_, {1, class_.dim(0)}));
+  const auto at = [&](double last) { return greater(position, fill(*x.graph, {1, 1}, last)); };
+  const auto row = [](Value v) { return reshape(v, {1, v.dim(0)}); };
+  const Value rows = distilled_ ? where(at(1), x, row(distilled_)) : x;
+  return where(at(0), rows, row(class_));
 }
 
 Value Embedder::of_layers(Value tokens, Value x) const {
@@ -248,8 +254,20 @@ Head::Head(const ModelSpec& spec, const Weights& weights, const Embedder& embedd
   output.adaptable = true;
   output_ = spec.tied ? embedder.matrix() : weights(output);
   if (spec.vision.there()) bias_ = weights({Init::zeros, "output.bias", {spec.vocab}});
+  if (spec.vision.distilled)
+    distilled_ = {weights({Init::embedding, "head_dist.weight", output.shape}),
+                  weights({Init::zeros, "head_dist.bias", {spec.vocab}})};
   if (spec.tied && embedder.lens()) lens_ = permute(embedder.lens(), {1, 0});
   adapters_ = make_adapters(weights, output.name, output.shape);
+  const ScoreHead& s = spec.score;
+  if (!s.there()) return;
+  const auto map = [&](const std::string& name, int64_t rows, bool bias) -> nn::Linear {
+    return {weights({Init::matrix, name + ".weight", {rows, spec.d_model}}),
+            bias ? weights({Init::zeros, name + ".bias", {rows}}) : Value{}};
+  };
+  if (s.dense != ScoreHead::none) score_dense_ = map("cls", spec.d_model, s.dense == ScoreHead::tanh);
+  if (s.dense == ScoreHead::gelu_norm) score_norm_ = {make_norm(spec, weights, "cls.norm")};
+  scores_ = map("cls.output", s.labels, !spec.causal);
 }
 
 Value Head::norm(Value x) const {
@@ -269,6 +287,18 @@ Value Head::logits(Value x, Value rows) const {
     logits = adapter(y, logits);
   }
   return softcapped(logits, softcap_);
+}
+
+Value Head::scores(Value x) const {
+  check(bool(scores_.weight), "the model gives texts no scores: it has no head for that (cls.output)");
+  const auto scope = x.graph->scope("scores");
+  Value y = x;
+  if (score_dense_.weight) y = score_norm_.piece ? score_norm_(gelu_erf(score_dense_(y))) : tanh(score_dense_(y));
+  return scores_(y);
+}
+
+Value Head::logits_of_both(Value x, Value distilled) const {
+  return scale(logits(x) + distilled_(before_output(distilled)), 0.5);
 }
 
 CrossEntropy Head::loss(Value x, Value targets, Value weight) const {

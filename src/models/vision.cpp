@@ -9,7 +9,7 @@ void require_vision(const ModelSpec& m) {
 }
 
 void append_patches(const VisionSpec& v, std::span<const float> picture, std::vector<float>& rows) {
-  if (v.class_token) rows.insert(rows.end(), size_t(v.values()), 0.0f);
+  rows.insert(rows.end(), size_t(v.tokens() * v.values()), 0.0f);
   const int64_t side = v.image / v.patch;
   for (int64_t down = 0; down < side; ++down)
     for (int64_t across = 0; across < side; ++across)
@@ -44,8 +44,10 @@ VisionGraph build_vision(Graph& g, const ModelSpec& spec, const Weights::DTypeOf
   const Transformer model(spec, Weights(g, dtype_of), v.rows, random);
   const Value x = reshape(model(v.pixels, ctx), {images, v.rows, spec.d_model});
   const auto scope = g.scope("output");
-  const Value pooled = spec.vision.class_token ? slice(x, 1, 0, 1) : mean(x, 1);
-  v.logits = model.head.logits(reshape(pooled, {images, spec.d_model}));
+  const auto flat = [&](Value pooled) { return reshape(pooled, {images, spec.d_model}); };
+  const auto row = [&](int64_t r) { return flat(slice(x, 1, r, 1)); };
+  v.logits = spec.vision.distilled ? model.head.logits_of_both(row(0), row(1))
+                                   : model.head.logits(spec.vision.class_token ? row(0) : flat(mean(x, 1)));
   return v;
 }
 

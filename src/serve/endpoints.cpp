@@ -92,9 +92,9 @@ void Server::route(const std::shared_ptr<Exchange>& exchange) {
   }
   const Route* r = route_of(target, method);
   if (r == nullptr && ranks(target))
-    throw ApiError(404, fmt::format("there is no {}: models that rank texts do not run here; compare the vectors of "
-                                    "/v1/embeddings",
-                                    one_line(target)));
+    throw ApiError(404, fmt::format("there is no {}: the model '{}' does not rank; serve a reranker, or compare the "
+                                    "vectors of /v1/embeddings",
+                                    one_line(target), options_.name));
   if (r == nullptr) {
     const auto all = endpoints();
     const auto name = [](std::string_view path) { return path.substr(path.starts_with("/v1/") ? 4 : 0); };

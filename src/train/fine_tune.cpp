@@ -111,6 +111,7 @@ void take_embedding_rule(FineTuneOptions& o) {
   const ModelSpec spec = spec_from_gguf(file);
   const EmbeddingRule rule = embedding_rule(file.metadata());
   check(!spec.vision.there(), "{}: it reads pictures, and no text", o.init);
+  check(!spec.score.there(), "{}: it ranks texts, and rerankers do not train here; give a model of embeddings", o.init);
   check(rule.pooling == "mean" || rule.pooling == "cls" || rule.pooling == "last",
         "{}: its file does not say how the vectors of tokens become an embedding; give a model of embeddings", o.init);
   o.trainer.contrastive->pooling = pooling_of(rule.pooling);

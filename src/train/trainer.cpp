@@ -225,6 +225,8 @@ LossGraph build_loss_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_
 TrainPlans compile_training(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
                             const TrainerOptions& options) {
   options.validate();
+  check(!spec.score.there(),
+        "model {}: it ranks texts, and rerankers do not train here; use a model without cls.output", spec.name);
   check(device.has_products(options.compute), "compute: device '{}' on this machine has no products in {}; use f32",
         device.name(), name_of(options.compute));
   const PlanOptions plan_options{.fuse = !options.check_finite};  // single ops are to be named

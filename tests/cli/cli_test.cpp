@@ -235,10 +235,10 @@ TEST_F(Cli, ManifestAndHelp) {
   const auto j = nlohmann::json::parse(toy("--manifest").out);
   std::vector<std::string> names;
   for (const auto& c : j.at("commands")) names.push_back(c.at("name"));
-  EXPECT_EQ(names, (std::vector<std::string>{"new",     "train",    "infer",   "chat",      "embed",    "search",
-                                             "serve",   "eval",     "list",    "fetch",     "quantize", "merge",
-                                             "convert", "describe", "look",    "tokenizer", "corpus",   "data",
-                                             "runs",    "bench",    "devices", "completion"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"new",    "train",   "infer",    "chat",    "embed",     "search",
+                                             "rerank", "serve",   "eval",     "list",    "fetch",     "quantize",
+                                             "merge",  "convert", "describe", "look",    "tokenizer", "corpus",
+                                             "data",   "runs",    "bench",    "devices", "completion"}));
   const auto& leaf = j.at("commands")[1].at("commands")[0];  // train from-scratch
   std::map<std::string, nlohmann::json> options;
   for (const auto& o : leaf.at("options")) {

@@ -29,6 +29,8 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
   const std::string twins =
       write("twins.jsonl", "{\"anchor\": \"a\", \"positive\": \"b\"}\n{\"anchor\": \"c\", \"positive\": \"x\"}\n");
   ASSERT_EQ(toy("convert " + std::string(TOY_SOURCE_DIR) + "/tests/golden/bert_tiny " + encoder).code, 0);
+  const std::string ranker = path("ranker.gguf");
+  ASSERT_EQ(toy("convert " + std::string(TOY_SOURCE_DIR) + "/tests/golden/bert_rank_tiny " + ranker).code, 0);
   for (const char* f : {"pictures/a/1.pgm", "pictures/b/1.pgm"}) write(f, "P5 4 4 255\nabcdefghijklmnop");
   const std::map<std::string, std::string> rest{
       {"train from-scratch", " --steps 1 --corpus " + corpus + kSmall + out},
@@ -46,6 +48,7 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
       {"chat", " " + with_tokenizer + " hi -n 1 --chat-template " + write("chat.jinja", "{{ messages[0].content }}")},
       {"serve", " " + with_tokenizer + " --port 0"},
       {"embed", " " + with_tokenizer + " --pooling last 'the cat'"},
+      {"rerank", " " + ranker + " cat --document a"},
       {"search build", " " + encoder + " " + corpus + " --out " + path("some.index")},
       {"search query", " " + path("some.index") + " cat"},
       {"eval sts", " " + encoder + " " + write("sts.csv", "sentence1,sentence2,score\na,b,1\na,the,2\n")},
@@ -66,6 +69,7 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
       {"corpus chats", " --rows 3"},
       {"corpus qa", " --rows 3"},
       {"corpus shapes", " --images 10 --test 0 --image-size 16 --out " + path("shapes")},
+      {"data show", " " + path("pictures") + " --augment " + path("sheet.png")},
       {"bench machine", ""},
       {"bench ops", " --shape tiny --batch 1 --tokens 16 --context 16 --steps 1"},
       {"bench train", " --shape tiny --batch 1 --tokens 16 --steps 1"},

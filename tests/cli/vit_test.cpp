@@ -19,6 +19,30 @@ class CliVit : public Cli {
   std::string trained_;
 };
 
+TEST_F(Cli, ASheetOfAugmentedPictures) {
+  ASSERT_EQ(toy("corpus shapes --images 20 --test 0 --image-size 16 --out " + path("shapes")).code, 0);
+  const std::string call = "data show " + path("shapes") + " --augment " + path("sheet.png") + " --seed 3 --rows 4";
+  const Result r = toy(call + " --mixup 0.5");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(std::ranges::count(r.out, '\n'), 4);
+  EXPECT_NE(r.out.find(" | "), r.out.npos);  // shares
+  const std::string png = slurp(path("sheet.png"));
+  // 8 columns and 4 rows of 16 pixels, 4 times as large, with 2 pixels between: big-endian in the header.
+  const auto side = [&](size_t at) { return size_t(uint8_t(png[at + 2])) * 256 + uint8_t(png[at + 3]); };
+  EXPECT_EQ(side(16), 8u * 66 + 2);
+  EXPECT_EQ(side(20), 4u * 66 + 2);
+  ASSERT_EQ(toy(call).code, 0);
+  const std::string plain = slurp(path("sheet.png"));
+  EXPECT_NE(plain, png);
+  ASSERT_EQ(toy(call).code, 0);
+  EXPECT_EQ(slurp(path("sheet.png")), plain);  // the same seed
+  refuses("data show " + path("shapes") + " --flip 1", {"need --augment"});
+  refuses("data show " + path("shapes"), {"--model is required"});
+  refuses(call + " --train-on all", {"--train-on is about texts"});
+  refuses("data show " + path("nowhere") + " --augment " + path("x.png"), {"nowhere"});
+  refuses("data show " + path("shapes") + " --augment " + write("precious.txt", "words"), {"was not written by this"});
+}
+
 TEST_F(CliVit, NamesAPictureAndIsJudged) {
   EXPECT_NE(trained_.find("to try it: toy infer " + model_ + " --image FILE\n"), std::string::npos) << trained_;
   const auto seen = nlohmann::json::parse(toy("infer " + model_ + " --image " + star_ + " --top 3 --json").out);

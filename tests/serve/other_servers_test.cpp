@@ -21,13 +21,13 @@ std::vector<ordered_json> lines(const std::string& chunked) {
   return list;
 }
 
-// No model that ranks texts runs, which the answer says.
+// A model that writes ranks nothing, which the answer says.
 TEST(LlamaServer, NothingRanks) {
   const Loopback server;
   for (const char* path : {"/v1/rerank", "/rerank", "/v1/reranking", "/reranking"}) {
     const Answer reply = server.post(path, R"({"query": "q", "documents": ["a", "b"]})");
     EXPECT_EQ(reply.status, 404) << path;
-    EXPECT_NE(reply.body.find("models that rank texts do not run here"), std::string::npos) << reply.body;
+    EXPECT_NE(reply.body.find("does not rank; serve a reranker"), std::string::npos) << reply.body;
   }
   EXPECT_NE(server.post("/v1/other", "{}").body.find("the endpoints are /, /health"), std::string::npos);
   EXPECT_NE(server.post("/v1/chat/completionss", "{}").body.find("did you mean /v1/chat/completions?"),

@@ -18,6 +18,9 @@ struct ConvertOptions {
   bool tokenizer = true;      ///< false: leave it out
   /// The chat template to write instead of the model's own, which may depend on the vocabulary.
   std::function<std::string(const Tokenizer& tokenizer)> chat_template = {};
+  /// Of a folder: the model answers "yes" or "no" to whether a document fits a query (Qwen3-Reranker). The GGUF gets
+  /// "cls.output", the output's rows for both, and the template of what it reads.
+  bool reranker = false;
   /// Called after each tensor with how many are done, and of how many. What it throws ends the work, and nothing
   /// remains.
   std::function<void(size_t done, size_t total)> progress = {};

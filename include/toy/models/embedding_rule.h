@@ -20,6 +20,16 @@ struct EmbeddingRule {
   int64_t max_tokens = 0;              ///< longer texts are cut; 0: at the model's context
 };
 
+/// What a decoder reads that ranks, as llama.cpp has it: a chat template whose {query} and {document} stand for the
+/// two.
+inline constexpr const char* kRerankTemplateKey = "tokenizer.chat_template.rerank";
+/// That of Qwen3-Reranker (Zhang et al. 2025).
+inline constexpr const char* kQwenRerankTemplate =
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
+    "provided. Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n<Instruct>: Given a "
+    "web search query, retrieve relevant passages that answer the query\n<Query>: {query}\n<Document>: "
+    "{document}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
+
 inline constexpr const char* kNormalizeKey = "toy.embedding.normalize";
 inline constexpr const char* kMaxTokensKey = "toy.embedding.max_tokens";
 /// What the keys of our own begin with.

@@ -84,6 +84,8 @@ class MetadataWriter {
   void pattern(std::string_view name, const std::vector<bool>& values);
   /// An array.
   void i32s(std::string_view name, const std::vector<int32_t>& values) { set(name, gguf::Array(values)); }
+  /// An array of texts.
+  void texts(std::string_view name, const std::vector<std::string>& values) { set(name, gguf::Array(values)); }
   /// An array of flags.
   void flags(std::string_view name, const std::vector<bool>& values) { set(name, gguf::Array(values)); }
 

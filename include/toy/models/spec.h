@@ -168,7 +168,9 @@ struct LayerSpec {
   int64_t kv_heads = 0;  ///< K kv heads; H is a multiple of K
   int64_t d_head = 0;    ///< P; H P may differ from D
   int64_t d_ff = 0;      ///< F; 0: the layer is only a mixer
-  int64_t window = 0;    ///< attend to the last `window` positions; 0: to all
+  /// Attend to the last `window` positions, with the row's own; where a model is not causal, to as many after it, too.
+  /// 0: to all.
+  int64_t window = 0;
   /// An rms norm of q and k before rope. head_norm: of each head, gains [P] (Henry et al. 2020); row_norm: of all heads
   /// as one, gains [H P] and [K P] (OLMo 2). Gains are in the row order of q and k.
   enum QkNorm { no_qk_norm, head_norm, row_norm } qk_norm = no_qk_norm;
@@ -178,6 +180,7 @@ struct LayerSpec {
   bool differential = false;                               ///< nn::DifferentialAttention
   bool depth_scale = false;  ///< norms before mixer and ffn of layer l = 1, 2, ... are divided by sqrt(l) (Sun 2025)
   NormPlace norm_place = NormPlace::before;
+  bool mixer_norm = true;       ///< false: what goes into the mixer is not normed (ModernBERT's first layer)
   float attention_scale = 0;    ///< scores are q.k times this; 0: 1/sqrt(P)
   float attention_softcap = 0;  ///< c: scores become c tanh(score / c) (Gemma 2); 0: they stay
   bool attention_gate = false;  ///< of each head's output: sigmoid of more rows of q's map (Qwen3-Next)
@@ -208,12 +211,27 @@ struct VisionSpec {
   int64_t channels = 0;
   /// A row in front of the patches, "v.class_embd", whose output decides on the class; else the mean over the patches.
   bool class_token = false;
+  /// A second such row, "v.distill_embd", with a head of its own, "head_dist"; logits are the mean of both (Touvron et
+  /// al. 2021).
+  bool distilled = false;
   bool sincos = false;  ///< positions begin as sines and cosines of row and column (Beyer et al. 2022)
   std::vector<float> mean = {}, std = {};  ///< of each channel: a value v of 0 to 255 enters as (v / 255 - mean) / std
   bool there() const { return image > 0; }
-  int64_t rows() const { return (image / patch) * (image / patch) + class_token; }  ///< of a picture
-  int64_t values() const { return channels * patch * patch; }                       ///< of a patch
+  int64_t rows() const { return (image / patch) * (image / patch) + tokens(); }  ///< of a picture
+  int64_t tokens() const { return int64_t(class_token) + distilled; }            ///< rows before those of the patches
+  int64_t values() const { return channels * patch * patch; }                    ///< of a patch
   bool operator==(const VisionSpec&) const = default;
+};
+
+/// A head that gives a text scores, as rerankers have it: of the state of its first token, or in causal models its
+/// last.
+struct ScoreHead {
+  int64_t labels = 0;  ///< n: rows of "cls.output"; 0: there is none
+  /// What the state goes through before: nothing, tanh(cls h + b) (BERT), or norm(gelu(cls h)) (ModernBERT).
+  enum Dense { none, tanh, gelu_norm } dense = none;
+  bool mean = false;  ///< of the mean of all states instead
+  bool there() const { return labels > 0; }
+  bool operator==(const ScoreHead&) const = default;
 };
 
 /// Which of a model's tensors training changes: those whose name fits a pattern of `train` (all, where there is none)
@@ -240,12 +258,14 @@ struct ModelSpec {
   int64_t context = 0;  ///< positions the model was made for
   NormKind norm = NormKind::rms;
   float norm_eps = 1e-5f;                      ///< of every norm
+  bool norm_bias = true;                       ///< of layer norms
   bool ffn_norm_is_post_attention = false;     ///< a file calls "ffn_norm" so: "post_attention_norm" (gpt-oss)
   bool output_norm_is_embedding_norm = false;  ///< a file calls "output_norm" so: "token_embd_norm" (LFM2)
   bool causal = true;           ///< tokens see those before them; false: all tokens of their text (an encoder)
   int64_t token_types = 0;      ///< T: rows of a table "token_types" that is added to the embedding (BERT); 0: none
   bool embedding_norm = false;  ///< "token_embd_norm", of the embedding (BERT)
   bool final_norm = true;       ///< "output_norm", of what the last block returns
+  ScoreHead score = {};         ///< of a reranker
   VisionSpec vision = {};       ///< of a classifier of pictures, whose `vocab` are its classes
   PositionKind positions = PositionKind::rope;
   RopeSpec rope;                  ///< where positions are rope: of layers with LayerRope::global

@@ -37,6 +37,7 @@ class Embedder {
   nn::Scale scale_;
   nn::Linear patches_;  // [D,C P P], of pictures
   Value class_;         // [D] or absent
+  Value distilled_;     // [D] or absent
   Value positions_;     // [C,D], where they are learned
   Value types_;         // [T,D] or absent
   nn::Maybe<nn::Norm> norm_;
@@ -73,6 +74,11 @@ class Head {
   /// Logits of normed rows x:[M,D] -> [M,V]. `rows`: i32[M], their numbers in the batch, where adapters have factors of
   /// each row (Weights::with_factors()); absent: they are the batch.
   Value logits(Value x, Value rows = {}) const;
+  /// The mean of the logits of a picture's class token x and its distillation token, both [M,D] -> [M,V].
+  Value logits_of_both(Value x, Value distilled) const;
+  /// Scores of pooled states x:[M,D], normed as the model's are -> [M,n]. Throws Error{bad_input} for a model without
+  /// such a head.
+  Value scores(Value x) const;
   /// Their cross-entropy, without ever holding all of them. targets: i32[M] weight:[M].
   CrossEntropy loss(Value x, Value targets, Value weight) const;
 
@@ -81,10 +87,14 @@ class Head {
   Value before_output(Value x) const;
 
   nn::Maybe<nn::Norm> norm_;
-  nn::Scale scale_;  // of logits
-  Value output_;     // [V,D]; the embedding itself where it is tied
-  Value bias_;       // [V] of a classifier, or absent
-  Value lens_;       // [E,D] of a tied output, or absent
+  nn::Scale scale_;         // of logits
+  Value output_;            // [V,D]; the embedding itself where it is tied
+  Value bias_;              // [V] of a classifier, or absent
+  nn::Linear distilled_;    // [V,D] of the distillation token, or absent
+  Value lens_;              // [E,D] of a tied output, or absent
+  nn::Linear score_dense_;  // [D,D] of a ScoreHead, or absent
+  nn::Maybe<nn::Norm> score_norm_;
+  nn::Linear scores_;  // [n,D], or absent
   std::vector<nn::Adapter> adapters_;
   double softcap_;  // 0: none
 };

@@ -13,7 +13,7 @@ namespace toy {
 void require_vision(const ModelSpec& spec);
 
 /// Appends the rows [VisionSpec::rows(), values()] of a picture, values of 0 to 255 in the order row, column, channel;
-/// that of a class token is zeros.
+/// those of a class token and a distillation token are zeros.
 void append_patches(const VisionSpec& vision, std::span<const float> picture, std::vector<float>& rows);
 
 /// The logits of `images` pictures as a graph.

@@ -28,7 +28,7 @@ std::optional<DType> float_type(const std::string& name) {
 
 struct Convert : Command {
   Rewrite rewrite;
-  bool no_tokenizer = false;
+  bool no_tokenizer = false, reranker = false;
   std::string chat_template;
 
   void add(CLI::App& app) {
@@ -42,6 +42,7 @@ struct Convert : Command {
                "Type of the matrices; default for a folder or with --chat-template: as they are",
                one_of({"f32", "f16", "bf16"}));
     app.add_flag("--no-tokenizer", no_tokenizer, "Leave the tokenizer out");
+    app.add_flag("--reranker", reranker, "The folder is a Qwen3-Reranker, which answers yes or no (toy rerank)");
     add_chat_template(app, chat_template, "Chat template to write");
     begin_group(app, "Output");
     app.add_flag("--json", rewrite.json, "Print a JSON object");
@@ -62,6 +63,7 @@ struct Convert : Command {
       refuse_replacing("OUT", rewrite.out, [](std::string_view beginning) { return beginning.starts_with("GGUF"); });
       return convert([&](const hf::ConvertOptions& o) { return hf::convert_folder(rewrite.in, rewrite.out, o); });
     }
+    check(!reranker, "--reranker is for Hugging Face folders; '{}' is none", rewrite.in);
     rewrite.in = model_file(rewrite.in);
     const gguf::File file = gguf::File::open(rewrite.in);
     if (!rewrite.out.ends_with(".gguf") && !std::filesystem::is_regular_file(rewrite.out)) {
@@ -87,7 +89,7 @@ struct Convert : Command {
   }
   // From or to a Hugging Face folder.
   void convert(const std::function<hf::Converted(const hf::ConvertOptions&)>& work) const {
-    hf::ConvertOptions options{.type = float_type(rewrite.type), .tokenizer = !no_tokenizer};
+    hf::ConvertOptions options{.type = float_type(rewrite.type), .tokenizer = !no_tokenizer, .reranker = reranker};
     if (!chat_template.empty()) options.chat_template = [this](const Tokenizer& t) { return template_for(t); };
     if (const auto done = convert_with_progress(std::move(options), work)) print(*done);
   }

@@ -5,56 +5,20 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <span>
-#include <sstream>
 
 #include "bind/embed_texts.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/files/model_file.h"
 #include "cli/options.h"
-#include "cli/run/prompts.h"
+#include "cli/run/text_lines.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
-#include "toy/base/json_text.h"
 #include "toy/decode/encoder.h"
 
 namespace toy::cli {
 namespace {
-
-using nlohmann::ordered_json;
-
-using Source = bind::TextToEmbed;
-
-// {"text": "..."}, {"ids": [1, 2]}, or any other text.
-Source parse_line(const std::string& where, const std::string& line) {
-  if (!line.starts_with('{')) return {where, line};
-  constexpr const char* kForms = R"(use {"text": "words"} or {"ids": [1, 2]})";
-  const auto j = read_json<ordered_json>(where, line);
-  if (const auto text = j.find("text"); text != j.end()) {
-    check(text->is_string(), "{}: 'text' is not a string; {}", where, kForms);
-    return {where, text->get<std::string>()};
-  }
-  const auto ids = j.find("ids");
-  check(ids != j.end() && ids->is_array(), "{}: the object has no 'text' and no 'ids'; {}", where, kForms);
-  Source source{where, ""};
-  for (const ordered_json& id : *ids) source.ids.push_back(json_number<int64_t>(id, where + ": an id", 0, INT32_MAX));
-  check(!source.ids.empty(), "{}: 'ids' is empty", where);
-  return source;
-}
-
-std::vector<Source> read_lines(const std::string& path) {
-  const std::string name = path == "-" ? "standard input" : path;
-  std::vector<Source> sources;
-  std::istringstream lines(read_text(path));
-  for (std::string line; std::getline(lines, line);) {
-    if (line.ends_with('\r')) line.pop_back();
-    sources.push_back(parse_line(fmt::format("{}:{}", name, sources.size() + 1), line));
-  }
-  check(!sources.empty(), "{}: there are no lines; write a text per line", name);
-  return sources;
-}
 
 constexpr std::string_view kNpy("\x93NUMPY\x01\x00", 8);
 
@@ -113,7 +77,8 @@ struct Embed : Command {
 
   std::vector<std::vector<int32_t>> tokens(const Model& model, std::vector<bool>& cut) const {
     check(given("text") || given("--file"), "there is no text; give one, or --file with a text per line");
-    const std::vector<Source> sources = file.empty() ? std::vector<Source>{{"text", text}} : read_lines(file);
+    const std::vector<bind::TextToEmbed> sources =
+        file.empty() ? std::vector<bind::TextToEmbed>{{"text", text}} : read_text_lines(file);
     std::vector<std::vector<int32_t>> ids = bind::ids_to_embed(model, model_path, sources, given_options.prefix,
                                                                R"(give token ids: {"ids": [1, 2]} in --file)", cut);
     if (const auto n = std::ranges::count(cut, true); n > 0)

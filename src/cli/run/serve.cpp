@@ -218,12 +218,20 @@ struct Serve : Command {
   void serve_an_encoder(serve::HttpServer& server, Device& dev, const Model& model,
                         const std::vector<std::string>& api_keys, const std::string& name) const {
     for (const char* option : {"--lora", "--state", "--cache", "--ctx", "--draft", "--chat-template"})
-      check(!given(option), "{} is for models that generate text; {} is an encoder, so remove it", option, model_path);
+      check(!given(option), "{} is for models that generate text; {} {}, so remove it", option, model_path,
+            model.spec.score.there() ? "ranks texts" : "is an encoder");
     print_warnings(model_path, model.warnings);
-    Encoder encoder(dev, model, {.exact = decoding.decoder.exact});
+    const EncoderOptions how{.exact = decoding.decoder.exact};
     const serve::ServerOptions o = server_options(name, api_keys);
-    say_where(name, server.port());
-    serve::serve_encoder(server, encoder, model, o);
+    if (model.spec.score.there()) {
+      Ranker ranker(dev, model, how);
+      say_where(name, server.port());
+      serve::serve_ranker(server, ranker, model, o);
+    } else {
+      Encoder encoder(dev, model, how);
+      say_where(name, server.port());
+      serve::serve_encoder(server, encoder, model, o);
+    }
     to_stderr("toy: stopped\n");
   }
 
@@ -243,7 +251,7 @@ struct Serve : Command {
     Model model = load_model(model_path, *dev);
     apply_adapters(model, given);
     require_tokenizer(model, model_path);
-    if (!model.spec.causal) return serve_an_encoder(server, *dev, model, api_keys, name);
+    if (!model.spec.causal || model.spec.score.there()) return serve_an_encoder(server, *dev, model, api_keys, name);
     const std::optional<ChatTemplate> chat = chat_template.load(model, model_path);
     if (chat) warn_of_template(model, *chat, model_path);
     print_warnings(model_path, model.warnings);

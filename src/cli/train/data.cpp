@@ -9,6 +9,7 @@
 #include "cli/files/model_file.h"
 #include "cli/help.h"
 #include "cli/options.h"
+#include "cli/train/contact_sheet.h"
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"
 #include "toy/chat/builtin.h"
@@ -54,28 +55,59 @@ ordered_json to_json(const Tokenizer& tokenizer, const Example& e) {
 struct Show : Command {
   std::string file, model;
   DataOptions data;
+  ContactSheet sheet;
   int64_t rows = 10;
   bool json = false;
 
   void add(CLI::App& app) {
-    add_option(app, "file", file, "File of examples: JSON Lines, a JSON list, .csv or .tsv; - reads standard input",
-               file_name())
+    add_option(
+        app, "file", file,
+        "File of examples: JSON Lines, a JSON list, .csv or .tsv; - reads standard input. With --augment a folder "
+        "of pictures",
+        file_name())
         ->required();
     begin_group(app, "Model");
-    add_option(app, "--model", model, "GGUF file with the tokenizer and the chat template", file_name())->required();
+    CLI::Option* with_model =
+        add_option(app, "--model", model, "GGUF file with the tokenizer and the chat template", file_name());
     add_listed(app, data, {"chat_template", "train_on", "bad_rows", "map"});
+    begin_group(app, "Pictures");
+    add_option(app, "--augment", sheet.out, "Draw pictures and what training makes of them: PNG file to write",
+               file_name())
+        ->excludes(with_model);
+    add_option(app, "--image-size", sheet.size, "Side of the pictures in pixels; 0 takes that of the data",
+               from_to(0, 4096));
+    add_option(app, "--seed", sheet.seed, "Seed of the run");
+    add_listed(app, sheet.augment);
     begin_group(app, "Output");
     add_option(app, "--rows,-n", rows, "Rows to show; 0 shows all", at_least(0));
     app.add_flag("--json", json, "Print a JSON object per row");
-    show_in_help(app, {"--model", "--chat-template", "--train-on", "--bad-rows", "--map", "--rows", "--json"});
+    show_in_help(app,
+                 {"--model", "--chat-template", "--train-on", "--bad-rows", "--map", "--augment", "--rows", "--json"});
     app.footer(
         "Prints each row as the model sees it. What counts in the loss is colored, or stands in [[ ]]. See "
         "toy help data.md.\n\n"
-        "Example:\n"
-        "  toy data show chats.jsonl --model out/book/model.gguf");
+        "Examples:\n"
+        "  toy data show chats.jsonl --model out/book/model.gguf\n"
+        "  toy data show pictures --augment sheet.png --rand-augment 2");
+  }
+
+  // What belongs to examples means nothing for pictures, and the other way round.
+  void run_on_pictures() const {
+    for (const char* option : {"--chat-template", "--train-on", "--bad-rows", "--map", "--json"})
+      check(!given(option), "{} is about texts, and --augment about pictures; remove one of them", option);
+    ContactSheet s = sheet;
+    s.data = file, s.rows = rows;
+    fmt::print("{}", draw_contact_sheet(s));
+    to_stderr(fmt::format("toy: {}: each row is a picture, and then how epochs 0 to 6 see it\n", s.out));
   }
 
   void run() const {
+    if (!sheet.out.empty()) return run_on_pictures();
+    bool of_pictures = given("--image-size") || given("--seed");
+    AugmentOptions::fields(sheet.augment,
+                           [&](const Option& option, const auto&) { of_pictures |= given(option.flag().c_str()); });
+    check(!of_pictures, "the options of pictures need --augment with a PNG file to write");
+    check(!model.empty(), "--model is required; give a GGUF file with a tokenizer, or --augment for pictures");
     const gguf::File source = gguf::File::open(model_file(model));
     const auto tokenizer = load_tokenizer(source);
     check(tokenizer != nullptr, "{}: the file has no tokenizer; give a model that has one", source.path());

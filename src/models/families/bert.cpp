@@ -8,22 +8,16 @@ namespace toy {
 namespace bert {
 namespace {
 
-constexpr const char* kTypes = "tokenizer.ggml.token_type_count";
-
 void read(Metadata& metadata, ModelSpec& m) {
   const gguf::File& file = metadata.file();
-  const int64_t heads = metadata.u32("attention.head_count"), d_ff = metadata.u32("feed_forward_length");
-  check(heads > 0 && m.d_model % heads == 0, "{}: {} is {}, which does not divide {}, {}", file.path(),
-        metadata.key("attention.head_count"), heads, metadata.key("embedding_length"), m.d_model);
-  for (LayerSpec& l : m.layers) {
-    l.heads = l.kv_heads = heads, l.d_head = m.d_model / heads, l.d_ff = d_ff;
-    l.fused_qkv = file.find("blk.0.attn_qkv.weight") != nullptr;
-  }
-  m.norm_eps = metadata.f32("attention.layer_norm_epsilon");
-  m.token_types = file.require("token_types.weight").shape[0];
-  const int64_t stated = file.get_u32(kTypes, uint32_t(m.token_types));
-  check(stated == m.token_types, "{}: {} is {}, token_types.weight has {} rows", file.path(), kTypes, stated,
-        m.token_types);
+  read_encoder(metadata, m);
+  for (LayerSpec& l : m.layers) l.fused_qkv = file.find("blk.0.attn_qkv.weight") != nullptr;
+  read_token_types(metadata, m);
+  read_score_head(metadata, m, ScoreHead::tanh);
+  if (m.score.there() && m.score.dense == ScoreHead::none)
+    metadata.warn(
+        "the pooler of this reranker (cls.weight) is missing, which llama.cpp's converter leaves out; scores are on "
+        "another scale, and their order may differ; convert the Hugging Face folder with toy convert");
   metadata.refuse_unknown();
 }
 
@@ -31,16 +25,14 @@ void check_model(const ModelSpec& m) {
   require_like_layers(m);
   require_own_keys(m);
   require_full_width(m);
-  check(m.token_types > 0, "model {}: token_types is 0; in the architecture bert there is at least one", m.name);
+  require_token_types(m);
+  require_one_label(m);
 }
 
 void write(MetadataWriter& w, const ModelSpec& m) {
-  const LayerSpec& l = m.layers.front();
-  w.u32("feed_forward_length", l.d_ff);
-  w.u32("attention.head_count", l.heads);
-  w.f32("attention.layer_norm_epsilon", m.norm_eps);
-  w.flag("attention.causal", false);
-  w.file().set(kTypes, uint32_t(m.token_types));
+  write_encoder(w, m);
+  write_token_types(w, m);
+  write_score_head(w, m);
 }
 
 }  // namespace
@@ -50,7 +42,7 @@ Family bert_family() {
   Family f{.defaults = {},
            .read = bert::read,
            .write = bert::write,
-           .holds = {"token_types", "fused_qkv"},
+           .holds = {"token_types", "fused_qkv", "labels", "label_dense"},
            .check = bert::check_model};
   f.defaults.architecture = "bert";
   f.defaults.norm = NormKind::layer;

@@ -47,6 +47,22 @@ void require_own_keys(const ModelSpec& spec);
 /// Throws unless H P = D.
 void require_full_width(const ModelSpec& spec);
 
+/// Heads, ffn width and epsilon of an encoder whose layers are alike, and the way back.
+void read_encoder(Metadata& metadata, ModelSpec& spec);
+void write_encoder(MetadataWriter& w, const ModelSpec& spec);
+/// The number of token types, which the tensor has, and the way back. Throws naming the key for another number.
+void read_token_types(Metadata& metadata, ModelSpec& spec);
+void write_token_types(MetadataWriter& w, const ModelSpec& spec);
+/// Throws unless there is at least one.
+void require_token_types(const ModelSpec& spec);
+
+/// Sets the head that scores texts from the tensors "cls.output" and "cls", whose values go through `dense`.
+void read_score_head(Metadata& metadata, ModelSpec& spec, ScoreHead::Dense dense);
+/// Metadata of a model with such a head: llama.cpp's pooling "rank".
+void write_score_head(MetadataWriter& w, const ModelSpec& spec);
+/// Throws for a head with another number of labels than one.
+void require_one_label(const ModelSpec& spec);
+
 /// The widest head that a model may have.
 inline constexpr int64_t kMaxHeadWidth = 1024;
 /// The most layers.

@@ -9,6 +9,7 @@
 #include "models/fields.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
+#include "toy/models/embedding_rule.h"
 
 namespace toy {
 
@@ -45,9 +46,8 @@ ModelSpec spec_of(const std::shared_ptr<const Family>& family) {
 std::string advice_on(std::string_view architecture) {
   for (const char* encoder : {"bert", "gemma-embedding", "mpnet", "t5encoder"})
     if (architecture.find(encoder) != architecture.npos)
-      return "; it is an encoder of a kind that toy does not compute yet: for embeddings use a bert, such as MiniLM, "
-             "BGE "
-             "or E5, or a causal model, such as Qwen3-Embedding";
+      return "; it is an encoder of a kind that toy does not compute: for embeddings use a bert, nomic-bert or "
+             "modern-bert, such as MiniLM, BGE, E5, or a causal model, such as Qwen3-Embedding";
   return "";
 }
 
@@ -116,6 +116,58 @@ void require_full_width(const ModelSpec& m) {
     check(l.heads * l.d_head == m.d_model,
           "model {}: {} heads of width {} are not d_model, {}, which the architecture {} needs", m.name, l.heads,
           l.d_head, m.d_model, m.architecture);
+}
+
+void read_encoder(Metadata& metadata, ModelSpec& m) {
+  const int64_t heads = metadata.u32("attention.head_count"), d_ff = metadata.u32("feed_forward_length");
+  check(heads > 0 && m.d_model % heads == 0, "{}: {} is {}, which does not divide {}, {}", metadata.file().path(),
+        metadata.key("attention.head_count"), heads, metadata.key("embedding_length"), m.d_model);
+  for (LayerSpec& l : m.layers) l.heads = l.kv_heads = heads, l.d_head = m.d_model / heads, l.d_ff = d_ff;
+  m.norm_eps = metadata.f32("attention.layer_norm_epsilon");
+}
+
+void write_encoder(MetadataWriter& w, const ModelSpec& m) {
+  const LayerSpec& l = m.layers.front();
+  w.u32("feed_forward_length", l.d_ff);
+  w.u32("attention.head_count", l.heads);
+  w.f32("attention.layer_norm_epsilon", m.norm_eps);
+  w.flag("attention.causal", false);
+}
+
+static constexpr const char* kTokenTypes = "tokenizer.ggml.token_type_count";
+
+void read_token_types(Metadata& metadata, ModelSpec& m) {
+  const gguf::File& file = metadata.file();
+  m.token_types = file.require("token_types.weight").shape[0];
+  const int64_t stated = file.get_u32(kTokenTypes, uint32_t(m.token_types));
+  check(stated == m.token_types, "{}: {} is {}, token_types.weight has {} rows", file.path(), kTokenTypes, stated,
+        m.token_types);
+}
+
+void write_token_types(MetadataWriter& w, const ModelSpec& m) { w.file().set(kTokenTypes, uint32_t(m.token_types)); }
+
+void require_token_types(const ModelSpec& m) {
+  check(m.token_types > 0, "model {}: token_types is 0; in the architecture {} there is at least one", m.name,
+        m.architecture);
+}
+
+void read_score_head(Metadata& metadata, ModelSpec& m, ScoreHead::Dense dense) {
+  const gguf::File& file = metadata.file();
+  const gguf::TensorInfo* output = file.find("cls.output.weight");
+  if (output == nullptr) return;
+  metadata.ignore("classifier.output_labels");
+  m.score.labels = output->shape[0];
+  m.score.dense = file.find("cls.weight") ? dense : ScoreHead::none;
+}
+
+void write_score_head(MetadataWriter& w, const ModelSpec& m) {
+  if (m.score.there()) w.u32("pooling_type", pooling_number("rank"));
+}
+
+void require_one_label(const ModelSpec& m) {
+  check(m.score.labels <= 1,
+        "model {}: its head tells {} labels; a reranker has one, and classifiers of texts do not run", m.name,
+        m.score.labels);
 }
 
 void require_held(const ModelSpec& m) {

@@ -17,11 +17,7 @@ std::vector<float> of_channels(const gguf::File& file, const char* key, size_t c
 
 void read(Metadata& metadata, ModelSpec& m) {
   const gguf::File& file = metadata.file();
-  const int64_t heads = metadata.u32("attention.head_count"), d_ff = metadata.u32("feed_forward_length");
-  check(heads > 0 && m.d_model % heads == 0, "{}: {} is {}, which does not divide {}, {}", file.path(),
-        metadata.key("attention.head_count"), heads, metadata.key("embedding_length"), m.d_model);
-  for (LayerSpec& l : m.layers) l.heads = l.kv_heads = heads, l.d_head = m.d_model / heads, l.d_ff = d_ff;
-  m.norm_eps = metadata.f32("attention.layer_norm_epsilon");
+  read_encoder(metadata, m);
   VisionSpec& v = m.vision;
   v.image = metadata.u32("image_size"), v.patch = metadata.u32("patch_size");
   const Shape& patches = file.require("v.patch_embd.weight").shape;
@@ -29,7 +25,7 @@ void read(Metadata& metadata, ModelSpec& m) {
         "{}: v.patch_embd.weight is {}, and {} is {}: its rows are no square patches", file.path(), patches.str(),
         metadata.key("patch_size"), v.patch);
   v.channels = patches[1] / (v.patch * v.patch);
-  v.class_token = file.find("v.class_embd") != nullptr;
+  v.class_token = file.find("v.class_embd") != nullptr, v.distilled = file.find("v.distill_embd") != nullptr;
   v.mean = of_channels(file, "vit.image_mean", size_t(v.channels));
   v.std = of_channels(file, "vit.image_std", size_t(v.channels));
   for (const char* known : {"image_mean", "image_std", "classes"}) metadata.ignore(known);
@@ -47,6 +43,8 @@ void check_model(const ModelSpec& m) {
     check(int64_t(list->size()) == v.channels, "model {}: image_mean has {} values and image_std {}, for {} channels",
           m.name, v.mean.size(), v.std.size(), v.channels);
   for (const float s : v.std) check(s > 0 && s < 1e6f, "model {}: image_std is {}, expected above 0", m.name, s);
+  check(v.class_token || !v.distilled, "model {}: distilled is true and class_token false; it comes after that",
+        m.name);
   check(m.context == v.rows(), "model {}: context is {}; a picture of {} pixels in patches of {} has {} rows", m.name,
         m.context, v.image, v.patch, v.rows());
   check(!v.sincos || m.d_model % 4 == 0, "model {}: sincos positions need d_model, {}, to be a multiple of 4", m.name,
@@ -74,7 +72,8 @@ Family vit_family() {
   Family f{.defaults = {},
            .read = vit::read,
            .write = vit::write,
-           .holds = {"image_size", "patch_size", "channels", "class_token", "sincos", "image_mean", "image_std"},
+           .holds = {"image_size", "patch_size", "channels", "class_token", "distilled", "sincos", "image_mean",
+                     "image_std"},
            .check = vit::check_model,
            .names = {{"position_embd", "v.position_embd"},
                      {"output_norm", "v.post_ln"},

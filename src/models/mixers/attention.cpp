@@ -62,10 +62,20 @@ DifferentialAttention make_differential(const ModelSpec& m, const LayerSpec& l, 
           make_rms_norm(w, "attn_pair_norm", 2 * l.d_head, m.norm_eps)};
 }
 
+// Where a row's sight ends with a window to both sides.
+Value end_of_window(Value until, Value position, int64_t window) {
+  const auto f32 = [](Value v) { return cast(v, DType::f32); };
+  return cast(minimum(f32(until), f32(position) + double(window)), DType::i32);
+}
+
 // Attention of sequences that are complete, whose outputs are those of the batch's rows.
 Value attend(Value q, Value k, Value v, const AttentionAttrs& attrs, const Context& ctx) {
   const Spread& s = ctx.spread;
-  if (!s.from) return attention(q, k, v, ctx.batch.sequence, ctx.batch.position, attrs, ctx.until);
+  if (!s.from) {
+    const Value until =
+        ctx.until && attrs.window > 0 ? end_of_window(ctx.until, ctx.batch.position, attrs.window) : ctx.until;
+    return attention(q, k, v, ctx.batch.sequence, ctx.batch.position, attrs, until);
+  }
   const auto rows = [](Value x, Value which) {
     return reshape(embedding(reshape(x, {x.dim(0), x.dim(1) * x.dim(2)}), which), {-1, x.dim(1), x.dim(2)});
   };

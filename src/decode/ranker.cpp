@@ -1,0 +1,188 @@
+#include "toy/decode/ranker.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "toy/base/error.h"
+#include "toy/base/memory.h"
+#include "toy/models/embedding_rule.h"
+#include "toy/models/transformer.h"
+
+namespace toy {
+namespace {
+
+constexpr int64_t kHeadRows = 64;  // of a call of the head
+
+constexpr std::string_view kQuery = "{query}", kDocument = "{document}";
+
+std::string template_of(const Model& model) {
+  if (!model.spec.causal) return "";
+  const auto it = model.metadata.find(kRerankTemplateKey);
+  if (it == model.metadata.end()) return kQwenRerankTemplate;
+  const auto* text = std::get_if<std::string>(&it->second);
+  const size_t query = text ? text->find(kQuery) : std::string::npos;
+  const size_t document = query == std::string::npos ? query : text->find(kDocument, query);
+  check(document != std::string::npos, "model {}: {} is no text with {} and, after it, {}", model.spec.name,
+        kRerankTemplateKey, kQuery, kDocument);
+  return *text;
+}
+
+const Model& checked(const Model& model) {
+  require_ranker(model);
+  return model;
+}
+
+EncoderOptions with_pairs(const Model& model, EncoderOptions o) {
+  o.pairs = model.spec.token_types > 1;
+  return o;
+}
+
+// Tokens that separate the two: RoBERTa's kind has two, and is the one with a single token type.
+int64_t separators(const ModelSpec& m) { return m.token_types == 1 && m.positions == PositionKind::learned ? 2 : 1; }
+
+}  // namespace
+
+void require_ranker(const Model& model) {
+  check(model.spec.score.there(),
+        "model {}: it does not rank: it has no head that gives a text a score (cls.output); use a reranker, such as "
+        "ms-marco-MiniLM, or Qwen3-Reranker from toy convert --reranker",
+        model.spec.name);
+  check(model.tokenizer != nullptr, "model {}: it has no tokenizer, so it cannot read texts", model.spec.name);
+}
+
+Ranker::Ranker(Device& device, const Model& model, const EncoderOptions& options)
+    : model_(checked(model)),
+      pooling_{.pooling = model.spec.score.mean ? Pooling::mean
+                          : model.spec.causal   ? Pooling::last
+                                                : Pooling::first,
+               .normalize = false},
+      encoder_(device, model, with_pairs(model, options)),
+      template_(template_of(model)),
+      fixed_(!device.host_visible()) {
+  Graph g;
+  const Shape shape{kHeadRows, model.spec.d_model};
+  const Value x = g.input("state", fixed_ ? TensorType{DType::f32, shape, 0}
+                                          : g.rows_type(g.declare_rows("rows", kHeadRows), DType::f32, {shape[1]}));
+  const auto dtype_of = [&](const std::string& name) { return model.params->type(name).dtype; };
+  const Value scores = Transformer(model.spec, Weights(g, dtype_of), 0).head.scores(x);
+  PlanOptions o{.fuse = !options.check_finite};
+  if (!options.exact) o.products = DType::q8_0;
+  const auto plan = std::make_shared<const Plan>(compile(g, std::vector{scores}, {}, device, o));
+  require_memory(device, plan->arena_bytes + plan->input_bytes(device), "computing the scores");
+  head_ = std::make_unique<Session>(device, plan, std::initializer_list<const ParamStore*>{model.params.get()});
+  head_->check_finite(options.check_finite);
+}
+
+RankPair Ranker::pair(std::string_view query, std::string_view document) const {
+  return model_.spec.causal ? pair_of_decoder(query, document) : pair_of_encoder(query, document);
+}
+
+RankPair Ranker::pair_of_encoder(std::string_view query, std::string_view document) const {
+  const Tokenizer& t = *model_.tokenizer;
+  check(t.bos() && t.eos(), "model {}: its tokenizer has no tokens that begin, separate and end a pair",
+        model_.spec.name);
+  const int64_t most = most_tokens_to_embed(model_), between = separators(model_.spec);
+  RankPair pair{.ids = encode_for_embedding(t, query, 0)};
+  if (pair.ids.front() != *t.bos()) pair.ids.insert(pair.ids.begin(), *t.bos());
+  if (pair.ids.back() != *t.eos()) pair.ids.push_back(*t.eos());
+  pair.ids.insert(pair.ids.end(), size_t(between - 1), *t.eos());
+  pair.second = pair.ids.size();
+  const int64_t room = most - int64_t(pair.second) - 1;
+  check(room >= 1, "the query has {} tokens; the model '{}' takes {} with a document", pair.second, model_.spec.name,
+        most);
+  std::vector<int32_t> rest = t.encode(document, {.parse_special = true});
+  pair.cut = int64_t(rest.size()) > room;
+  if (pair.cut) rest.resize(size_t(room));
+  pair.ids.insert(pair.ids.end(), rest.begin(), rest.end());
+  pair.ids.push_back(*t.eos());
+  return pair;
+}
+
+// Names of control tokens in query and document are letters.
+RankPair Ranker::pair_of_decoder(std::string_view query, std::string_view document) const {
+  const Tokenizer& t = *model_.tokenizer;
+  const size_t at = template_.find(kQuery), then = template_.find(kDocument, at);
+  std::string text = template_.substr(0, at);
+  std::vector<size_t> letters;
+  const auto add = [&](std::string_view part) {
+    for (const size_t offset : t.control_names(part)) letters.push_back(text.size() + offset);
+    text += part;
+  };
+  add(query);
+  text += template_.substr(at + kQuery.size(), then - at - kQuery.size());
+  const size_t head = encode_prompt(t, text, {.parse_special = true, .letters = letters}).size();
+  add(document);
+  const std::vector<int32_t> tail =
+      t.encode(std::string_view(template_).substr(then + kDocument.size()), {.parse_special = true});
+  RankPair pair{.ids = encode_prompt(t, text, {.parse_special = true, .letters = letters})};
+  const int64_t most = most_tokens_to_embed(model_), room = most - int64_t(tail.size());
+  check(int64_t(head) < room,
+        "the query has {} tokens with the model's instructions; the model '{}' takes {} with a "
+        "document",
+        head + tail.size(), model_.spec.name, most);
+  pair.cut = int64_t(pair.ids.size()) > room;
+  if (pair.cut) pair.ids.resize(size_t(room));
+  pair.ids.insert(pair.ids.end(), tail.begin(), tail.end());
+  return pair;
+}
+
+std::vector<double> Ranker::logits(std::span<const RankPair> pairs) {
+  std::vector<std::vector<int32_t>> texts;
+  std::vector<size_t> second;
+  for (const RankPair& p : pairs) {
+    texts.push_back(p.ids);
+    if (model_.spec.token_types > 1) second.push_back(p.second);
+  }
+  const auto width = size_t(encoder_.width()), labels = size_t(model_.spec.score.labels);
+  std::vector<float> states(texts.size() * width);
+  encoder_.encode(
+      texts,
+      [&](size_t i, std::span<const float> hidden) {
+        std::ranges::copy(pooled(hidden, int64_t(width), pooling_), states.begin() + std::ptrdiff_t(i * width));
+      },
+      second);
+  std::vector<double> logits;
+  for (size_t first = 0; first < texts.size(); first += size_t(kHeadRows)) {
+    const size_t n = std::min(size_t(kHeadRows), texts.size() - first);
+    std::vector<float> rows(states.begin() + std::ptrdiff_t(first * width),
+                            states.begin() + std::ptrdiff_t((first + n) * width));
+    if (fixed_)
+      rows.resize(size_t(kHeadRows) * width);
+    else
+      head_->set_rows("rows", int64_t(n));
+    head_->set("state", rows);
+    head_->run();
+    const std::vector<float> scores = head_->values(0);
+    for (size_t i = 0; i < n; ++i) {
+      const float* s = scores.data() + i * labels;
+      logits.push_back(labels == 2 ? double(s[0]) - double(s[1]) : double(s[0]));
+    }
+  }
+  return logits;
+}
+
+std::vector<Ranked> Ranker::rank(std::string_view query, std::span<const std::string> documents, size_t top) {
+  std::vector<RankPair> pairs;
+  for (const std::string& d : documents) pairs.push_back(pair(query, d));
+  const std::vector<double> all = logits(pairs);
+  std::vector<Ranked> list;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    if (!std::isfinite(all[i]))
+      throw Error(ErrorCode::failure, "a score is not finite; the model's weights may be damaged");
+    list.push_back({.index = i,
+                    .logit = all[i],
+                    .score = 1 / (1 + std::exp(-all[i])),
+                    .cut = pairs[i].cut,
+                    .tokens = int64_t(pairs[i].ids.size())});
+  }
+  std::ranges::stable_sort(list, [](const Ranked& a, const Ranked& b) { return a.logit > b.logit; });
+  if (top > 0 && top < list.size()) list.resize(top);
+  return list;
+}
+
+std::vector<Ranked> rerank(Device& device, const Model& model, std::string_view query,
+                           std::span<const std::string> documents, size_t top) {
+  return Ranker(device, model).rank(query, documents, top);
+}
+
+}  // namespace toy
