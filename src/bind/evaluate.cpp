@@ -207,8 +207,8 @@ void require_same_vocabulary(const Model& a, const Model& b) {
 
 int64_t predicted_tokens(const EvalText& text) {
   int64_t tokens = 0;
-  for (const std::vector<int32_t>& document : text.documents)
-    tokens += std::max<int64_t>(0, int64_t(document.size()) - (text.bos ? 0 : 1));
+  for (size_t d = 0; d < text.documents.size(); ++d)
+    for (int64_t i = text.bos ? 0 : 1; i < int64_t(text.documents[d].size()); ++i) tokens += text.counts(d, i);
   return tokens;
 }
 

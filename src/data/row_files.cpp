@@ -9,6 +9,7 @@
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
+#include "toy/data/examples.h"
 
 namespace toy {
 namespace {
@@ -171,6 +172,20 @@ bool has_ending(std::string path, std::string_view ending) {
 }
 
 }  // namespace
+
+bool is_json_lines(std::string_view text) {
+  for (int line = 0; line < 2; ++line) {
+    const size_t end = text.find('\n');
+    if (end == text.npos || !text.starts_with("{")) return false;
+    try {
+      if (!parse_json<ordered_json>(text.substr(0, end)).is_object()) return false;
+    } catch (const std::exception&) {
+      return false;
+    }
+    text.remove_prefix(end + 1);
+  }
+  return true;
+}
 
 ordered_json row_of_line(std::string_view line) {
   check(is_utf8(line), "not UTF-8");

@@ -9,6 +9,7 @@
 #include "dialog/call_text.h"
 #include "dialog/fields.h"
 #include "toy/base/json_text.h"
+#include "toy/base/nearest.h"
 #include "toy/base/utf8.h"
 
 namespace toy::dialog {
@@ -73,8 +74,10 @@ std::string MessageReader::role_of(Fields& f) const {
   const std::string role = f.needed_text("role");
   if (role == "developer") return "system";  // OpenAI's newer word for it
   if (role == "function") return "tool";     // and its older one
-  for (const char* known : {"system", "user", "assistant", "tool"})
-    if (role == known) return role;
+  const std::vector<std::string> known{"system", "user", "assistant", "tool", "developer", "function"};
+  if (std::ranges::find(known, role) != known.end()) return role;
+  if (const std::string near = nearest(role, known); !near.empty())
+    refuse_at(f.path("role"), fmt::format("is '{}'; did you mean '{}'?", one_line(role), near));
   if (others_ == OtherFields::noted)
     refuse_at(f.path("role"),
               fmt::format("is '{}', expected system, developer, user, assistant or tool", one_line(role)));

@@ -42,6 +42,19 @@ EvalText tokenize_for_eval(const Tokenizer& tokenizer, std::span<const std::stri
   return text;
 }
 
+EvalText examples_for_eval(const Tokenizer& tokenizer, std::vector<Example> examples) {
+  EvalText text;
+  for (Example& e : examples) {
+    std::vector<int32_t> scored;
+    for (size_t i = 1; i < e.ids.size(); ++i)
+      if (e.trained[i]) scored.push_back(e.ids[i]);
+    text.bytes += int64_t(tokenizer.decode(scored).size());
+    text.documents.push_back(std::move(e.ids));
+    text.counted.push_back(std::move(e.trained));
+  }
+  return text;
+}
+
 std::vector<std::string> split_documents(std::string_view text) {
   std::vector<std::string> documents;
   bool open = false;  // does the next line belong to the last document?

@@ -73,10 +73,10 @@ void TextReader::collect() {
     const int sequence = int(at_ % size_t(decoder_->state().sequences()));
     if (fed_ == 0) decoder_->state().reset(sequence);
     for (; fed_ < w.tokens && int64_t(rows_.size()) < kRows; ++fed_) {
-      const bool wanted = fed_ >= w.skip;
+      const int64_t next = w.begin + fed_ + 1 - (text_.bos ? 1 : 0);
+      const bool wanted = fed_ >= w.skip && text_.counts(d, next);
       rows_.push_back({sequence, token(d, w.begin + fed_, w.begin), wanted});
       if (!wanted) continue;
-      const int64_t next = w.begin + fed_ + 1 - (text_.bos ? 1 : 0);
       predicted_.push_back({d, next, text_.documents[d][size_t(next)]});
     }
     if (fed_ < w.tokens) return;

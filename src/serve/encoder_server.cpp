@@ -196,7 +196,11 @@ static void run(HttpServer& http, Encoder* encoder, Ranker* ranker, const Model&
                         .cors = options.cors});
   http.run({.handle = [&](const std::shared_ptr<Exchange>& exchange) { server.handle(exchange); },
             .bad = [](int status, const std::string& message) { return error_reply(ApiError(status, message)); },
-            .stopping = [&] { server.stop(); },
+            .stopping =
+                [&](size_t requests) {
+                  server.stop();
+                  if (options.stopping) options.stopping(requests);
+                },
             .ending = [] {},
             .admit = [&](HttpRequest& header) { return server.admit(header); },
             .answered = [&](const Answered& a) { server.answered(a); },

@@ -158,7 +158,11 @@ void serve(HttpServer& http, Decoder& decoder, const Model& model, const std::op
     });
     http.run({.handle = [&](const std::shared_ptr<Exchange>& exchange) { server.handle(exchange); },
               .bad = [](int status, const std::string& message) { return error_reply(ApiError(status, message)); },
-              .stopping = [&] { server.stop(); },
+              .stopping =
+                  [&](size_t requests) {
+                    server.stop();
+                    if (options.stopping) options.stopping(requests);
+                  },
               .ending = [&] { server.service().close(false); },
               .admit = [&](HttpRequest& header) { return server.admit(header); },
               .answered = [&](const Answered& a) { server.answered(a); },

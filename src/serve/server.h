@@ -37,6 +37,7 @@ struct ServerOptions {
   LogForm log = LogForm::off;          ///< a line for each request
   bool share_prefixes = false;         ///< keys see each other's states, and what was computed for others
   std::function<void()> stuck = {};    ///< as HttpCalls
+  std::function<void(size_t requests)> stopping = {};  ///< as HttpCalls
   /// Computes a part of a look; the last one gives all of it, as JSON (docs/look.md).
   using LookParts = std::function<std::optional<std::string>()>;
   /// Begins a look inside the model while it reads these tokens, with its adapters times these factors. The thread that

@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
-#include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
+#include "toy/data/examples.h"
 
 namespace toy {
 namespace {
@@ -31,21 +30,6 @@ std::optional<size_t> first_wrong_byte(std::string_view text) {
     at += bytes;
   }
   return std::nullopt;
-}
-
-// Are the first two lines objects? One alone is a JSON document, and maybe code.
-bool is_json_lines(std::string_view text) {
-  for (int line = 0; line < 2; ++line) {
-    const size_t end = text.find('\n');
-    if (end == text.npos || !text.starts_with("{")) return false;
-    try {
-      if (!parse_json<nlohmann::json>(text.substr(0, end)).is_object()) return false;
-    } catch (const std::exception&) {
-      return false;
-    }
-    text.remove_prefix(end + 1);
-  }
-  return true;
 }
 
 void look_at(const TextFile& file, bool examples, std::vector<std::string>& doubts) {

@@ -280,7 +280,7 @@ TEST(Limits, SmallRequestsDoNotWaitForLargeOnes) {
 [[noreturn]] void stop_twice() {
   std::atomic<bool> busy = false, stopping = false;
   HttpCalls calls;
-  calls.stopping = [&] { stopping = true; };
+  calls.stopping = [&](size_t) { stopping = true; };
   const PlainServer server(
       {.grace_seconds = 3600},
       [&](const std::shared_ptr<Exchange>&) {

@@ -121,6 +121,9 @@ struct ExampleReading {
 /// skipped.
 int64_t read_examples(const TextFile& file, const ExampleMaker& maker, const ExampleReading& reading);
 
+/// Are the first two lines of a text JSON objects? One alone is a document of JSON, and maybe code.
+bool is_json_lines(std::string_view text);
+
 /// The examples of files, in memory: a tokenized text whose documents are the examples, and the mask of its ids.
 struct ExampleSet {
   TokenizedText text;

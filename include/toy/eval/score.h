@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "toy/data/examples.h"
 #include "toy/decode/decoder.h"
 #include "toy/decode/sampler.h"
 
@@ -20,11 +21,17 @@ struct EvalText {
   std::optional<int32_t>
       bos;            ///< what every fresh state begins with; without it a document's first token is not scored
   int64_t bytes = 0;  ///< of the text whose tokens are scored
+  /// Which tokens are scored, for each of a document; empty: all.
+  std::vector<std::vector<uint8_t>> counted = {};
+  /// Is token `index` of a document scored?
+  bool counts(size_t document, int64_t index) const { return counted.empty() || counted[document][size_t(index)]; }
 };
 /// `with_bos`: begin as the tokenizer says; a document that begins with that token itself does not get a second one.
 /// Documents keep their places, also those that have no tokens.
 EvalText tokenize_for_eval(const Tokenizer& tokenizer, std::span<const std::string> documents, bool with_bos,
                            EncodeOptions options = {.parse_special = true});
+/// Examples as documents (rows of `toy train --data`), of which the tokens are scored that training counts.
+EvalText examples_for_eval(const Tokenizer& tokenizer, std::vector<Example> examples);
 /// The parts of a text that blank lines separate (lines of only spaces and tabs), without the line breaks around
 /// them.
 std::vector<std::string> split_documents(std::string_view text);

@@ -21,6 +21,8 @@
 #include "toy/base/error.h"
 #include "toy/base/gguf_name.h"
 #include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
+#include "toy/chat/builtin.h"
 #include "toy/eval/score.h"
 #include "toy/models/embedding_rule.h"
 
@@ -36,7 +38,7 @@ bool begins_with_scores(std::string_view beginning) {
 }
 
 struct Eval : Command {
-  std::string model_path, logprobs_out, pictures;
+  std::string model_path, logprobs_out;
   EvalTextOptions text;
   DeviceOptions device;
   DecodingOptions decoding;
@@ -48,8 +50,6 @@ struct Eval : Command {
     add_model_option(app, model_path);
     adapters.add(app);
     text.add(app);
-    begin_group(app, "Data");
-    add_option(app, "--data", pictures, "Folder of pictures, for a model that tells their classes", file_name());
     begin_group(app, "Output");
     app.add_flag("--json", json, "Print a JSON object");
     add_option(app, "--logprobs-out", logprobs_out, "File for the logprob of each token, as JSON Lines", file_name());
@@ -64,6 +64,7 @@ struct Eval : Command {
         "standard errors over documents, or over blocks of 64 tokens.\n\n"
         "Examples:\n"
         "  toy eval out/book --file test.txt\n"
+        "  toy eval out/pirate --data held-out.jsonl\n"
         "  toy eval out/digits --data digits --json\n"
         "  toy eval out/book --file test.txt --logprobs-out tokens.jsonl --top-logprobs 5\n"
         "  toy eval kl --base model.gguf --model small.gguf --file test.txt\n"
@@ -80,16 +81,19 @@ struct Eval : Command {
 
   void run() {
     if (!parser->get_subcommands().empty()) return;
-    check(!model_path.empty() && text.file.empty() != pictures.empty(),
-          "eval: give a model, and a text with --file or pictures with --data; see `toy eval --help`");
-    if (!pictures.empty()) refuse_options_of_text(*parser, "--data");
+    check(!model_path.empty() && text.file.empty() != text.rows.empty(),
+          "eval: give a model, and a text with --file, or rows or pictures with --data; see `toy eval --help`");
     ScoreOptions& o = text.score;
     model_path = model_file(model_path);
-    if (!pictures.empty()) return eval_images(*device.make(), model_path, pictures, json);
+    if (!text.rows.empty() && spec_from_gguf(gguf::File::open(model_path)).vision.there()) {
+      refuse_options_of_text(*parser, "--data");
+      return eval_images(*device.make(), model_path, text.rows, json);
+    }
     check(!given("--top-logprobs") || !logprobs_out.empty(), "--top-logprobs needs a file; add --logprobs-out FILE");
     if (!logprobs_out.empty()) {
       check(logprobs_out != "-", "--logprobs-out is '-', but stdout has the result; give a file");
-      refuse_overwriting("logprobs-out", logprobs_out, {{"--file", text.file}, {"the model", model_path}});
+      refuse_overwriting("logprobs-out", logprobs_out,
+                         {{"--file", text.file}, {"--data", text.rows}, {"the model", model_path}});
       refuse_replacing("logprobs-out", logprobs_out, begins_with_scores);
     }
     o.kv = decoding.decoder.kv, o.exact = decoding.decoder.exact, o.check_finite = decoding.decoder.check_finite;
@@ -121,6 +125,7 @@ struct Eval : Command {
   std::string line_of(const TokenScore& t) const {
     ordered_json j;
     if (text.by_documents) j["document"] = t.document;
+    if (!text.rows.empty()) j["row"] = t.document;
     j["index"] = t.index;
     j["id"] = t.token.id;
     j["logprob"] = t.token.logprob;
@@ -139,7 +144,8 @@ struct Eval : Command {
     const std::string over = bind::blocks_name(s.blocks_are_documents);
     if (json) {
       ordered_json all{
-          {"model", model_path}, {"file", text.file}, {"ctx", context}, {"stride", stride}, {"documents", documents}};
+          {"model", model_path}, {text.source().first, text.source().second}, {"ctx", context}, {"stride", stride}};
+      all[text.rows.empty() ? "documents" : "rows"] = documents;
       all.update(bind::score_fields(s));
       all.update({{"error_over", over},
                   {"error_blocks", s.blocks},
@@ -153,7 +159,8 @@ struct Eval : Command {
     const std::string error =
         s.blocks >= 2 ? fmt::format("+- is the standard error over {} {}", s.blocks, over)
                       : fmt::format("no standard error: it needs at least two {} and has {}", over, s.blocks);
-    fmt::print("{} tokens, {} bytes, {} document{}, windows of {} at stride {}; {}\n", s.tokens, s.bytes, documents,
+    fmt::print("{} tokens{}, {} bytes, {} {}{}, windows of {} at stride {}; {}\n", s.tokens,
+               text.rows.empty() ? "" : " of answers", s.bytes, documents, text.rows.empty() ? "document" : "row",
                documents == 1 ? "" : "s", context, stride, error);
   }
 };
@@ -163,6 +170,9 @@ struct Eval : Command {
 void EvalTextOptions::add(CLI::App& app) {
   begin_group(app, "Data");
   add_option(app, "--file", file, "Text to score; - reads standard input", file_name());
+  add_option(app, "--data", rows, "Rows whose answers are scored, as training counts them; or a folder of pictures",
+             file_name());
+  add_listed(app, row_options, {"chat_template", "train_on", "bad_rows", "map"});
   app.add_flag("--by-documents", by_documents, "Score documents, separated by blank lines, each from a fresh state");
   app.add_flag("--no-bos", no_bos, "Omit the beginning-of-sequence token");
   add_parse_special(app, parse_special);
@@ -171,12 +181,39 @@ void EvalTextOptions::add(CLI::App& app) {
   add_option(app, "--stride", score.stride, "Tokens between windows, at most --ctx; 0 takes half of it", at_least(0));
 }
 
+// The answers of held-out rows, as the validation of a training sees them.
+EvalText EvalTextOptions::read_rows(const Model& model, const std::string& path) {
+  check(!by_documents && !no_bos,
+        "--by-documents and --no-bos are about --file, and rows have their own beginnings; remove them");
+  const auto chat = row_options.chat_template.empty()
+                        ? load_chat_template(gguf::File::open(path))
+                        : std::optional(chat_template_named(row_options.chat_template, *model.tokenizer));
+  const ExampleMaker maker(*model.tokenizer, chat ? &*chat : nullptr, row_options.train_on,
+                           {.renamed = parse_field_map(row_options.map)});
+  std::vector<Example> examples;
+  ExampleReading reading{.skip_bad_rows = row_options.bad_rows == DataOptions::skip};
+  reading.warn = [](const std::string& text) { to_stderr(text + "\n"); };
+  reading.take = [&](const ExampleRow& row, int64_t) {
+    if (row.kind != RowKind::rated || row.good) examples.push_back(row.example);
+    return true;
+  };
+  for (const TextFile& one : list_text_files(std::span(&rows, 1)).files) read_examples(one, maker, reading);
+  check(!examples.empty(), "{}: there is no row to score", rows);
+  documents_ = int64_t(examples.size());
+  return examples_for_eval(*model.tokenizer, std::move(examples));
+}
+
 EvalText EvalTextOptions::read(const Model& model, const std::string& path) {
-  const std::string text = read_text(file);
   require_tokenizer(model, path);
   print_warnings(path, model.warnings);
   model.spec.require_positions(score.context, "ctx");
   warn_of_long_context(path, model.spec, score.context);
+  if (!rows.empty()) return read_rows(model, path);
+  const std::string text = read_text(file);
+  if (is_json_lines(text))
+    to_stderr(
+        fmt::format("toy: {0}: these are JSON Lines, and their JSON is scored as text; --data {0} scores the answers\n",
+                    one_line(file)));
   const std::vector<std::string> documents = by_documents ? split_documents(text) : std::vector<std::string>{text};
   check(!documents.empty(), "--by-documents: {} has only blank lines; give a text", file);
   documents_ = int64_t(documents.size());

@@ -4,25 +4,33 @@
 #include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "cli/progress.h"
 #include "toy/eval/compare.h"
 #include "toy/eval/score.h"
+#include "toy/train/data.h"
 
 namespace toy::cli {
 
-/// A text, and how it is cut into windows.
+/// A text, or the rows of a training, and how they are cut into windows.
 struct EvalTextOptions {
-  std::string file;
+  std::string file, rows;
+  DataOptions row_options;
   ScoreOptions score;
   bool by_documents = false, no_bos = false, parse_special = true;
 
   void add(CLI::App& app);
-  /// Reads the text in the tokens of a model that begins with `path` in messages.
+  /// Reads the text in the tokens of the model in the file `path`.
   EvalText read(const Model& model, const std::string& path);
   int64_t documents() const { return documents_; }
+  /// What is scored: a name in JSON and a file.
+  std::pair<const char*, const std::string&> source() const {
+    return {rows.empty() ? "file" : "data", rows.empty() ? file : rows};
+  }
 
  private:
+  EvalText read_rows(const Model& model, const std::string& path);
   int64_t documents_ = 0;
 };
 

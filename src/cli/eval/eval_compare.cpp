@@ -42,7 +42,7 @@ struct Kl : Command {
     add_option(app, "--base-with", base_with, "Settings of the base only, such as 'exact, kv(f32), repack(off)'");
     add_option(app, "--model-with", model_with, "Settings of the model only");
     device.add(app);
-    show_in_help(app, {"--base", "--model", "--lora", "--file", "--ctx", "--json", "--threads"});
+    show_in_help(app, {"--base", "--model", "--lora", "--file", "--data", "--ctx", "--json", "--threads"});
     app.footer(
         "The divergence is the sum of p log(p/q) over the vocabulary, with p of the base and q of the model, in nats "
         "per token. It is 0 where both predict alike.\n\n"
@@ -53,7 +53,7 @@ struct Kl : Command {
   }
 
   void run() {
-    check(!text.file.empty(), "--file is missing; give a text to compare on");
+    check(text.file.empty() != text.rows.empty(), "give a text to compare on with --file, or rows with --data");
     check(!model_path.empty() || !adapters.lora.empty() || !base_with.empty() || !model_with.empty(),
           "there is nothing to compare with --base; give --model, --lora, --base-with or --model-with");
     const DecodingOptions of_base = decoding.with("--base-with", base_with),
@@ -94,7 +94,7 @@ struct Kl : Command {
     const std::string over = bind::blocks_name(d.blocks_are_documents);
     const double base = std::exp(d.base.mean), model = std::exp(d.model.mean), ratio = d.perplexity_ratio();
     if (json) {
-      ordered_json j{{"base", base_path}, {"model", model_path}, {"file", text.file}};
+      ordered_json j{{"base", base_path}, {"model", model_path}, {text.source().first, text.source().second}};
       j.update(bind::divergence_fields(d));
       return print_json(j);
     }
@@ -126,7 +126,7 @@ struct Lmc : Command {
     begin_group(app, "Output");
     app.add_flag("--json", json, "Print a JSON object per alpha");
     device.add(app);
-    show_in_help(app, {"--a", "--b", "--alphas", "--file", "--ctx", "--json", "--threads"});
+    show_in_help(app, {"--a", "--b", "--alphas", "--file", "--data", "--ctx", "--json", "--threads"});
     app.footer(
         "Linear mode connectivity (Frankle et al. 2020): the loss of the weights (1 - alpha) a + alpha b, in f32. The "
         "barrier is the most that it lies above the line between both ends; two models in one valley have none.\n\n"
@@ -154,7 +154,7 @@ struct Lmc : Command {
 
   void run() {
     const std::vector<double> list = parsed();
-    check(!text.file.empty(), "--file is missing; give a text to score");
+    check(text.file.empty() != text.rows.empty(), "give a text to score with --file, or rows with --data");
     a_path = model_file(a_path), b_path = model_file(b_path);
     const auto dev = device.make();
     const Model a = load_model(a_path, *dev), b = load_model(b_path, *dev);
@@ -177,7 +177,7 @@ struct Lmc : Command {
 
   void print(const std::vector<double>& list, const std::vector<TextScore>& scores) const {
     if (json) {
-      ordered_json j{{"a", a_path}, {"b", b_path}, {"file", text.file}};
+      ordered_json j{{"a", a_path}, {"b", b_path}, {text.source().first, text.source().second}};
       j.update(bind::line_fields(list, scores));
       return print_json(j);
     }

@@ -140,10 +140,12 @@ struct Serve : Command {
     return keys;
   }
 
-  // What clients call the model.
-  std::string name_of_model(const std::string& file) const {
+  // What clients call the model: a folder of Hugging Face by its own name, and not by that of the file in the cache.
+  std::string name_of_model(const std::string& given, const std::string& file) const {
     if (!aliases.empty()) return aliases.front();
-    return name_of_model_file(file);
+    const bool is_folder = std::filesystem::exists(std::filesystem::path(given) / "config.json");
+    return is_folder && !file.starts_with(given) ? std::filesystem::weakly_canonical(given).filename().string()
+                                                 : name_of_model_file(file);
   }
 
   // Of --cache.
@@ -188,23 +190,31 @@ struct Serve : Command {
   }
 
   serve::ServerOptions server_options(const std::string& name, const std::vector<std::string>& api_keys) const {
-    return {.name = name,
-            .aliases = {aliases.begin() + !aliases.empty(), aliases.end()},
-            .api_keys = api_keys,
-            .most_waiting = size_t(queue),
-            .http = http,
-            .state_folder = state_folder,
-            .strict = strict,
-            .host = host,
-            .tls = !tls.certificate.empty(),
-            .cors = cors,
-            .log = log == "json"   ? serve::LogForm::json
-                   : log == "text" ? serve::LogForm::text
-                                   : serve::LogForm::off,
-            .share_prefixes = share_prefixes,
-            .stuck = [] {
+    return {
+        .name = name,
+        .aliases = {aliases.begin() + !aliases.empty(), aliases.end()},
+        .api_keys = api_keys,
+        .most_waiting = size_t(queue),
+        .http = http,
+        .state_folder = state_folder,
+        .strict = strict,
+        .host = host,
+        .tls = !tls.certificate.empty(),
+        .cors = cors,
+        .log = log == "json"   ? serve::LogForm::json
+               : log == "text" ? serve::LogForm::text
+                               : serve::LogForm::off,
+        .share_prefixes = share_prefixes,
+        .stuck =
+            [] {
               to_stderr("toy: stopped; a request was given up\n");
               std::_Exit(0);  // its thread uses what would be gone
+            },
+        .stopping =
+            [seconds = http.grace_seconds](size_t requests) {
+              if (requests > 0)
+                to_stderr(fmt::format("toy: stopping; {} request{} may take {} s (--grace); Ctrl-C again stops now\n",
+                                      requests, requests == 1 ? "" : "s", seconds));
             }};
   }
 
@@ -242,9 +252,10 @@ struct Serve : Command {
     serve::HttpServer server(host, uint16_t(port), http, tls);  // a port in use is told before a model is loaded
     std::optional<serve::StateFolder> states;
     if (!state_folder.empty()) states.emplace(state_folder);
+    const std::string asked = model_path;
     model_path = model_file(model_path);
     const std::vector<GivenAdapter> given = adapters.given();
-    const std::string name = name_of_model(model_path);
+    const std::string name = name_of_model(asked, model_path);
     const std::vector<std::string> names = adapter_names(given, name);
     const auto dev = device.make();
     require_room_to_decode(*dev, model_path, {.context = kPagePositions});  // the least; the rest is cache

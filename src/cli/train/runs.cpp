@@ -268,6 +268,8 @@ struct CompareRuns : Command {
     for (const Summary& s : list) rows.push_back({one_line(s.id)});
     for (const runs::Compare& c : metrics) {
       const runs::Column& column = runs::column(c.metric);
+      const auto has_it = [&](const Summary& s) { return runs::to_text(column, s) != "-"; };
+      if (column.if_any && std::ranges::none_of(list, has_it)) continue;
       rows[0].push_back(column.title);
       right.push_back(true);
       for (size_t i = 0; i < list.size(); ++i)

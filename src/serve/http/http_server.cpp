@@ -62,7 +62,8 @@ void HttpServer::State::begin_stop() {
   stopping = true;
   error_code ignored;
   signals.clear(ignored);  // the system ends the process with the next one
-  if (calls.stopping) calls.stopping();
+  if (calls.stopping)
+    calls.stopping(size_t(std::ranges::count_if(connections, [](const auto& c) { return c->busy(); })));
   grace.expires_after(seconds(limits.grace_seconds));
   grace.async_wait([this](error_code cancelled) {
     if (!cancelled) end_grace();

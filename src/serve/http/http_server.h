@@ -135,7 +135,9 @@ struct HttpCalls {
   /// Called for GET and HEAD on the thread of the connections, and for other methods on kHandlers threads at once.
   std::function<void(std::shared_ptr<Exchange>)> handle;
   BadRequestReply bad;
-  std::function<void()> stopping = {};  ///< it begins to stop; requests are still handed on, and have to be refused
+  /// It begins to stop, with so many requests that are not answered; others are still handed on, and have to be
+  /// refused.
+  std::function<void(size_t requests)> stopping = {};
   /// HttpLimits::grace_seconds are over: all have to be answered.
   std::function<void()> ending = {};
   std::function<Admission(HttpRequest& header)> admit = {};
