@@ -75,10 +75,7 @@ void TextJob::begin() {
   write(format_->begin(reply_));
 }
 
-void TextJob::end_stream(const std::string& last) {
-  if (!last.empty()) exchange_->write(last);
-  exchange_->end();
-}
+void TextJob::end_stream(const std::string& last) { exchange_->end(last); }
 
 void TextJob::add(Choice& choice, const Piece& piece) {
   choice.text += piece.text;

@@ -72,6 +72,49 @@ TEST_F(CliEval, EqualsTheValidationLossOfTraining) {
   EXPECT_NEAR(json::parse(e.out).at("nats_per_token"), loss, (256 + 8) * 0x1p-24 * loss);
 }
 
+// The answers of rows, as the validation of a training counts them.
+TEST_F(CliEval, TheAnswersOfRows) {
+  std::string rows;
+  for (int i = 0; i < 12; ++i)
+    rows += json{{"messages",
+                  {{{"role", "user"}, {"content", "count to " + std::to_string(i)}},
+                   {{"role", "assistant"}, {"content", "one two " + std::to_string(i)}}}}}
+                .dump() +
+            "\n";
+  const std::string data = write("rows.jsonl", rows);
+  const Result trained = toy("train from-scratch --data " + data + " --val " + data +
+                             " --size tiny --tokenizer bytes --chat-template chatml --batch 4 --tokens 64 --steps 12 "
+                             "--json --out " +
+                             path("chat"));
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  double validation = 0;
+  std::istringstream events(trained.out);
+  for (std::string line; std::getline(events, line);)
+    if (const json e = json::parse(line); e.at("kind") == "eval") validation = e.at("loss");
+  const std::string eval = "eval " + path("chat") + " --data " + data;
+  const Result r = toy(eval + " --json --logprobs-out " + path("l.jsonl"));
+  ASSERT_EQ(r.code, 0) << r.err;
+  const json j = json::parse(r.out);
+  EXPECT_EQ(j.at("rows"), 12);
+  EXPECT_NEAR(j.at("nats_per_token"), validation, 1e-5);
+  EXPECT_GT(json::parse(toy(eval + " --train-on all --json").out).at("tokens"), j.at("tokens"));
+  const std::string lines = slurp(path("l.jsonl"));
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), j.at("tokens"));
+  EXPECT_NE(toy(eval).out.find(" tokens of answers, "), std::string::npos);
+  const Result same =
+      toy("eval kl --base " + path("chat") + " --model " + path("chat") + " --data " + data + " --json");
+  ASSERT_EQ(same.code, 0) << same.err;
+  EXPECT_EQ(json::parse(same.out).at("tokens"), j.at("tokens"));
+  // As text it is something else.
+  EXPECT_NE(toy("eval " + path("chat") + " --file " + data).err.find("--data"), std::string::npos);
+  refuses(eval + " --file " + data, {"--file, or rows or pictures with --data"});
+  refuses(eval + " --by-documents", {"--by-documents"});
+  refuses("eval " + path("chat") + " --data " +
+              write("usr.jsonl",
+                    R"({"messages": [{"role": "usr", "content": "a"}, {"role": "assistant", "content": "b"}]})"),
+          {"usr.jsonl:1", "'usr'; did you mean 'user'?"});
+}
+
 TEST_F(CliEval, ComparesTwoModels) {
   const std::string m = model(), file = write("t.txt", "the cat sat on mat number 5 and was glad.\n");
   ASSERT_EQ(

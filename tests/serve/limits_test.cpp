@@ -169,7 +169,10 @@ class Heard : public Exchange {
   void send(HttpReply reply) override { status = reply.status; }
   void begin(const std::string&) override {}
   void write(std::string part) override { text += part; }
-  void end() override { ended = true; }
+  void end(std::string last) override {
+    if (!last.empty()) write(std::move(last));
+    ended = true;
+  }
   void on_gone(std::function<void()>) override {}
   int status = 0;
   std::string text;

@@ -162,7 +162,27 @@ void print_dimensions(const ModelSpec& spec, const std::string& pooling) {
 
 std::string of_layers(size_t n) { return n == 1 ? "1 layer" : fmt::format("each of {} layers", n); }
 
-void print_parts(const ModelSpec& spec, size_t weight_bytes) {
+// Parameters of each type, as the file has them; the most frequent type first.
+std::vector<std::pair<std::string, int64_t>> types_of(const Described& m) {
+  std::vector<std::pair<std::string, int64_t>> types;
+  for (const TensorSpec& t : tensors_of(m.spec)) {
+    const std::string name(name_of(m.dtype_of(t.name)));
+    auto it = std::ranges::find(types, name, &std::pair<std::string, int64_t>::first);
+    if (it == types.end()) it = types.insert(types.end(), {name, 0});
+    it->second += t.shape.count();
+  }
+  std::ranges::stable_sort(types, std::greater(), &std::pair<std::string, int64_t>::second);
+  return types;
+}
+
+ordered_json types_json(const Described& m) {
+  ordered_json j = ordered_json::object();
+  for (const auto& [name, count] : types_of(m)) j[name] = count;
+  return j;
+}
+
+void print_parts(const Described& m, size_t weight_bytes) {
+  const ModelSpec& spec = m.spec;
   const int64_t params = parameter_count(spec);
   fmt::print("parameters\n");
   int64_t each = 0;
@@ -176,6 +196,10 @@ void print_parts(const ModelSpec& spec, size_t weight_bytes) {
   }
   fmt::print("  {:<10} {:>14}  {} as loaded{}\n", "all", params, format_bytes(weight_bytes),
              alike ? fmt::format("; a layer has {}", each) : "");
+  std::string types;
+  for (const auto& [name, count] : types_of(m))
+    types += fmt::format("{}{} {:.1f}%", types.empty() ? "" : ", ", name, 100.0 * double(count) / double(params));
+  fmt::print("  {:<10} {}\n", "types", types);
   if (spec.tied && spec.causal) fmt::print("  {:<10} the embedding, once more\n", "output");
   fmt::print("\n");
 }
@@ -219,6 +243,7 @@ void print_encoder_card(const Described& m, const GraphOptions& o, Device& dev, 
     return print_json(ordered_json{{"model", to_json(m.spec)},
                                    {"parameters", parameter_count(m.spec)},
                                    {"weight_bytes", weight_bytes},
+                                   {"types", types_json(m)},
                                    {"pooling", m.pooling},
                                    {"warnings", m.warnings},
                                    {"encode",
@@ -227,7 +252,7 @@ void print_encoder_card(const Described& m, const GraphOptions& o, Device& dev, 
                                      {"arena_bytes", forward.plan.arena_bytes}}}},
                       2);
   print_dimensions(m.spec, m.pooling);
-  print_parts(m.spec, weight_bytes);
+  print_parts(m, weight_bytes);
   if (const VisionSpec& v = m.spec.vision; v.there())
     return fmt::print(
         "it tells {} classes of pictures of {} x {} (toy infer --image)\n  a picture takes {} and {} of arena\n",
@@ -270,6 +295,7 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
                    {"parts_of_a_layer", each},
                    {"layers", kinds},
                    {"weight_bytes", weight_bytes},
+                   {"types", types_json(m)},
                    {"warnings", m.warnings},
                    {"train",
                     {{"batch", o.trainer.batch},
@@ -293,7 +319,7 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
     return print_json(j, 2);
   }
   print_dimensions(m.spec, m.pooling);
-  print_parts(m.spec, weight_bytes);
+  print_parts(m, weight_bytes);
   fmt::print("training step, B={} T={} on {}\n  {} planned: {} weights and moments, {} arena; {} steps, {}\n",
              o.trainer.batch, o.trainer.tokens, dev.name(), format_bytes(held_bytes(train, dev)),
              format_bytes(train.param_bytes(dev)), format_bytes(train.arena_bytes), train.steps.size(),

@@ -281,8 +281,11 @@ class ExchangeOf : public Exchange {
   void write(std::string part) override {
     post([part = std::move(part)](Connection& c, uint64_t n) { c.write(part, n); });
   }
-  void end() override {
-    post([](Connection& c, uint64_t n) { c.end(n); });
+  void end(std::string last) override {
+    post([last = std::move(last)](Connection& c, uint64_t n) {
+      c.write(last, n);
+      c.end(n);
+    });
     complete_ = true;
   }
   void on_gone(std::function<void()> call) override {

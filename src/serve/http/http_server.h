@@ -93,7 +93,8 @@ class Exchange {
   /// A reply that comes in parts.
   virtual void begin(const std::string& type) = 0;
   virtual void write(std::string part) = 0;
-  virtual void end() = 0;
+  /// With a last part, perhaps: a client that has it may leave, and is not taken for one that left before the end.
+  virtual void end(std::string last = {}) = 0;
   /// Calls this once if the client goes away before the end of the reply, perhaps at once.
   virtual void on_gone(std::function<void()> call) = 0;
   /// Changes what is said of the request: `change(RequestNotes&)`.
