@@ -157,7 +157,7 @@ TEST_F(CliEval, ComparesTwoModels) {
   const double middle = points[1].at("nats_per_token").get<double>() - (nats(m) + nats(b)) / 2;
   EXPECT_NEAR(json::parse(l.out).at("barrier"), std::max(0.0, middle), 1e-12);
   refuses("eval kl --base " + m + text, {"--model, --lora, --base-with or --model-with"});
-  refuses("eval kl --base " + m + " --model " + b, {"--file is missing"});
+  refuses("eval kl --base " + m + " --model " + b, {"--file, or rows with --data"});
   refuses("eval kl --base " + m + " --model " + path("none.gguf") + text, {"none.gguf"});
   refuses("eval lmc --a " + m + " --b " + b + " --alphas 0,x" + text, {"'x' is no number"});
   refuses("eval lmc --a " + m + " --b " + b + " --alphas 0,,1" + text, {"--alphas"});
