@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # toy train under mpirun: the bytes of model.gguf for any number of ranks; kill and resume; bad input and other commands.
-#   ranks_test.sh TOY bits|kill|hang|input|kills [SEED]     kills: 30 at random moments
+#   ranks_test.sh TOY bits|kill|hang|input|kills [SEED]     kills: 30 at random moments; input: memory, too
 set -euo pipefail
 toy=$1 part=$2
 command -v mpirun > /dev/null || { echo "skipped: there is no mpirun (apt-get install libopenmpi-dev openmpi-bin)"; exit 77; }
@@ -221,5 +221,22 @@ python3 - << 'EOF'
 import json
 j = json.load(open("bench.json"))
 assert j["ranks"] == 2 and j["shards"] == 2 and j["tokens_per_s"] > 0 and j["exchange_us"] > 0 and j["wait_us"] >= 0, j
+EOF
+
+# ---- each rank takes the memory that was planned
+cat > peak.py << 'EOF'
+import os, resource, subprocess, sys
+code = subprocess.call(sys.argv[1:])
+with open("peak." + os.environ["OMPI_COMM_WORLD_RANK"], "w") as file:
+    file.write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024))
+sys.exit(code)
+EOF
+mpirun -np 2 --bind-to none python3 peak.py "$toy" bench train --shape small --batch 128 --tokens 128 --steps 1 --warmup 0 --threads 1 --json > bench.json
+python3 - << 'EOF'
+import json
+planned, program = json.load(open("bench.json"))["planned_mib"], 24  # pages of the program's file
+for rank in (0, 1):
+    peak = float(open(f"peak.{rank}").read())
+    assert 0.95 * planned < peak < 1.05 * planned + program, f"rank {rank}: planned {planned} MiB, peak {peak:.0f} MiB"
 EOF
 echo "ok"
