@@ -59,8 +59,7 @@ std::vector<GradientBucket> gradient_buckets(const Plan& step, const ModelSpec& 
 
 EarlySums::EarlySums(const Plan& step, const ModelSpec& spec, GradientSums& sums, Crew& crew)
     : sums_(sums), crew_(crew) {
-  // Of small gradients, few messages.
-  constexpr size_t kParts = 8, kLeast = size_t(1) << 16;
+  constexpr size_t kParts = 8, kLeast = size_t(4) << 20;
   buckets_ = gradient_buckets(step, spec, sums, std::clamp(sums.bytes() / kParts, kLeast, kSumBucket));
   for (const GradientBucket& b : buckets_) ends_.push_back(b.end);
   thread_ = std::thread([this] { work(); });

@@ -20,6 +20,10 @@ std::shared_ptr<const Plan> compile_outer(Device& device, const ModelSpec& spec,
     const std::string name = trained_tensors(spec)[i].name;
     const Value start = g.param(LocalSteps::start_of(name), type);
     const Value moved = start - scale(g.param(sum, type), 1.0 / options.ranks->size());
+    if (options.outer_momentum == 0) {
+      updates.push_back(sgd({start, {}}, moved, lr, {}, {}).w);
+      continue;
+    }
     const SgdState next = sgd({start, g.param(LocalSteps::velocity_of(name), type)}, moved, lr, {},
                               {.momentum = options.outer_momentum, .nesterov = true});
     updates.insert(updates.end(), {next.w, next.v});

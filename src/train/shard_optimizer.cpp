@@ -57,9 +57,11 @@ std::vector<OwnedMoment> owned_moments(const ModelSpec& spec, const TrainerOptio
       for (const TensorSpec& t : tensors)
         list.push_back({there(t.name), TensorType{DType::f32, t.shape, 0}, r, t.name, true});
     }
-    for (size_t i = 0; i < tensors.size(); ++i)
-      for (const std::string& name : {LocalSteps::start_of(tensors[i].name), LocalSteps::velocity_of(tensors[i].name)})
-        list.push_back({name, TensorType{DType::f32, tensors[i].shape, 0}, sharing[i]});
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const TensorType type{DType::f32, tensors[i].shape, 0};
+      list.push_back({LocalSteps::start_of(tensors[i].name), type, sharing[i]});
+      if (options.outer_momentum > 0) list.push_back({LocalSteps::velocity_of(tensors[i].name), type, sharing[i]});
+    }
   }
   std::sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   return list;

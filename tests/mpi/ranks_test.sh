@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # toy train under mpirun: the bytes of model.gguf for any number of ranks; kill and resume; bad input and other commands.
-#   ranks_test.sh TOY bits|kill|hang|input|kills [SEED]     kills: 30 at random moments
+#   ranks_test.sh TOY bits|kill|hang|input|kills [SEED]     kills: 30 at random moments; input: memory, too
 set -euo pipefail
 toy=$1 part=$2
 command -v mpirun > /dev/null || { echo "skipped: there is no mpirun (apt-get install libopenmpi-dev openmpi-bin)"; exit 77; }
@@ -80,6 +80,14 @@ cmp out/hybrid-4/model-ema.gguf out/hybrid-0/model-ema.gguf || failed "hybrid: o
 same gpt2 model.gguf "${from[@]}" --size gpt2-tiny --optimizer lion
 same adamw8 model.gguf "${from[@]}" --size tiny --optimizer adamw8 --documents blank-lines --pack
 same lora adapter.gguf lora --model out/tiny-0/model.gguf --rank 4 --lora-dropout 0.1
+# Ranks that train apart: resumed in the middle of a round.
+on 4 train "${from[@]}" --size tiny "${common[@]}" --local-steps 5 --steps 10 --checkpoint-every 7 --out out/apart > log 2>&1 || { cat log; failed "local steps"; }
+[[ $(sum out/apart/model.gguf) != "$(sum out/tiny-4/model.gguf)" ]] || failed "local steps: the bytes of shared steps"
+before=$(sum out/apart/model.gguf)
+rm -r out/apart/checkpoints/step_000010 out/apart/model.gguf
+on 4 train --resume --out out/apart > log 2>&1 || { cat log; failed "local steps: resuming"; }
+[[ $(sum out/apart/model.gguf) == "$before" ]] || failed "local steps: other bytes after step 7 was resumed"
+echo "local steps, resumed in a round: one sha256"
 python3 - << 'EOF'
 import json
 events = [json.loads(line) for line in open("out/tiny-4/events.jsonl")]
@@ -200,6 +208,8 @@ refused() {  # RANKS PATTERN ARGUMENTS...
 on 0 train "${run[@]}" --steps 6 --out out/four > log 2>&1
 refused 3 'start 1, 2 or 4 ranks' train "${run[@]}" --out out/none
 refused 2 'Unknown\|unknown\|did you mean' train "${run[@]}" --sed 1 --out out/none
+refused 2 'start 4 ranks (here: ranks 2, shards 4)' train "${run[@]}" --local-steps 5 --out out/none
+refused 4 'steps is 40, and ranks meet every 7 steps' train "${run[@]}" --local-steps 7 --out out/none
 refused 0 'was trained with --shards 4, this is --shards 2' train --resume --out out/four --shards 2 --steps 9
 TOY_MPI_PLUGIN=/nowhere.so refused 2 'cannot be used: /nowhere.so' train "${run[@]}" --out out/none
 [[ ! -e out/none ]] || failed "a refused run left a folder"
@@ -211,5 +221,22 @@ python3 - << 'EOF'
 import json
 j = json.load(open("bench.json"))
 assert j["ranks"] == 2 and j["shards"] == 2 and j["tokens_per_s"] > 0 and j["exchange_us"] > 0 and j["wait_us"] >= 0, j
+EOF
+
+# ---- each rank takes the memory that was planned
+cat > peak.py << 'EOF'
+import os, resource, subprocess, sys
+code = subprocess.call(sys.argv[1:])
+with open("peak." + os.environ["OMPI_COMM_WORLD_RANK"], "w") as file:
+    file.write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024))
+sys.exit(code)
+EOF
+mpirun -np 2 --bind-to none python3 peak.py "$toy" bench train --shape small --batch 128 --tokens 128 --steps 1 --warmup 0 --threads 1 --json > bench.json
+python3 - << 'EOF'
+import json
+planned, program = json.load(open("bench.json"))["planned_mib"], 24  # pages of the program's file
+for rank in (0, 1):
+    peak = float(open(f"peak.{rank}").read())
+    assert 0.95 * planned < peak < 1.05 * planned + program, f"rank {rank}: planned {planned} MiB, peak {peak:.0f} MiB"
 EOF
 echo "ok"

@@ -153,7 +153,16 @@ TEST(Ranks, NumbersThatAreNoPowerOfTwo) {
 
 // Where gradients are exchanged in several buckets, while backward computes.
 TEST(Ranks, ManyBuckets) {
-  const auto make = random_of(model_spec("tiny", 97));
+  const ModelSpec spec = testing::small_model("tiny", {.vocab = 97,
+                                                       .d_model = 240,
+                                                       .context = 64,
+                                                       .tied = true,
+                                                       .heads = 3,
+                                                       .kv_heads = 1,
+                                                       .d_head = 80,
+                                                       .d_ff = 1500});
+  ASSERT_GT(parameter_count(spec) * 4, 14 << 20);  // where they begin at 4 MiB
+  const auto make = random_of(spec);
   TrainerOptions o = sharded();
   expect_same_for_any_ranks(make, o, "many buckets");
   o.accumulate = 2, o.check_finite = true, o.wire = TrainerOptions::Wire::bf16;
