@@ -99,7 +99,7 @@ DType folder_type(const gguf::File& file, const ModelSpec& spec) {
 // Ids that end a generation and begin a text.
 void write_ids(const gguf::File& file, ordered_json& config, ordered_json& generation) {
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
-    config[key] = nullptr;  // classes have others
+    if (!config.contains(key)) config[key] = nullptr;  // classes have others
   const auto tokenizer = try_load_tokenizer(file).tokenizer;
   if (!tokenizer) return;
   if (tokenizer->bos()) config["bos_token_id"] = generation["bos_token_id"] = *tokenizer->bos();

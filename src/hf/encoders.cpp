@@ -127,7 +127,7 @@ void write_nomic_bert(ordered_json& c, const ModelSpec& m) {
   c["vocab_size"] = m.vocab, c["hidden_size"] = m.d_model, c["intermediate_size"] = l.d_ff;
   c["num_hidden_layers"] = m.layers.size(), c["num_attention_heads"] = l.heads;
   c["max_position_embeddings"] = m.context, c["type_vocab_size"] = m.token_types;
-  c["layer_norm_eps"] = shortest(m.norm_eps), c["hidden_act"] = "silu";
+  c["layer_norm_eps"] = shortest(m.norm_eps), c["hidden_act"] = "silu", c["pad_token_id"] = 0;
   c["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", shortest(m.rope.base)}};
 }
 
@@ -186,6 +186,7 @@ void write_modern_bert(ordered_json& c, const ModelSpec& m) {
       {"full_attention", {{"rope_type", "default"}, {"rope_theta", shortest(m.rope.base)}}},
       {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", shortest(m.local_rope_base)}}}};
   c["tie_word_embeddings"] = true;
+  c["cls_token_id"] = c["sep_token_id"] = nullptr;  // the class has others
 }
 
 void read_modern_bert_ranker(const Config& c, Reading& r) {

@@ -102,9 +102,13 @@ ordered_json post_processor(const gguf::File& file, const Tokenizer& tokenizer, 
   single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
   if (tokenizer.adds_eos()) put(*tokenizer.eos());
   ordered_json pair = single;
-  pair.push_back({{"Sequence", {{"id", "B"}, {"type_id", 1}}}});
-  if (tokenizer.adds_eos())
-    pair.push_back({{"SpecialToken", {{"id", tokens.text[size_t(*tokenizer.eos())]}, {"type_id", 1}}}});
+  const auto separate = [&](int type) {
+    pair.push_back({{"SpecialToken", {{"id", tokens.text[size_t(*tokenizer.eos())]}, {"type_id", type}}}});
+  };
+  const bool is_roberta = file.get_u32("tokenizer.ggml.token_type_count", 0) == 1;
+  if (tokenizer.adds_eos() && is_roberta) separate(0);  // two of them
+  pair.push_back({{"Sequence", {{"id", "B"}, {"type_id", is_roberta ? 0 : 1}}}});
+  if (tokenizer.adds_eos()) separate(is_roberta ? 0 : 1);
   if (special.empty()) return nullptr;
   return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", special}};
 }

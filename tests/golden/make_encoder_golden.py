@@ -20,7 +20,7 @@ from transformers import (ModernBertConfig, ModernBertForSequenceClassification,
                           XLMRobertaModel)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-V, C = 280, 80
+V, C = 263, 80
 LENGTHS = (1, 2, 7, 33, 60)
 
 

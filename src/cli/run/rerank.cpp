@@ -26,7 +26,7 @@ struct Rerank : Command {
   void add(CLI::App& app) {
     add_model_option(app, model_path)->required();
     add_option(app, "query", query, "What the documents should answer")->required();
-    begin_group(app, "Documents");
+    begin_group(app, "Texts");
     CLI::Option* each =
         add_option(app, "--document", documents, "Document to score; may be given several times")->option_text("TEXT");
     add_option(app, "--file", file, "File with one document per line, as text or JSON; - reads standard input",
@@ -40,8 +40,8 @@ struct Rerank : Command {
     device.add(app);
     show_in_help(app, {"--document", "--file", "--top", "--raw", "--json", "--threads"});
     app.footer(
-        "The model reads query and document together, which is more exact and slower than vectors: find 50 with\n"
-        "toy search, and rank these. A score is 1 / (1 + exp(-logit)) (toy help embeddings.md).\n\n"
+        "The model reads query and document together, which is more exact and slower than vectors: find 50 passages "
+        "with toy search, and rank these. A score is 1 / (1 + exp(-logit)) (toy help embeddings.md).\n\n"
         "Example:\n"
         "  toy rerank ms-marco-minilm.gguf \"where do badgers live\" --file passages.txt --top 3");
   }
