@@ -10,22 +10,6 @@
 #include "toy/graph/op_def.h"
 
 namespace toy::looking {
-namespace {
-
-bool is_op(const Node& n, std::string_view name) { return n.kind == NodeKind::op && n.op->name() == name; }
-
-// What a block adds to x, from its end back to its beginning: x + mixer, + ffn, + input, perhaps times a scale.
-std::vector<Value> additions(const Graph& g, Value x, Value out) {
-  std::vector<Value> list;
-  if (is_op(g.node(out), "mul")) out = g.node(out).inputs[0];
-  while (out != x) {
-    const Node& n = g.node(out);
-    if (!is_op(n, "add")) return {};
-    list.insert(list.begin(), n.inputs[1]);
-    out = n.inputs[0];
-  }
-  return list;
-}
 
 // Values that become outputs of the plan, and where each goes.
 class Outputs {
@@ -54,6 +38,23 @@ class Outputs {
   std::vector<std::pair<size_t, std::vector<float>*>> wanted_;
   std::vector<std::pair<size_t, std::vector<int32_t>*>> ids_;
 };
+
+namespace {
+
+bool is_op(const Node& n, std::string_view name) { return n.kind == NodeKind::op && n.op->name() == name; }
+
+// What a block adds to x, from its end back to its beginning: x + mixer, + ffn, + input, perhaps times a scale.
+std::vector<Value> additions(const Graph& g, Value x, Value out) {
+  std::vector<Value> list;
+  if (is_op(g.node(out), "mul")) out = g.node(out).inputs[0];
+  while (out != x) {
+    const Node& n = g.node(out);
+    if (!is_op(n, "add")) return {};
+    list.insert(list.begin(), n.inputs[1]);
+    out = n.inputs[0];
+  }
+  return list;
+}
 
 // Sizes first, so that nothing moves afterwards.
 void take_ops(const Graph& g, Taps& taps, Outputs& outputs, bool attention_only) {
@@ -118,27 +119,40 @@ void take_rows(const Graph& g, const ModelSpec& spec, Taps& taps, Outputs& outpu
 
 }  // namespace
 
-Taps run_blocks(Device& device, const Model& model, std::span<const int32_t> ids, bool exact, bool attention_only,
-                std::span<const HeadId> without) {
-  const int64_t tokens = int64_t(ids.size());
-  Graph all;
+Blocks::Blocks(Device& device, const Model& model, int64_t tokens, bool exact, bool attention_only,
+               std::span<const HeadId> without)
+    : device_(device), model_(model), tokens_(tokens), attention_only_(attention_only) {
+  auto all = std::make_unique<Graph>();
   const TensorType type{DType::i32, {tokens}, 0};
-  const Value input = all.input("tokens", type, model.spec.vocab);
-  const Value sequence = all.input("sequence", type), position = all.input("position", type, tokens);
-  const Transformer transformer(model.spec, Weights(all, dtypes_of(model)), tokens);
+  const Value input = all->input("tokens", type, model.spec.vocab);
+  const Value sequence = all->input("sequence", type), position = all->input("position", type, tokens);
+  const Transformer transformer(model.spec, Weights(*all, dtypes_of(model)), tokens);
   transformer(input, {.batch = {.sequence = sequence, .position = position}});
-  std::unique_ptr<Graph> fewer;
-  if (!without.empty()) fewer = without_heads(all, model.spec, without);
-  Graph& g = fewer ? *fewer : all;
+  graph_ = without.empty() ? std::move(all) : without_heads(*all, model.spec, without);
   Taps taps;
-  taps.tokens = tokens;
+  const Outputs outputs = taken(taps);
+  for (const AttentionTap& t : taps.attention)
+    heads_ += int64_t(query_heads(model.spec.layers[size_t(t.layer)], t.heads).size());
+  if (outputs.list().empty()) return;
+  for (const Value& v : outputs.list()) host_bytes_ += bytes_of(DType::f32, v.type().shape);  // as ids are
+  plan_ = std::make_shared<const Plan>(compile(*graph_, outputs.list(), {}, device, plan_options(exact)));
+  device_bytes_ = plan_->arena_bytes + plan_->input_bytes(device);
+}
+
+Outputs Blocks::taken(Taps& taps) const {
   Outputs outputs;
-  take_ops(g, taps, outputs, attention_only);
-  if (!attention_only) take_rows(g, model.spec, taps, outputs);
-  if (outputs.list().empty()) return taps;
-  auto plan = std::make_shared<const Plan>(compile(g, outputs.list(), {}, device, plan_options(exact)));
-  require_memory(device, plan->arena_bytes + plan->input_bytes(device), "a look at this text");
-  Session session(device, plan, {model.params.get()});
+  taps.tokens = tokens_;
+  take_ops(*graph_, taps, outputs, attention_only_);
+  if (!attention_only_) take_rows(*graph_, model_.spec, taps, outputs);
+  return outputs;
+}
+
+Taps Blocks::run(std::span<const int32_t> ids) const {
+  Taps taps;
+  const Outputs outputs = taken(taps);
+  if (!plan_) return taps;
+  require_memory(device_, device_bytes_, "a look at this text");
+  Session session(device_, plan_, {model_.params.get()});
   std::vector<int32_t> positions(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) positions[i] = int32_t(i);
   session.set("tokens", ids);
@@ -147,6 +161,11 @@ Taps run_blocks(Device& device, const Model& model, std::span<const int32_t> ids
   session.run();
   outputs.read(session);
   return taps;
+}
+
+Taps run_blocks(Device& device, const Model& model, std::span<const int32_t> ids, bool exact, bool attention_only,
+                std::span<const HeadId> without) {
+  return Blocks(device, model, int64_t(ids.size()), exact, attention_only, without).run(ids);
 }
 
 }  // namespace toy::looking

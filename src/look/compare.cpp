@@ -37,7 +37,7 @@ std::vector<double> relative(std::span<const float> a, std::span<const float> b,
 }
 
 // Half the sum of the differences of the weights; what a learned sink takes counts as one more weight.
-std::vector<double> moved(const std::vector<float>& a, const std::vector<float>& b, size_t tokens) {
+std::vector<double> moved(std::span<const float> a, std::span<const float> b, size_t tokens) {
   std::vector<double> list;
   for (size_t at = 0; at < a.size(); at += tokens) {
     double sum = 0, rest = 0;
@@ -51,10 +51,15 @@ std::vector<double> moved(const std::vector<float>& a, const std::vector<float>&
 void compare_attention(const Reading& before, const Reading& after, const Taps& a, const Taps& b, ThreadPool& team,
                        LookDifference& result) {
   for (size_t i = 0; i < a.attention.size(); ++i) {
-    const auto of_a = attention_weights(before.model, a.attention[i], a.tokens, a.tokens, team),
-               of_b = attention_weights(after.model, b.attention[i], b.tokens, b.tokens, team);
+    const HeadWeights of_a(before.model, a.attention[i], a.tokens), of_b(after.model, b.attention[i], b.tokens);
     auto& heads = result.layers[size_t(a.attention[i].layer)].attention;
-    for (size_t h = 0; h < of_a.size(); ++h) heads.push_back(moved(of_a[h], of_b[h], size_t(a.tokens)));
+    const size_t first = heads.size();
+    heads.resize(first + size_t(of_a.count()));
+    each_head(of_a, team, [&](int64_t h, std::span<const float> its) {
+      std::vector<float> other;
+      of_b.of(h, other);
+      heads[first + size_t(h)] = moved(its, other, size_t(a.tokens));
+    });
   }
 }
 
@@ -87,6 +92,20 @@ void compare_lens(Device& device, const Reading& before, const Reading& after, c
       });
     }
   }
+}
+
+LookMemory memory_of_comparison(Device& device, const Reading& before, const Reading& after, int64_t tokens,
+                                const LookOptions& o) {
+  const Blocks a(device, before.model, tokens, o.exact, false, before.without),
+      b(device, after.model, tokens, o.exact, false, after.without);
+  const LookMemory of_a = Lens::memory(device, before.model, o.exact, tokens),
+                   of_b = Lens::memory(device, after.model, o.exact, tokens);
+  constexpr size_t kNumber = 48;  // as JSON and as text, for each head and token
+  const size_t heads = 2 * size_t(device.host_threads()) * size_t(tokens * tokens) * sizeof(float);
+  const size_t result =
+      size_t(a.heads() * tokens) * (sizeof(double) + (o.output == LookOptions::numbers ? 0 : kNumber));
+  return {std::max({a.device_bytes(), b.device_bytes(), of_a.device + of_b.device}),
+          a.host_bytes() + b.host_bytes() + result + std::max(heads, of_a.host + of_b.host)};
 }
 
 // Layers that differ in what the numbers are of.
@@ -136,6 +155,9 @@ LookDifference compare_looks(Device& device, const Reading& before, const Readin
   const std::string why = incomparable(before.model, after.model);
   check(why.empty(), "look: these models cannot be compared: {}; use a model and what was made of it", why);
   check_text(before.model.spec, ids), check_text(after.model.spec, ids);
+  require_look_memory(device, int64_t(ids.size()), o, [&](int64_t fewer, const LookOptions&) {
+    return memory_of_comparison(device, before, after, fewer, o);
+  });
   const Taps a = run_blocks(device, before.model, ids, o.exact, false, before.without),
              b = run_blocks(device, after.model, ids, o.exact, false, after.without);
   check(a.attention.size() == b.attention.size(), "look: these models cannot be compared: their attention differs");

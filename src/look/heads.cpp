@@ -12,12 +12,12 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-// One head's scores of the latest `rows` tokens, made weights. `sink`: a score without a key, or -inf.
-void weigh(const AttentionTap& tap, int64_t head, int64_t tokens, int64_t rows, double sink, float* to) {
+// One head's scores, made weights. `sink`: a score without a key, or -inf.
+void weigh(const AttentionTap& tap, int64_t head, int64_t tokens, double sink, float* to) {
   const int64_t width = tap.width, kv = head / (tap.heads / tap.kv_heads);
   const double cap = tap.attrs.softcap;
   std::vector<double> s(static_cast<size_t>(tokens));
-  for (int64_t i = tokens - rows; i < tokens; ++i, to += tokens) {
+  for (int64_t i = 0; i < tokens; ++i, to += tokens) {
     const float* q = tap.q.data() + (i * tap.heads + head) * width;
     const int64_t first = tap.attrs.window > 0 ? std::max<int64_t>(0, i - tap.attrs.window + 1) : 0;
     double top = sink;
@@ -53,25 +53,29 @@ std::vector<int64_t> query_heads(const LayerSpec& l, int64_t heads) {
   return list;
 }
 
-std::vector<std::vector<float>> attention_weights(const Model& model, const AttentionTap& tap, int64_t tokens,
-                                                  int64_t rows, ThreadPool& team) {
-  const LayerSpec& l = model.spec.layers[size_t(tap.layer)];
-  const std::vector<int64_t> heads = query_heads(l, tap.heads);
-  std::vector<double> sinks(size_t(tap.heads), -std::numeric_limits<double>::infinity());
-  if (l.sinks) {
-    const std::vector<float> stored = model.params->read(fmt::format("blk.{}.attn_sinks.weight", tap.layer));
-    std::copy(stored.begin(), stored.end(), sinks.begin());
-  }
-  std::vector<std::vector<float>> weights(heads.size());
+HeadWeights::HeadWeights(const Model& model, const AttentionTap& tap, int64_t tokens)
+    : tap_(tap),
+      tokens_(tokens),
+      heads_(query_heads(model.spec.layers[size_t(tap.layer)], tap.heads)),
+      sinks_(size_t(tap.heads), -std::numeric_limits<double>::infinity()) {
+  if (!model.spec.layers[size_t(tap.layer)].sinks) return;
+  const std::vector<float> stored = model.params->read(fmt::format("blk.{}.attn_sinks.weight", tap.layer));
+  std::copy(stored.begin(), stored.end(), sinks_.begin());
+}
+
+void HeadWeights::of(int64_t head, std::vector<float>& weights) const {
+  weights.assign(size_t(tokens_ * tokens_), 0);
+  const int64_t of_op = heads_[size_t(head)];
+  weigh(tap_, of_op, tokens_, sinks_[size_t(of_op)], weights.data());
+}
+
+void each_head(const HeadWeights& heads, ThreadPool& team,
+               const std::function<void(int64_t head, std::span<const float> weights)>& use) {
   team.run([&](int thread) {
-    const Range mine = part(int64_t(heads.size()), thread, team.size());
-    for (int64_t h = mine.begin; h < mine.end; ++h) {
-      weights[size_t(h)].assign(size_t(rows * tokens), 0);
-      const int64_t head = heads[size_t(h)];
-      weigh(tap, head, tokens, rows, sinks[size_t(head)], weights[size_t(h)].data());
-    }
+    const Range mine = part(heads.count(), thread, team.size());
+    std::vector<float> weights;
+    for (int64_t h = mine.begin; h < mine.end; ++h) heads.of(h, weights), use(h, weights);
   });
-  return weights;
 }
 
 HeadScores scores_of_text(std::span<const float> weights, int64_t tokens) {

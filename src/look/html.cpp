@@ -64,10 +64,7 @@ int64_t page_rows(int64_t tokens) {
 
 std::string to_html(const Look& look, const Tokenizer* tokenizer, const std::string& title) {
   const auto tokens = int64_t(look.ids.size());
-  Look numbers = look;
-  for (LayerLook& layer : numbers.layers)
-    for (HeadLook& head : layer.heads) head.weights.clear();
-  nlohmann::ordered_json j = to_json(numbers, tokenizer);
+  nlohmann::ordered_json j = looking::to_json_without_weights(look, tokenizer);
   for (size_t l = 0; l < look.layers.size(); ++l)
     if (!look.layers[l].heads.empty())
       j["layers"][l]["attention"] = packed(look.layers[l].heads, look.first_row, tokens);

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "look/page.h"
 #include "toy/look/compare.h"
 
 namespace toy {
@@ -66,12 +67,14 @@ ordered_json attention_json(const HeadLook& head, size_t tokens) {
   return rows;
 }
 
-ordered_json layer_json(const LayerLook& layer, size_t tokens, const Tokenizer* tokenizer) {
+// `weights`: with those of attention.
+ordered_json layer_json(const LayerLook& layer, size_t tokens, const Tokenizer* tokenizer, bool weights) {
   ordered_json j{{"mixer", layer.mixer}};
   if (!layer.heads.empty()) {
     j["window"] = layer.window;
     for (const HeadLook& h : layer.heads) j["heads"].push_back(head_json(h));
-    for (const HeadLook& h : layer.heads) j["attention"].push_back(attention_json(h, tokens));
+    for (const HeadLook& h : layer.heads)
+      j["attention"].push_back(weights ? attention_json(h, tokens) : ordered_json::array());
   }
   for (const StateHead& s : layer.states)
     j["states"].push_back({{"decay", numbers(s.decay)},
@@ -86,9 +89,7 @@ ordered_json layer_json(const LayerLook& layer, size_t tokens, const Tokenizer* 
   return j;
 }
 
-}  // namespace
-
-ordered_json to_json(const Look& look, const Tokenizer* tokenizer) {
+ordered_json look_json(const Look& look, const Tokenizer* tokenizer, bool weights) {
   ordered_json j{{"ids", look.ids}, {"tokens", ordered_json::array()}, {"first_row", look.first_row}};
   for (size_t t = 0; t < look.ids.size(); ++t) {
     ordered_json& token = j["tokens"].emplace_back(ordered_json{{"id", look.ids[t]}});
@@ -102,9 +103,18 @@ ordered_json to_json(const Look& look, const Tokenizer* tokenizer) {
   j["embedding"] = {{"norm", numbers(look.norm)}};
   j["embedding"].update(lens_json(look.lens, tokenizer));
   j["layers"] = ordered_json::array();
-  for (const LayerLook& layer : look.layers) j["layers"].push_back(layer_json(layer, look.ids.size(), tokenizer));
+  for (const LayerLook& layer : look.layers)
+    j["layers"].push_back(layer_json(layer, look.ids.size(), tokenizer, weights));
   return j;
 }
+
+}  // namespace
+
+ordered_json looking::to_json_without_weights(const Look& look, const Tokenizer* tokenizer) {
+  return look_json(look, tokenizer, false);
+}
+
+ordered_json to_json(const Look& look, const Tokenizer* tokenizer) { return look_json(look, tokenizer, true); }
 
 ordered_json to_json(const LookDifference& d, const Tokenizer* tokenizer) {
   ordered_json j{{"ids", d.ids}, {"tokens", ordered_json::array()}};

@@ -41,16 +41,33 @@ LensPoint lens_point(std::span<const float> z, std::span<const float> output, st
   return p;
 }
 
-Lens::Lens(Device& device, const Model& model, bool exact, int64_t tokens)
-    : width_(model.spec.d_model), together_(std::min<int64_t>(32, tokens)) {
+namespace {
+
+int64_t rows_together(int64_t tokens) { return std::min<int64_t>(32, tokens); }
+
+}  // namespace
+
+std::shared_ptr<const Plan> Lens::plan(Device& device, const Model& model, bool exact, int64_t tokens) {
   Graph g;
-  const int rows = g.declare_rows("rows", together_);
-  const Value x = g.input("x", g.rows_type(rows, DType::f32, {width_}));
+  const int rows = g.declare_rows("rows", rows_together(tokens));
+  const Value x = g.input("x", g.rows_type(rows, DType::f32, {model.spec.d_model}));
   const Transformer transformer(model.spec, Weights(g, dtypes_of(model)), 0);
   const Value logits = transformer.head.logits(transformer.head.norm(x));
-  auto plan = std::make_shared<const Plan>(compile(g, std::vector{logits}, {}, device, plan_options(exact)));
-  require_memory(device, plan->arena_bytes + plan->input_bytes(device), "a look at this text");
-  session_ = std::make_unique<Session>(device, plan, std::initializer_list<const ParamStore*>{model.params.get()});
+  return std::make_shared<const Plan>(compile(g, std::vector{logits}, {}, device, plan_options(exact)));
+}
+
+LookMemory Lens::memory(Device& device, const Model& model, bool exact, int64_t tokens) {
+  const auto made = plan(device, model, exact, tokens);
+  // The logits of two points, and an order of them for each thread.
+  const int64_t rows = 2 * rows_together(tokens) + device.host_threads();
+  return {made->arena_bytes + made->input_bytes(device), size_t(rows * model.spec.vocab) * sizeof(float)};
+}
+
+Lens::Lens(Device& device, const Model& model, bool exact, int64_t tokens)
+    : width_(model.spec.d_model), together_(rows_together(tokens)) {
+  const auto made = plan(device, model, exact, tokens);
+  require_memory(device, made->arena_bytes + made->input_bytes(device), "a look at this text");
+  session_ = std::make_unique<Session>(device, made, std::initializer_list<const ParamStore*>{model.params.get()});
 }
 
 std::vector<float> Lens::logits(std::span<const float> x, int64_t begin, int64_t n) {

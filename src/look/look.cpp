@@ -73,9 +73,12 @@ void measure_repetition(Device& device, const Model& model, const LookOptions& o
   const Taps taps = run_blocks(device, model, ids, o.exact, true);
   std::vector<size_t> seen(result.layers.size(), 0);  // heads of a layer
   for (const AttentionTap& tap : taps.attention) {
-    LayerLook& layer = result.layers[size_t(tap.layer)];
-    for (const std::vector<float>& w : attention_weights(model, tap, taps.tokens, taps.tokens, team))
-      score_repetition(w, taps.tokens, begin, n, layer.heads[seen[size_t(tap.layer)]++].scores);
+    const HeadWeights heads(model, tap, taps.tokens);
+    size_t& first = seen[size_t(tap.layer)];
+    each_head(heads, team, [&](int64_t h, std::span<const float> w) {
+      score_repetition(w, taps.tokens, begin, n, result.layers[size_t(tap.layer)].heads[first + size_t(h)].scores);
+    });
+    first += size_t(heads.count());
   }
   result.random_tokens = n;
 }
@@ -84,12 +87,15 @@ void add_heads(const Model& model, const Taps& taps, const AttentionTap& tap, in
                Look& result) {
   LayerLook& layer = result.layers[size_t(tap.layer)];
   layer.window = tap.attrs.window;
-  for (std::vector<float>& w : attention_weights(model, tap, taps.tokens, taps.tokens, team)) {
-    HeadLook& head = layer.heads.emplace_back();
+  const HeadWeights heads(model, tap, taps.tokens);
+  const size_t first = layer.heads.size();
+  layer.heads.resize(first + size_t(heads.count()));
+  each_head(heads, team, [&](int64_t h, std::span<const float> w) {
+    HeadLook& head = layer.heads[first + size_t(h)];
     head.scores = scores_of_text(w, taps.tokens);
-    w.erase(w.begin(), w.end() - rows * taps.tokens);
-    head.weights = std::move(w);
-  }
+    const auto last = w.last(size_t(rows * taps.tokens));
+    head.weights.assign(last.begin(), last.end());
+  });
 }
 
 void add_rule(const RuleTap& tap, int64_t tokens, ThreadPool& team, Look& result) {
@@ -120,7 +126,8 @@ void looking::check_text(const ModelSpec& spec, std::span<const int32_t> ids) {
   check(!ids.empty(), "look: the text has no tokens; give at least one");
   for (const int32_t id : ids)
     check(id >= 0 && id < spec.vocab, "look: token id {} is outside the vocabulary; use 0 to {}", id, spec.vocab - 1);
-  spec.require_positions(int64_t(ids.size()), "tokens");
+  check(int64_t(ids.size()) <= spec.context, "look: the text has {} tokens, and the model {} positions; use less text",
+        ids.size(), spec.context);
 }
 
 // Parts in their order: the blocks, heads and recurrences, the lens, the rest of the rows, repeated tokens.
@@ -130,6 +137,9 @@ struct LookJob::State {
     check_limits(o);
     check_text(model.spec, text);
     const auto tokens = int64_t(text.size());
+    require_look_memory(device, tokens, o, [&](int64_t fewer, const LookOptions& with) {
+      return memory_of_look(device, model, fewer, with);
+    });
     rows = o.rows > 0 ? std::min(o.rows, tokens) : tokens;
     result.ids = std::move(text), result.first_row = tokens - rows;
   }

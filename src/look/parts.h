@@ -44,9 +44,47 @@ struct Taps {
   std::vector<RuleTap> rules;
   std::vector<std::pair<int, std::vector<int32_t>>> experts;  ///< layer, [T,U]
 };
+class Outputs;
+
+/// The blocks of a model on a text of so many tokens, compiled. Nothing is allocated before run().
+class Blocks {
+ public:
+  /// `attention_only`: x, added, rules and experts stay empty. `without`: heads whose output is 0. `model` must outlive
+  /// it.
+  Blocks(Device& device, const Model& model, int64_t tokens, bool exact, bool attention_only,
+         std::span<const HeadId> without = {});
+  /// What a run takes on the device, and what the taps take on the host.
+  size_t device_bytes() const { return device_bytes_; }
+  size_t host_bytes() const { return host_bytes_; }
+  /// Heads of all attention ops, as HeadWeights counts them.
+  int64_t heads() const { return heads_; }
+  Taps run(std::span<const int32_t> ids) const;
+
+ private:
+  Outputs taken(Taps& taps) const;
+  Device& device_;
+  const Model& model_;
+  const int64_t tokens_;
+  const bool attention_only_;
+  std::unique_ptr<Graph> graph_;
+  std::shared_ptr<const Plan> plan_;  // absent: there is nothing to look at
+  size_t device_bytes_ = 0, host_bytes_ = 0;
+  int64_t heads_ = 0;
+};
+
+/// What a look holds at once, at most. Of a comparison: of both readings.
+struct LookMemory {
+  size_t device = 0, host = 0;
+};
+/// Of a look at so many tokens.
+LookMemory memory_of_look(Device& device, const Model& model, int64_t tokens, const LookOptions& options);
+/// Throws Error{bad_input} where that is not free, saying how many tokens would do. `of` gives it for fewer tokens.
+void require_look_memory(Device& device, int64_t tokens, const LookOptions& options,
+                         const std::function<LookMemory(int64_t tokens, const LookOptions&)>& of);
+
 /// Throws Error{bad_input} for no tokens, ids outside the vocabulary, and more tokens than the model has positions.
 void check_text(const ModelSpec& spec, std::span<const int32_t> ids);
-/// Runs the blocks. `attention_only`: x, added, rules and experts stay empty. `without`: heads whose output is 0.
+/// Compiles and runs the blocks.
 Taps run_blocks(Device& device, const Model& model, std::span<const int32_t> ids, bool exact, bool attention_only,
                 std::span<const HeadId> without = {});
 /// The same graph, in which these heads give 0. Throws Error{bad_input} where the model has no such head.
@@ -54,10 +92,25 @@ std::unique_ptr<Graph> without_heads(const Graph& graph, const ModelSpec& spec, 
 /// The heads of a layer's attention op, of `heads`, that stand for its query heads, in their order.
 std::vector<int64_t> query_heads(const LayerSpec& layer, int64_t heads);
 
-/// Attention weights of the last `rows` tokens: [H,R,T]. Of pairs (differential attention) both maps of each pair, in
+/// Attention weights of a tap's heads, one head at a time. Of pairs (differential attention) both maps of each pair, in
 /// the order of the query heads.
-std::vector<std::vector<float>> attention_weights(const Model& model, const AttentionTap& tap, int64_t tokens,
-                                                  int64_t rows, ThreadPool& team);
+class HeadWeights {
+ public:
+  /// `tap` must outlive it.
+  HeadWeights(const Model& model, const AttentionTap& tap, int64_t tokens);
+  int64_t count() const { return int64_t(heads_.size()); }
+  /// [T,T] of a head. Threads may ask at the same time.
+  void of(int64_t head, std::vector<float>& weights) const;
+
+ private:
+  const AttentionTap& tap_;
+  int64_t tokens_;
+  std::vector<int64_t> heads_;
+  std::vector<double> sinks_;
+};
+/// Calls use(head, weights [T,T]) for all of them, on the threads of a team.
+void each_head(const HeadWeights& heads, ThreadPool& team,
+               const std::function<void(int64_t head, std::span<const float> weights)>& use);
 /// Of weights [T,T]: previous, first, entropy and distance; the others are NaN.
 HeadScores scores_of_text(std::span<const float> weights, int64_t tokens);
 /// Induction and duplicate of weights [T,T] where `n` tokens from `begin` are repeated once.
@@ -73,10 +126,13 @@ class Lens {
   Lens(Device& device, const Model& model, bool exact, int64_t tokens);
   /// Rows that it takes at once, at most.
   int64_t together() const { return together_; }
+  /// What it takes on the device and, with its logits, on the host, for texts of `tokens`.
+  static LookMemory memory(Device& device, const Model& model, bool exact, int64_t tokens);
   /// Logits [n,V] of rows [begin, begin + n) of x [T,D].
   std::vector<float> logits(std::span<const float> x, int64_t begin, int64_t n);
 
  private:
+  static std::shared_ptr<const Plan> plan(Device& device, const Model& model, bool exact, int64_t tokens);
   int64_t width_, together_;
   std::unique_ptr<Session> session_;
 };

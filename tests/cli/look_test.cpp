@@ -61,6 +61,20 @@ TEST_F(CliLook, ComparesModelsAndHeads) {
   EXPECT_GT(one.at("layers")[1].at("rows")[13].get<double>(), 0);
 }
 
+// Of a text that is longer than the model's context, and of one for whose attention no machine has the memory.
+TEST_F(CliLook, TooLongTextsAreRefusedAtOnce) {
+  const std::string letters = write("letters.txt", std::string(300000, 'a'));
+  refuses("look " + model() + " --prompt-file " + letters, {"300000", "positions"});
+  ASSERT_EQ(
+      toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--context 400000 --steps 1 --out " + path("long"))
+          .code,
+      0);
+  refuses("look " + path("long/model.gguf") + " --prompt-file " + letters,
+          {"memory: a look at 300000 tokens needs", "use at most"});
+  refuses("look " + path("long/model.gguf") + " --ablate 0.0 --prompt-file " + letters,
+          {"memory: a look at 300000 tokens needs"});
+}
+
 TEST_F(CliLook, Refusals) {
   const std::string m = model();
   refuses("look " + m, {"prompt", "empty"});

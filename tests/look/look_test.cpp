@@ -9,12 +9,14 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "backend/forwarding_device.h"
 #include "look/parts.h"
 #include "testing/errors.h"
 #include "testing/family_golden.h"
 #include "testing/hybrids.h"
 #include "testing/models.h"
 #include "testing/test_device.h"
+#include "toy/backend/devices.h"
 #include "toy/base/json_text.h"
 #include "toy/decode/decoder.h"
 #include "toy/decode/sampler.h"
@@ -297,6 +299,86 @@ TEST(Look, LastRowsThreadsAndErrors) {
   expect_contains(message_of([&] { look(*device, model, std::vector<int32_t>{}); }), "no tokens");
   expect_contains(message_of([&] { look(*device, model, std::vector<int32_t>{61}); }), "0 to 60");
   expect_contains(message_of([&] { look(*device, model, ids, {.top = 0}); }), "top");
+  const std::vector<int32_t> longer(size_t(model.spec.context) + 1, 3);
+  expect_contains(message_of([&] { look(*device, model, longer); }), "positions");
+}
+
+// A device with as little memory as is wanted, which counts what runs on it.
+class SmallDevice final : public ForwardingDevice {
+ public:
+  explicit SmallDevice(Device& to) : ForwardingDevice(to) {}
+  ~SmallDevice() override { close(); }
+  Memory memory() const override { return {size_t(1) << 40, free}; }
+  void run(Program& program, std::span<double> seconds) override {
+    ++runs;
+    ForwardingDevice::run(program, seconds);
+  }
+  size_t free = size_t(1) << 40;
+  int runs = 0;
+};
+
+// What a call refuses, or "".
+template <class Call>
+std::string refusal(const Call& call) {
+  try {
+    call();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::bad_input);
+    return e.what();
+  }
+  return "";
+}
+
+// What does not fit is refused before anything runs, with a number of tokens that does.
+TEST(Look, TextsThatAreTooLongForTheMemoryAreRefused) {
+  const auto cpu = make_cpu_device(2);
+  SmallDevice device(*cpu);
+  const ModelSpec spec = testing::small_model(
+      "tiny", {.vocab = 61, .d_model = 32, .context = 2048, .heads = 4, .kv_heads = 2, .d_head = 8, .d_ff = 48});
+  const Model model = random_model(spec, device, 3);
+  const std::vector<int32_t> ids = testing::random_ids(400, 61, Philox(4));
+  const auto begins = [&](size_t tokens, const LookOptions& o = {}) {
+    const int before = device.runs;
+    const std::string message = refusal([&] {
+      const LookJob job(device, model, {ids.begin(), ids.begin() + int64_t(tokens)}, o);
+    });
+    EXPECT_EQ(device.runs, before);
+    return message;
+  };
+  const auto bytes = [&](const LookOptions& o) {
+    const looking::LookMemory m = looking::memory_of_look(device, model, 400, o);
+    return m.device + m.host;
+  };
+  // All weights of attention, those of a head for each thread.
+  const size_t square = size_t(400) * 400 * sizeof(float), heads = spec.layers.size() * 4;
+  EXPECT_GT(bytes({}), (heads + 2) * square);
+  EXPECT_LT(bytes({}), 2 * (heads + 2) * square);
+  EXPECT_LT(bytes({.rows = 64}), bytes({}) - (heads - 2) * square);
+  EXPECT_GT(bytes({.output = LookOptions::page}), bytes({}) + (heads - 2) * square);
+  EXPECT_GT(bytes({.output = LookOptions::json}), bytes({.output = LookOptions::page}) + 4 * heads * square);
+  device.free = bytes({});
+  EXPECT_EQ(begins(400), "");
+  device.free = bytes({}) - 1;
+  const std::string refused = begins(400);
+  testing::expect_contains(refused, "memory: a look at 400 tokens needs");
+  testing::expect_contains(refused, ", or keep the attention of the last 64 alone (--rows 64)");
+  const std::string use = "use at most ";
+  const size_t most = std::stoul(refused.substr(refused.find(use) + use.size()));
+  EXPECT_GT(most, 370u);
+  EXPECT_EQ(begins(most), "");
+  EXPECT_NE(begins(most + 1), "");
+  EXPECT_EQ(begins(400, {.rows = 64}), "");
+  const auto compared = [&] {
+    compare_looks(device, {.model = model}, {.model = model, .without = {{0, 1}}}, ids, {});
+  };
+  device.free = 20 * square / 10;
+  testing::expect_contains(refusal(compared), "memory: a look at 400 tokens needs");
+  EXPECT_EQ(device.runs, 0);
+  device.free = 10 << 10;
+  testing::expect_contains(begins(400), "use a smaller model or more memory");
+  device.free = size_t(1) << 40;
+  EXPECT_EQ(refusal(compared), "");
+  EXPECT_GT(device.runs, 0);
 }
 
 TEST(Look, ThePageHasEverythingInIt) {

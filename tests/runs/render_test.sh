@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Renders reports, a report card and SVGs in headless Chromium: at 1280, 700, 420 and 390 pixels nothing is cut off or
-# written over something else, the script runs without an error, single SVGs are as wide as a page of 420 pixels, and
-# the pictures are not empty. Keeps the pictures, light and dark, in the folder given second.
+# Renders reports, a report card, pages of `toy look` and SVGs in headless Chromium: at 1280, 700, 420 and 390 pixels
+# nothing is cut off or written over something else, the script runs without an error, a look can be used with the
+# keyboard, single SVGs are as wide as a page of 420 pixels, and the pictures are not empty. Keeps the pictures, light and dark, in the folder given second.
 #
 #   tests/runs/render_test.sh build/release/toy [FOLDER]        # exit code 77: chromium is not installed
 set -euo pipefail
@@ -42,8 +42,17 @@ for stage in 1-texts 2-chats 3-dpo 4-grpo 5-more; do
   stages+=("$work/$stage") answers+=(--answers "$work/likeliest.json" --drawn "$work/drawn.json")
 done
 "$toy" runs card "${stages[@]}" "${answers[@]}" --out "$work/card.html" > "$work/report.log"
-for run in done failed card; do
-  { sed 's/script-src/script-src-elem/;/<\/body>/,$d' "$work/$run.html"; echo "<script>"; cat "$here/inspect.js"; echo "</script></body></html>"; } \
+# Looks into a hybrid, which has states, and into what a head adds; the model is nearly random.
+seq -s ' ' 400 > "$work/numbers.txt"
+"$toy" train from-scratch --corpus "$work/numbers.txt" --tokenizer bytes --size tiny --layers gdn,attn --batch 2 \
+  --tokens 32 --steps 2 --lr 1e-3 --val-fraction 0 --out "$work/model" > "$work/train.log" 2>&1
+text="Once upon a time there was a fox. It said: \"17 18 19\", averylongwordwithoutanyspaceinit, and $(printf 'x%.0s' {1..40})."
+"$toy" look "$work/model" --prompt "$text" --out "$work/look.html" > "$work/look.log"
+"$toy" look "$work/model" --prompt "$text" --ablate 1.0 --out "$work/ablated.html" > "$work/look.log"
+for run in done failed card look ablated; do
+  script=inspect.js
+  if [[ $run == look || $run == ablated ]]; then script=inspect_look.js; fi
+  { sed 's/script-src/script-src-elem/;/<\/body>/,$d' "$work/$run.html"; echo "<script>{"; cat "$here/$script"; echo "}</script></body></html>"; } \
     > "$work/inspected-$run.html"
 done
 "$toy" runs show "$work/done" --svg "$work/plots" > "$work/show.log"
@@ -63,7 +72,7 @@ chromium() {
 }
 fail() { echo "$*"; exit 1; }
 
-for run in done failed card; do
+for run in done failed card look ablated; do
   for width in 1280 700 420 390; do
     # In a frame: windows of Chromium are at least 500 pixels wide.
     cat > "$work/frame.html" << END
@@ -85,7 +94,8 @@ END
   [[ $width == 'data-width="420"' ]] || fail "$svg.svg in a page of 420 px: $width"
 done
 for dark in "" --force-dark-mode; do
-  for picture in report:done.html:1280,2600 narrow:failed.html:420,5200 card:card.html:1200,4200 loss:plots/loss.svg:720,360 \
+  for picture in report:done.html:1280,2600 narrow:failed.html:420,5200 card:card.html:1200,4200 \
+    look:look.html:1200,2600 ablated:ablated.html:1200,1600 loss:plots/loss.svg:720,360 \
     compare:compare.svg:720,380 graph:graph.svg:1800,900; do
     IFS=: read -r name file size <<< "$picture"
     chromium ${dark:+"$dark"} --window-size="$size" --screenshot="$keep/$name${dark:+-dark}.png" "file://$work/$file"

@@ -15,6 +15,7 @@ TEST(ServeLook, RepliesAndRefuses) {
   ServerOptions o;
   o.look = [](const std::vector<int32_t>& ids, const std::vector<float>&) -> ServerOptions::LookParts {
     if (ids[0] == 98) throw std::runtime_error("broken");
+    check(ids[0] != 100, "memory: a look at {} tokens needs more than is free", ids.size());
     return [n = ids.size(), left = 3]() mutable -> std::optional<std::string> {
       if (--left > 0) return std::nullopt;
       return "{\"seen\":" + std::to_string(n) + "}";
@@ -34,6 +35,9 @@ TEST(ServeLook, RepliesAndRefuses) {
   EXPECT_EQ(server.post("/v1/look", R"({"tokens": "a"})").status, 400);
   EXPECT_EQ(server.get("/v1/look").status, 405);
   EXPECT_EQ(server.post("/v1/look", R"({"tokens": [98]})").status, 500);
+  const Answer large = server.post("/v1/look", R"({"tokens": [100, 97]})");
+  EXPECT_EQ(large.status, 400);
+  EXPECT_NE(large.error().find("a look at 2 tokens needs more than is free"), std::string::npos) << large.body;
   // None of these is still being computed.
   EXPECT_EQ(server.post("/v1/look", R"({"tokens": [97]})").status, 200);
   EXPECT_EQ(server.post("/v1/completions", R"({"prompt": "a", "max_tokens": 2})").status, 200);

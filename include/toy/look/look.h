@@ -21,6 +21,8 @@ struct LookOptions {
   int64_t rows = 0;    ///< attention of the last rows alone, at most; 0: of all
   bool exact = false;  ///< products with quantized weights are not rounded to 8 bits, which decoding does
   uint64_t seed = 1;   ///< of the random tokens that induction is measured on
+  /// What is made of the numbers afterwards, so that there is memory for it, too.
+  enum Output { numbers, page, json } output = numbers;
 
   /// See toy/base/options.h.
   static void fields(auto& o, auto&& f) {
@@ -111,7 +113,8 @@ struct Look {
 
 /// Reads the tokens as training and decoding do, with the same bits, and takes the graph's values: for any family.
 /// Memory grows with T^2 heads. Throws Error{bad_input} for no tokens, ids outside the vocabulary, more tokens than
-/// the model has positions, and where memory will not suffice.
+/// the model has positions, and where memory will not suffice for them and LookOptions::output, before anything is
+/// computed.
 Look look(Device& device, const Model& model, std::span<const int32_t> ids, const LookOptions& options = {});
 
 /// The same in parts, for those who have other things to do in between. The blocks are one part; each of the others

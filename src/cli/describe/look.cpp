@@ -70,7 +70,7 @@ struct LookCommand : Command {
     adapters.apply(model);
     const std::vector<int32_t> ids = prompt.tokens(model, model_path).at(0);
     print_warnings(model_path, model.warnings);
-    warn_of_long_context(model_path, model.spec, int64_t(ids.size()));
+    o.output = json ? LookOptions::json : out.empty() ? LookOptions::numbers : LookOptions::page;
     if (!compare.empty() || !ablate.empty()) return compare_readings(*dev, model, ids);
     const int64_t tokens = int64_t(ids.size());
     if (!given("--rows") && !out.empty() && page_rows(tokens) < tokens) {

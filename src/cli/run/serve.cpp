@@ -281,7 +281,7 @@ struct Serve : Command {
     warn_of_long_context(model_path, model.spec, decoder.context());
     serve::ServerOptions o = server_options(name, api_keys);
     // The chosen token and the one that follows it are all that the page shows the attention of.
-    const LookOptions looks{.rows = 2, .exact = decoding.decoder.exact};
+    const LookOptions looks{.rows = 2, .exact = decoding.decoder.exact, .output = LookOptions::json};
     o.look = [&](const std::vector<int32_t>& ids, const std::vector<float>& factors) {
       return look_in_parts(*dev, model, ids, factors, looks);
     };
