@@ -124,12 +124,12 @@ void copy_with(const std::string& from, const std::string& to, const std::map<st
 
 TEST_F(HfRefuses, Encoders) {
   const std::string other = g_.folder.path("other.gguf"), folder = g_.folder.path("new");
-  copy_with(g_.path, other, {{"general.architecture", std::string("nomic-bert")}});
+  copy_with(g_.path, other, {{"general.architecture", std::string("nomic-bert-moe")}});
   const std::string file = testing::error_of([&] { hf::convert_gguf(gguf::File::open(other), folder); });
-  EXPECT_NE(file.find("'nomic-bert' is not supported"), std::string::npos) << file;
+  EXPECT_NE(file.find("'nomic-bert-moe' is not supported"), std::string::npos) << file;
   EXPECT_NE(file.find("for embeddings use a bert"), std::string::npos) << file;
-  testing::write_text(folder_ + "/config.json", R"({"model_type": "xlm-roberta"})");
-  expect({"'xlm-roberta' is not supported", "for embeddings use a bert"});
+  testing::write_text(folder_ + "/config.json", R"({"model_type": "distilbert"})");
+  expect({"'distilbert' is not supported", "for embeddings use a bert"});
 }
 
 TEST_F(HfRefuses, ADamagedTokenizer) {
