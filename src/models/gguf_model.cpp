@@ -30,6 +30,11 @@ std::vector<std::string_view> quantized_types() {
   return names;
 }
 
+// llama.cpp writes matrices of one row as vectors.
+bool is_stored_as(const Shape& in_file, const Shape& wanted) {
+  return in_file == wanted || (wanted.rank() == 2 && wanted[0] == 1 && in_file.rank() == 1 && in_file[0] == wanted[1]);
+}
+
 // Metadata decides; the file was validated, but not its dimensions against its tensors. A tensor that nobody asks for
 // would have changed the result: refused, as llama.cpp refuses it.
 void check_against_tensors(const gguf::File& f, const ModelSpec& spec) {
@@ -52,8 +57,8 @@ void check_against_tensors(const gguf::File& f, const ModelSpec& spec) {
     if (!info)
       fail("{}: the tensor '{}' is missing, which the architecture {} has ({} tensors are there{})", f.path(), t.name,
            spec.architecture, found.size(), hint(t.name, unknown.empty() ? found : unknown));
-    check(info->shape == t.shape, "{}: tensor '{}' is {}, the metadata ask for {}", f.path(), t.name, info->shape.str(),
-          t.shape.str());
+    check(is_stored_as(info->shape, t.shape), "{}: tensor '{}' is {}, the metadata ask for {}", f.path(), t.name,
+          info->shape.str(), t.shape.str());
     const bool readable =
         info->dtype && (is_float(*info->dtype) || (is_quantized(*info->dtype) && t.shape.rank() >= 2));
     check(readable, "{}: tensor '{}' is {}; supported: F32, F16, BF16, and for matrices {}", f.path(), t.name,

@@ -14,6 +14,7 @@
 #include "serve/api/replies.h"
 #include "serve/api/rerank.h"
 #include "serve/prompts.h"
+#include "serve/read_body.h"
 #include "serve/requests.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -84,12 +85,14 @@ class EncoderServer {
     for (const std::string& alias : options_.aliases) add(alias);
     send_json(*exchange, {{"object", "list"}, {"data", list}});
   }
-  void embeddings(ExchangePointer exchange) { embed(exchange, parse_embeddings(exchange->request.body)); }
+  void embeddings(ExchangePointer exchange) { embed(exchange, read_body(exchange, options_.strict, parse_embeddings)); }
   void ollama_embed(ExchangePointer exchange) {
-    embed(exchange, parse_ollama_embeddings(exchange->request.body, false));
+    embed(exchange, read_body(exchange, options_.strict,
+                              [](const std::string& body) { return parse_ollama_embeddings(body, false); }));
   }
   void ollama_embeddings(ExchangePointer exchange) {
-    embed(exchange, parse_ollama_embeddings(exchange->request.body, true));
+    embed(exchange, read_body(exchange, options_.strict,
+                              [](const std::string& body) { return parse_ollama_embeddings(body, true); }));
   }
 
   void embed(ExchangePointer exchange, const EmbeddingsRequest& r) {
@@ -119,7 +122,7 @@ class EncoderServer {
   }
 
   void rerank(ExchangePointer exchange) {
-    const RerankRequest r = parse_rerank(exchange->request.body);
+    const RerankRequest r = read_body(exchange, options_.strict, parse_rerank);
     std::vector<Ranked> ranked;
     try {
       const std::scoped_lock lock(mutex_);

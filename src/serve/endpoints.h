@@ -24,6 +24,7 @@
 #include "serve/http/origin.h"
 #include "serve/metrics.h"
 #include "serve/prompts.h"
+#include "serve/read_body.h"
 #include "serve/server.h"
 #include "serve/states.h"
 #include "toy/decode/service.h"
@@ -60,17 +61,11 @@ class Server {
   }
   void send_error(Exchange& exchange, const std::exception_ptr& error) noexcept;
   void send_json(Exchange& exchange, const nlohmann::ordered_json& j);
-  // What a request says, read by `parse` from its body. Fields without an effect are noted, unless all have to have
-  // one.
   template <class Parse>
   auto read(ExchangePointer exchange, Parse&& parse) const {
-    if (options_.strict) return parse(exchange->request.body);
-    IgnoredFields ignored;
-    auto r = parse(exchange->request.body);
-    exchange->note([&](RequestNotes& n) { n.ignored = ignored_text(ignored.names()); });
-    return r;
+    return read_body(exchange, options_.strict, parse);
   }
-  // Notes more of them, or refuses them.
+  // Notes a field without an effect, or refuses it.
   void ignore(ExchangePointer exchange, const std::string& field, const std::string& what) const;
 
   // ---- What is asked for (endpoints.cpp).

@@ -107,6 +107,26 @@ TEST_P(RankGolden, SurvivesGgufAndFolder) {
   EXPECT_EQ(after.logits(pairs(after)), before.logits(pairs(before)));
 }
 
+// llama.cpp's tools write matrices of one row as vectors, and say that positions are not scaled.
+TEST_P(RankGolden, FilesOfLlamaCpp) {
+  const gguf::File ours = gguf::File::open(gguf_);
+  const std::string architecture = ours.get_string("general.architecture"), theirs = folder_.path("theirs.gguf");
+  gguf::Writer writer(architecture);
+  for (const auto& [key, value] : ours.metadata())
+    if (key != "general.architecture") writer.set(key, value);
+  if (architecture == "modern-bert") writer.set("modern-bert.rope.scaling.type", std::string("none"));
+  for (const gguf::TensorInfo& t : ours.tensors()) {
+    const bool is_row = t.shape.rank() == 2 && t.shape[0] == 1;
+    const Shape shape = is_row ? Shape({t.shape[1]}) : t.shape;
+    writer.add(t.name, View(const_cast<std::byte*>(t.data), *t.dtype, shape), *t.dtype);
+  }
+  writer.finish(theirs);
+  const auto device = make_test_device(2);
+  const Model a = load_model(gguf_, *device), b = load_model(theirs, *device);
+  Ranker one(*device, a), other(*device, b);
+  EXPECT_EQ(other.logits(pairs(other)), one.logits(pairs(one)));
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, RankGolden, ::testing::ValuesIn(kKinds), [](const auto& i) { return i.param.name; });
 
 class BertRanker : public ::testing::Test {

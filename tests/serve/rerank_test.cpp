@@ -110,6 +110,15 @@ TEST(Rerank, Texts) {
   }
 }
 
+// What clients send by default, and has no effect, is noted.
+TEST(Rerank, FieldsWithoutEffect) {
+  RankServer server;
+  const Answer r = server.post("/rerank", R"({"query": "which", "texts": ["one", "two"], "truncate": true})");
+  EXPECT_EQ(r.status, 200) << r.body;
+  EXPECT_NE(r.header.find("X-Toy-Ignored: truncate"), std::string::npos) << r.header;
+  EXPECT_EQ(server.post("/v1/rerank", R"({"query": "which", "documents": ["one"], "user": "u"})").status, 200);
+}
+
 TEST(Rerank, BadRequests) {
   RankServer server;
   const auto refuses = [&](const std::string& fields, const std::string& param, const std::string& words) {

@@ -134,11 +134,14 @@ void write_encoder(MetadataWriter& w, const ModelSpec& m) {
   w.flag("attention.causal", false);
 }
 
+// llama.cpp writes a matrix of one row as a vector.
+static int64_t rows_of(const gguf::TensorInfo& matrix) { return matrix.shape.rank() == 1 ? 1 : matrix.shape[0]; }
+
 static constexpr const char* kTokenTypes = "tokenizer.ggml.token_type_count";
 
 void read_token_types(Metadata& metadata, ModelSpec& m) {
   const gguf::File& file = metadata.file();
-  m.token_types = file.require("token_types.weight").shape[0];
+  m.token_types = rows_of(file.require("token_types.weight"));
   const int64_t stated = file.get_u32(kTokenTypes, uint32_t(m.token_types));
   check(stated == m.token_types, "{}: {} is {}, token_types.weight has {} rows", file.path(), kTokenTypes, stated,
         m.token_types);
@@ -156,7 +159,7 @@ void read_score_head(Metadata& metadata, ModelSpec& m, ScoreHead::Dense dense) {
   const gguf::TensorInfo* output = file.find("cls.output.weight");
   if (output == nullptr) return;
   metadata.ignore("classifier.output_labels");
-  m.score.labels = output->shape[0];
+  m.score.labels = rows_of(*output);
   m.score.dense = file.find("cls.weight") ? dense : ScoreHead::none;
 }
 

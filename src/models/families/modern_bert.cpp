@@ -1,6 +1,8 @@
 // `modern-bert` (Warner et al. 2024): an encoder with norms in front of attention and ffn, which have no biases, as
 // nothing has; rotary positions; gated ffns with the exact gelu. Every third layer sees all tokens, others a window to
 // both sides with angles of their own. What goes into the first layer's attention is the normed embedding.
+#include <fmt/format.h>
+
 #include "models/families/llama_like.h"
 #include "toy/base/error.h"
 #include "toy/models/embedding_rule.h"
@@ -32,12 +34,23 @@ void read(Metadata& metadata, ModelSpec& m) {
   check(every >= 1 && both >= 2, "{}: {} is {} and {} is {}; expected at least 1 and 2", file.path(),
         metadata.key("attention.sliding_window_pattern"), every, metadata.key("attention.sliding_window"), both);
   shape_layers(m, every, one_side(both));
+  for (const char* key : {"rope.freq_base", "rope.freq_base_swa"})
+    if (!file.has(metadata.key(key)))
+      metadata.warn(fmt::format("{} is absent, and 10000 is taken; the published models have 160000 and 10000",
+                                metadata.key(key)));
   m.rope.base = metadata.f32("rope.freq_base", 10000);
   m.local_rope_base = metadata.f32("rope.freq_base_swa", 10000);
+  const std::string scaling = metadata.text("rope.scaling.type", "none");
+  check(scaling == "none", "{}: {} is '{}'; supported: none", file.path(), metadata.key("rope.scaling.type"), scaling);
   const std::string gelu = metadata.text("hidden_activation", "gelu");
   check(gelu == "gelu", "{}: {} is '{}'; supported: gelu", file.path(), metadata.key("hidden_activation"), gelu);
   read_score_head(metadata, m, ScoreHead::gelu_norm);
+  check(!m.score.there() || m.score.dense != ScoreHead::none,
+        "{}: it has cls.output.weight and no cls.weight, so it would rank without its head; convert the model again",
+        file.path());
   const int64_t pooling = metadata.u32("classifier.pooling_type", pooling_number("mean"));
+  check(pooling == pooling_number("mean") || pooling == pooling_number("cls"),
+        "{}: {} is {}; supported: 1 (mean), 2 (cls)", file.path(), metadata.key("classifier.pooling_type"), pooling);
   m.score.mean = m.score.there() && pooling == pooling_number("mean");
   metadata.refuse_unknown();
 }

@@ -1,4 +1,6 @@
 // `nomic-bert` (Nussbaum et al. 2024): BERT with rotary positions, gated ffns and no biases but those of norms.
+#include <fmt/format.h>
+
 #include "models/families/llama_like.h"
 #include "toy/base/error.h"
 
@@ -11,6 +13,9 @@ void read(Metadata& metadata, ModelSpec& m) {
   read_encoder(metadata, m);
   for (LayerSpec& l : m.layers) l.fused_qkv = file.find("blk.0.attn_qkv.weight") != nullptr;
   read_token_types(metadata, m);
+  if (!file.has(metadata.key("rope.freq_base")))
+    metadata.warn(fmt::format("{} is absent, and 10000 is taken; the published models have 1000",
+                              metadata.key("rope.freq_base")));
   m.rope.base = metadata.f32("rope.freq_base", 10000);
   metadata.refuse_unknown();
 }

@@ -10,6 +10,12 @@ namespace {
 void read(Metadata& metadata, ModelSpec& m) {
   read_llama_like(metadata, m);
   read_score_head(metadata, m, ScoreHead::none);
+  const gguf::File& file = metadata.file();
+  const std::string labels = metadata.key("classifier.output_labels");
+  if (m.score.there() && file.has(labels))
+    check(file.get_strings(labels) == std::vector<std::string>{"yes", "no"},
+          "{}: {} are not yes and no, in this order; other rerankers of the architecture qwen3 do not run", file.path(),
+          labels);
 }
 
 void write(MetadataWriter& w, const ModelSpec& m) {

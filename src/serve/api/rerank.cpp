@@ -45,7 +45,8 @@ RerankRequest parse_rerank(const std::string& body) {
   }
   r.return_documents = f.flag(r.form == RerankRequest::texts ? "return_text" : "return_documents", false);
   r.raw_scores = f.flag("raw_scores", false);
-  for (const char* unused : {"truncate", "truncation_direction", "max_chunks_per_doc", "max_tokens_per_doc", "user"})
+  for (const char* unused :
+       {"truncate", "truncation_direction", "max_chunks_per_doc", "max_tokens_per_doc", "priority", "user"})
     f.ignore(unused);
   f.finish();
   return r;
