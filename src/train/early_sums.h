@@ -21,7 +21,7 @@ class GradientSums;
 
 /// Gradients that are complete, as steps of a plan go by.
 struct GradientBucket {
-  size_t end = 0;                                 ///< after so many steps
+  size_t end = 0;                                 ///< steps of the plan before it
   std::vector<std::pair<size_t, size_t>> ranges;  ///< where they lie in the accumulators: offset and bytes
 };
 /// The gradients of a plan that adds them to accumulators, in its order. A bucket has at least `bytes`, but for the

@@ -76,12 +76,12 @@ void add_packed(std::span<const BF16* const> parts, int64_t first, int64_t count
   for (int64_t i = 0; i < count; ++i) to[first + i] = to_bf16(float(at[0][i]));
 }
 
-// Values of a bucket, each of so many bytes, of `all`.
+// Values of a bucket, each of `bytes`, of `all`.
 size_t most_values(size_t bytes, size_t all) { return std::min(kSumBucket / bytes / kBlock * kBlock, all); }
 // Of these, the most that one of n ranks adds.
 size_t largest_part(size_t n, size_t most) { return ((most / kBlock + n) / n) * kBlock; }
 
-// At least so many values; what they were is lost.
+// At least `count` values; what they were is lost.
 template <class T>
 std::span<T> values_in(Buffer& buffer, size_t count) {
   if (buffer.bytes() < count * sizeof(T)) buffer = Buffer(), buffer = Buffer(count * sizeof(T));

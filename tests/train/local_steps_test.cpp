@@ -40,7 +40,7 @@ Values values_of(const ParamStore& store) {
   return v;
 }
 
-// Weights after so many steps in two ranks, of one sequence each.
+// Weights after `steps` in two ranks, of one sequence each.
 Values after(int64_t steps, const TrainerOptions& given, std::vector<double>* losses = nullptr) {
   Job job(2);
   const auto device = make_cpu_device(1);

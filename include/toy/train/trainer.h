@@ -41,7 +41,7 @@ struct TrainerOptions {
   /// Type in which gradients go from process to process. bf16: every sum of shards, and each shard's, is rounded to it,
   /// in one process too, so that the bits still do not depend on how many there are. Needs shards.
   enum class Wire { f32, bf16 } wire = Wire::f32;
-  /// Above 0: ranks train apart, each on its shard, with an optimizer of its own, and after so many steps they meet
+  /// Above 0: ranks train apart, each on its shard, with an optimizer of its own, and meet after N steps
   /// (src/train/local_steps.h). As many ranks as shards.
   int64_t local_steps = 0;
   double outer_lr = 0.7, outer_momentum = 0.9;  ///< of the step in which they meet: SGD with Nesterov's momentum
@@ -94,7 +94,7 @@ struct TrainerOptions {
   int64_t sequences() const { return batch / shards; }    ///< of one forward and backward
   int64_t passes() const { return accumulate * shards; }  ///< that a step takes
   int64_t rows() const { return batch * accumulate; }     ///< of a step
-  /// So many steps, or some more until ranks that train apart meet.
+  /// `steps`, rounded up to where ranks that train apart meet.
   int64_t complete_rounds(int64_t steps) const {
     return local_steps > 0 ? (steps + local_steps - 1) / local_steps * local_steps : steps;
   }
@@ -250,7 +250,7 @@ class Trainer {
   bool has_average() const { return options_.optimizer.ema > 0 && updates_ > 0; }
   /// Is it between two meetings of ranks that train apart? Then each has weights of its own.
   bool apart() const { return options_.local_steps > 0 && steps_ % options_.local_steps != 0; }
-  /// Goes on as if it had made `steps` steps, `updates` of them updates. Weights are the caller's to restore before it,
+  /// Resumes after `steps` steps, `updates` of them updates. The caller restores weights before it,
   /// moments after it.
   void resume(int64_t steps, int64_t updates);
   /// Of a rank above 0: does its part of the steps of rank 0's trainer, as long as that one is there.
