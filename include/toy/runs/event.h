@@ -261,10 +261,12 @@ struct Sample {
   static constexpr bool kOncePerStep = true;
   std::string text;
   std::optional<std::string> prompt, wanted;
+  std::optional<double> reward = {};
   static void fields(auto& e, auto&& f) {
     f("text", e.text, "an answer to the prompt, or else a continuation of the validation text, its start included");
     f("prompt", e.prompt, "of examples: that of one of the validation, as the model reads it");
     f("wanted", e.wanted, "the answer that the example has");
+    f("reward", e.reward, "of reinforcement learning: of this answer, if it was judged");
   }
 };
 
