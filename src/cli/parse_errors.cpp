@@ -59,6 +59,7 @@ std::string in_brackets(const CLI::App& app, const std::string& of, const std::s
 
 // "did you mean '--clip'?", options that begin with the word, or who has an option of that name.
 std::string instead_of(const CLI::App& app, const std::string& option) {
+  if (const std::string reason = needless_option(app, option); !reason.empty()) return reason;
   if (app.get_parent() && app.get_parent()->get_parent())  // another recipe, say
     for (const CLI::App* other : app.get_parent()->get_subcommands({}))
       if (other->get_option_no_throw(option)) return fmt::format("`{}` has it", full_name(*other));
@@ -66,7 +67,6 @@ std::string instead_of(const CLI::App& app, const std::string& option) {
        {in_brackets<OptimizerOptions>(app, "--optimizer", option),
         in_brackets<RecipeOptions>(app, "--schedule", option), in_brackets<SamplerOptions>(app, "--samplers", option)})
     if (!list.empty()) return fmt::format("write {}", list);
-  if (const std::string reason = needless_option(app, option); !reason.empty()) return reason;
   std::vector<std::string> names, longer;
   for (const CLI::Option* o : app.get_options())
     for (const std::string& l : o->get_lnames())

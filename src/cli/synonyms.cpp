@@ -202,6 +202,16 @@ constexpr Synonym kOptions[] = {
     {"--outtype", "--type"},
 };
 
+// What reinforcement learning does without, and why.
+constexpr std::string_view kDrawn =
+    "answers are drawn at temperature 1 from all tokens, because training learns the probabilities that they are drawn "
+    "with";
+constexpr std::string_view kConstrained =
+    "a constraint changes the probabilities that training learns; --reward json:FILE judges finished answers instead";
+constexpr std::string_view kOtherBits =
+    "the probabilities that answers are drawn with would have other bits than training's; both are in f32 and drop "
+    "nothing";
+
 // Options of other programs that have no counterpart, and why; `of`: only where the command has this option.
 constexpr struct {
   std::string_view theirs, reason, of = {};
@@ -233,6 +243,19 @@ constexpr struct {
     {"--fp16", "--compute bf16 chooses the type of products"},
     {"--load-in-4bit", "quantize the file first: toy quantize MODEL OUT --type Q4_K_M"},
     {"--load-in-8bit", "quantize the file first: toy quantize MODEL OUT --type Q8_0"},
+    {"--temp", kDrawn, "--reward"},
+    {"--temperature", kDrawn, "--reward"},
+    {"--top-p", kDrawn, "--reward"},
+    {"--top-k", kDrawn, "--reward"},
+    {"--min-p", kDrawn, "--reward"},
+    {"--repeat-penalty", kDrawn, "--reward"},
+    {"--samplers", kDrawn, "--reward"},
+    {"--json-schema", kConstrained, "--reward"},
+    {"--grammar", kConstrained, "--reward"},
+    {"--compute", kOtherBits, "--reward"},
+    {"--kv", kOtherBits, "--reward"},
+    {"--dropout", kOtherBits, "--reward"},
+    {"--lora-dropout", kOtherBits, "--reward"},
     {"--temp", "each request says how it is sampled", "--port"},
     {"--temperature", "each request says how it is sampled", "--port"},
     {"--top-p", "each request says how it is sampled", "--port"},

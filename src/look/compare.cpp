@@ -100,10 +100,9 @@ LookMemory memory_of_comparison(Device& device, const Reading& before, const Rea
       b(device, after.model, tokens, o.exact, false, after.without);
   const LookMemory of_a = Lens::memory(device, before.model, o.exact, tokens),
                    of_b = Lens::memory(device, after.model, o.exact, tokens);
-  constexpr size_t kNumber = 48;  // as JSON and as text, for each head and token
   const size_t heads = 2 * size_t(device.host_threads()) * size_t(tokens * tokens) * sizeof(float);
   const size_t result =
-      size_t(a.heads() * tokens) * (sizeof(double) + (o.output == LookOptions::numbers ? 0 : kNumber));
+      size_t(a.heads() * tokens) * (sizeof(double) + (o.output == LookOptions::numbers ? 0 : kBytesOfJsonNumber));
   return {std::max({a.device_bytes(), b.device_bytes(), of_a.device + of_b.device}),
           a.host_bytes() + b.host_bytes() + result + std::max(heads, of_a.host + of_b.host)};
 }

@@ -13,8 +13,10 @@ LookMemory memory_of_look(Device& device, const Model& model, int64_t tokens, co
   const Blocks blocks(device, model, tokens, o.exact, false);
   const LookMemory lens = Lens::memory(device, model, o.exact, tokens);
   const int64_t rows = o.rows > 0 ? std::min(o.rows, tokens) : tokens;
-  // A weight as JSON and as text, or as a byte in base64, in texts that grow by doubling.
-  const size_t of_output = o.output == LookOptions::json ? 48 : o.output == LookOptions::page ? 8 : 0;
+  constexpr size_t kOfPage = 8;  // a byte in base64, in texts that grow
+  const size_t of_output = o.output == LookOptions::json   ? kBytesOfJsonNumber
+                           : o.output == LookOptions::page ? kOfPage
+                                                           : 0;
   const size_t weights = size_t(blocks.heads() * rows * tokens);
   const size_t points = (model.spec.layers.size() + 1) * size_t(tokens) *
                         (sizeof(LensPoint) + size_t(std::min(o.top, model.spec.vocab)) * sizeof(TokenChance));

@@ -72,6 +72,9 @@ class Blocks {
   int64_t heads_ = 0;
 };
 
+/// What a number takes as JSON and as text, in arrays and texts that grow by doubling; measured.
+inline constexpr size_t kBytesOfJsonNumber = 56;
+
 /// What a look holds at once, at most. Of a comparison: of both readings.
 struct LookMemory {
   size_t device = 0, host = 0;

@@ -116,9 +116,11 @@ std::string samples(const Log& log) {
     if (const Sample* s = e->as<Sample>()) {
       const std::string prompt = s->prompt ? fmt::format("<q>{}</q>", markup(*s->prompt)) : "",
                         wanted =
-                            s->wanted ? fmt::format("wanted:<pre class=\"wanted\">{}</pre>", markup(*s->wanted)) : "";
-      out += fmt::format("<details{}><summary>step {}</summary><pre>{}{}</pre>{}</details>\n",
-                         open-- > 0 ? " open" : "", grouped(e->step.value_or(0)), prompt, markup(s->text), wanted);
+                            s->wanted ? fmt::format("wanted:<pre class=\"wanted\">{}</pre>", markup(*s->wanted)) : "",
+                        reward = s->reward ? fmt::format(", reward {}", number_text(*s->reward)) : "";
+      out +=
+          fmt::format("<details{}><summary>step {}{}</summary><pre>{}{}</pre>{}</details>\n", open-- > 0 ? " open" : "",
+                      grouped(e->step.value_or(0)), reward, prompt, markup(s->text), wanted);
     }
   return html_card("Samples", out);
 }

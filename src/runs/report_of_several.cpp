@@ -69,8 +69,8 @@ std::string html_report(std::span<const Log> logs, std::span<const Summary> summ
   draw("loss", Along::step, true);
   for (const Along along : {Along::tokens, Along::time}) draw("loss", along, false);
   for (const Along along : {Along::step, Along::tokens, Along::time}) draw("validation_loss", along, false);
-  for (const char* metric :
-       {"reward_margin", "reward_accuracy", "validation_accuracy", "lr", "grad_norm", "tokens_per_second"})
+  for (const char* metric : {"reward_margin", "reward_accuracy", "validation_accuracy", "reward", "groups_mixed",
+                             "entropy", "length", "clip_share", "lr", "grad_norm", "tokens_per_second"})
     draw(metric, Along::step, false);
   return html_page(title, fmt::format("<header><h1>{}</h1><p>{} runs</p></header>\n", markup(title), summaries.size()) +
                               results(summaries, head) + "<section class=\"charts\">\n" + figures + "</section>\n" +

@@ -56,6 +56,18 @@ TEST_F(CliGrpo, LearnsWithAnAdapterAndResumesToTheSameBytes) {
   }
   EXPECT_GT(all.back().at("reward").get<double>(), all.front().at("reward").get<double>());
   EXPECT_TRUE(fs::exists(path("one/adapter.gguf")));
+  // Answers with their rewards, in the events and in the report.
+  std::istringstream lines(r.out);
+  int samples = 0;
+  for (std::string line; std::getline(lines, line);)
+    if (const json e = json::parse(line); e.at("kind") == "sample") {
+      ++samples;
+      EXPECT_EQ(e.at("reward"), e.at("text") == "yes" ? 1.0 : 0.0) << line;
+      EXPECT_EQ(e.at("wanted"), "yes");
+    }
+  EXPECT_GE(samples, 2);
+  ASSERT_EQ(toy("runs report " + path("one") + " --out " + path("report.html")).code, 0);
+  EXPECT_NE(slurp(path("report.html")).find(", reward "), std::string::npos);
   // An adapter begins as the model without it, and a heavy weight keeps it there.
   const Result near = toy(grpo + "--steps 12 --beta 100 --out " + path("near"));
   ASSERT_EQ(near.code, 0) << near.err;
@@ -158,6 +170,12 @@ TEST_F(CliGrpo, Refusals) {
   refuses(grpo + "--reward exact --full --rank 4", {"--rank", "--full"});
   refuses(grpo + "--reward exact --max-tokens 100000", {"max-tokens is 100000"});
   refuses(grpo + "--reward exact --group 1", {"--group"});
+  for (const char* step :
+       {"--temperature 0.5", "--temp=2", "--top-k 40", "--top-p 0.9", "--min-p 0.1", "--samplers top_k"})
+    refuses(grpo + "--reward exact " + step, {"temperature 1", "all tokens"});
+  refuses(grpo + "--reward exact --json-schema s.json", {"--reward json:FILE"});
+  for (const char* other : {"--compute bf16", "--kv f16", "--dropout 0.1", "--lora-dropout 0.1"})
+    refuses(grpo + "--reward exact " + other, {"other bits than training's"});
   refuses(grpo + "--reward exact --epsilon 0.1", {"epsilon", "--num-iterations"});
   refuses(grpo + "--reward exact --num-iterations 0", {"--num-iterations"});
   refuses(grpo + "--reward exact --full --beta 0.1 --steps 1", {"beta", "--full"});

@@ -193,6 +193,28 @@ TEST(Summary, NoStarAcrossTokenizers) {
   EXPECT_NE(page.find("<td>tokenizer</td><td class=\"l\">bytes</td><td class=\"l\">spm:512</td>"), std::string::npos);
 }
 
+// Two runs of reinforcement learning: their rewards next to each other. One run: an answer with its reward.
+TEST(Summary, PagesShowRewards) {
+  Log log;
+  RunStart start;
+  start.recipe = "grpo";
+  log.events.push_back({0, {}, "prepare", start});
+  for (int i = 1; i <= 3; ++i) {
+    Step step{.loss = 1, .tokens = 10};
+    step.policy.reward = 0.25 * i, step.policy.entropy = 2.0 - 0.5 * i, step.policy.length = 7;
+    log.events.push_back({0.5 * i, i, "train", step});
+  }
+  log.events.push_back({2, 3, "train", Sample{"four", "2 + 2?", "4", 0.5}});
+  const Log logs[2] = {log, log};
+  const Summary runs[2] = {summarize(log, "a", false), summarize(log, "b", false)};
+  const std::string both = html_report(logs, runs), one = html_report(log, runs[0]);
+  for (const char* title : {"Reward", "Entropy", "Length"}) {
+    EXPECT_NE(both.find(std::string(">") + title), std::string::npos) << title;
+    EXPECT_NE(one.find(std::string(">") + title), std::string::npos) << title;
+  }
+  EXPECT_NE(one.find("<summary>step 3, reward 0.5</summary>"), std::string::npos);
+}
+
 TEST(Summary, ShortNamesAreWhatTellsApart) {
   std::vector<Summary> runs(2);
   runs[0].id = "llama-20260101-001", runs[1].id = "llama-20260101-002";
