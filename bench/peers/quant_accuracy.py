@@ -143,17 +143,17 @@ def main():
     print("| " + " | ".join(heads) + " |\n|" + " --- |" * len(heads), flush=True)
     with tempfile.TemporaryDirectory() as folder:
         base, exact = os.path.join(folder, "base.gguf"), os.path.join(folder, "exact.gguf")
-        toy(args, "quantize", args.model, base, "--type", "F32")
+        toy(args, "quantize", args.model, base, "--overwrite", "--type", "F32")
         for name in args.types.split(","):
             path = args.model if name == "file" else os.path.join(folder, "model.gguf")
             if name != "file":
-                toy(args, "quantize", base, path, "--type", name)
+                toy(args, "quantize", base, path, "--overwrite", "--type", name)
             weights, _ = toy_kl(args, base, path, "--exact")
             rounding, error = toy_kl(args, path, path, "--base-with", "exact")
             total, _ = toy_kl(args, base, path)
             cells = [name, f"{weights:.5f}", f"{rounding:.5f} +- {error:.5f}", f"{total:.5f}"]
             if lc:
-                toy(args, "quantize", path, exact, "--type", "F32")
+                toy(args, "quantize", path, exact, "--overwrite", "--type", "F32")
                 theirs, all_theirs = llama_kl(args, base, exact, path)
                 cells[3:] = [f"{theirs:.5f}", cells[3], f"{all_theirs:.5f}"]
             print("| " + " | ".join(cells + (speeds(args, path) if args.rounds else [])) + " |", flush=True)

@@ -75,7 +75,7 @@ def main():
     print("| " + " | ".join(heads) + " |\n|" + " --- |" * len(heads), flush=True)
     with tempfile.TemporaryDirectory() as folder:
         base, matrix, path = (os.path.join(folder, f) for f in ("base.gguf", "imatrix.gguf", "model.gguf"))
-        toy(args, "quantize", args.model, base, "--type", "F32")
+        toy(args, "quantize", args.model, base, "--overwrite", "--type", "F32")
         toy(args, "quantize", "imatrix", base, "--file", args.calibration, "--out", matrix)
         matrices = importance(matrix)
 
@@ -89,7 +89,7 @@ def main():
         for name in args.types.split(","):
             cells, sizes = [name], []
             for with_matrix in (False, True):
-                toy(args, "quantize", base, path, "--type", name, *(["--imatrix", matrix] if with_matrix else []))
+                toy(args, "quantize", base, path, "--overwrite", "--type", name, *(["--imatrix", matrix] if with_matrix else []))
                 own, own_size = kl()
                 llama_quantize(args, base, path, name, matrices if with_matrix else None)
                 theirs, their_size = kl()

@@ -7,7 +7,10 @@
 
 namespace toy {
 
-std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+namespace {
+
+// The candidate that is most like `word`, of which `letters` may be wrong.
+std::string nearest_of(std::string_view word, size_t letters, const std::vector<std::string>& candidates) {
   const auto distance = [](std::string_view a, std::string_view b) {
     std::vector<size_t> row(b.size() + 1);
     for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -23,13 +26,23 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   };
   std::string best;
   // A third of the letters wrong is a typing mistake, more is another word.
-  const size_t letters = word.size() - std::min(word.find_first_not_of('-'), word.size());
   size_t least = letters / 3 + 2;
   for (const std::string& c : candidates) {
     if (std::max(c.size(), word.size()) - std::min(c.size(), word.size()) >= least) continue;  // may be long, of a file
     if (const size_t d = distance(word, c); d < least) least = d, best = c;
   }
   return best;
+}
+
+}  // namespace
+
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+  return nearest_of(word, word.size() - std::min(word.find_first_not_of('-'), word.size()), candidates);
+}
+
+std::string nearest_path(const std::string& path, const std::vector<std::string>& candidates) {
+  const size_t letters = std::filesystem::path(path).stem().string().size();
+  return nearest_of(path, letters, candidates);
 }
 
 std::string no_such_file(const std::string& path) {
@@ -46,7 +59,7 @@ std::string no_such_file(const std::string& path) {
   for (fs::directory_iterator i(there.empty() ? "." : there, error), end; !error && i != end; i.increment(error))
     names.push_back(i->path().filename().string());
   std::ranges::sort(names);  // folders list in any order
-  const std::string near = nearest(wanted.filename().string(), names);
+  const std::string near = nearest_path(wanted.filename().string(), names);
   return fmt::format("{}: no such file; {}", path,
                      near.empty() ? "check the path" : fmt::format("did you mean '{}'?", (there / near).string()));
 }

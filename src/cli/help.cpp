@@ -7,12 +7,14 @@
 #include <array>
 #include <cctype>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/console.h"
 #include "cli/tables.h"
 #include "toy/base/nearest.h"
+#include "toy/base/utf8.h"
 
 namespace toy::cli {
 namespace {
@@ -215,7 +217,21 @@ CLI::Validator suggested(const std::vector<std::string>& words, bool or_file) {
   return {[](std::string&) { return ""; }, fmt::format("{}{}", fmt::join(words, "|"), or_file ? "|FILE" : ""),
           kSuggested};
 }
-CLI::Validator file_name() { return refuses_empty("FILE", kFile, "the name of a file"); }
+CLI::Validator file_name() {
+  const auto check = [](std::string& value) -> std::string {
+    std::error_code error;
+    if (value.empty()) return "is empty; use the name of a file";
+    if (std::filesystem::exists(value, error)) return {};
+    if (value.starts_with('{') || value.starts_with("[{"))
+      return fmt::format("is '{}'; write the JSON into a file and give its name", one_line(value));
+    const std::vector<std::string> parts = CLI::detail::split(value, ',');
+    const auto is_there = [&](const std::string& part) { return std::filesystem::exists(part, error); };
+    if (parts.size() > 1 && std::ranges::all_of(parts, is_there))
+      return fmt::format("is '{}'; files are not separated by commas, repeat the option", one_line(value));
+    return {};
+  };
+  return {check, "FILE", kFile};
+}
 CLI::Validator folder_name() { return refuses_empty("FOLDER", kFolder, "the name of a folder"); }
 CLI::Validator not_empty() { return refuses_empty("", "", "a value, or remove the option"); }
 

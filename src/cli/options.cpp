@@ -111,6 +111,18 @@ void refuse_replacing(const std::string& option, const std::string& out, const I
         option, out);
 }
 
+void refuse_replacing_model(const std::string& option, const std::string& out, bool overwrite) {
+  const auto is_model = [](std::string_view beginning) { return beginning.starts_with("GGUF"); };
+  refuse_replacing(option, out, is_model);
+  std::error_code error;
+  check(overwrite || !std::filesystem::is_regular_file(out, error) || std::filesystem::file_size(out, error) == 0,
+        "{}: '{}' is another model and would be lost; use another name, or --overwrite it", option, out);
+}
+
+void add_overwrite(CLI::App& app, bool& overwrite) {
+  app.add_flag("--overwrite", overwrite, "Replace a model of this name");
+}
+
 void add_parse_special(CLI::App& app, bool& value) {
   app.add_flag("--parse-special,!--no-parse-special", value,
                "Read names of control tokens in the text as tokens (default: on)");

@@ -58,6 +58,10 @@ using IsOwn = std::function<bool(std::string_view beginning)>;
 /// Throws Error{bad_input} where `out` is a file that is not empty and that no command of this kind has written: names
 /// are soon mistaken.
 void refuse_replacing(const std::string& option, const std::string& out, const IsOwn& is_own);
+/// The same for commands that write a model: another model is replaced only with --overwrite, which add_overwrite()
+/// adds.
+void refuse_replacing_model(const std::string& option, const std::string& out, bool overwrite);
+void add_overwrite(CLI::App& app, bool& overwrite);
 
 /// --parse-special, on unless --no-parse-special is given.
 void add_parse_special(CLI::App& app, bool& value);

@@ -11,11 +11,14 @@
 #include "cli/help.h"
 #include "cli/options.h"
 #include "cli/synonyms.h"
+#include "toy/base/error.h"
 #include "toy/base/nearest.h"
 #include "toy/base/options.h"
+#include "toy/base/run_files.h"
 #include "toy/base/shell_word.h"
 #include "toy/base/utf8.h"
 #include "toy/decode/sampler.h"
+#include "toy/formats/gguf.h"
 #include "toy/formats/requantize.h"
 #include "toy/train/recipe.h"
 
@@ -60,9 +63,12 @@ std::string in_brackets(const CLI::App& app, const std::string& of, const std::s
 // "did you mean '--clip'?", options that begin with the word, or who has an option of that name.
 std::string instead_of(const CLI::App& app, const std::string& option) {
   if (const std::string reason = needless_option(app, option); !reason.empty()) return reason;
-  if (app.get_parent() && app.get_parent()->get_parent())  // another recipe, say
+  if (app.get_parent() && app.get_parent()->get_parent()) {  // other recipes, say
+    std::vector<std::string> have;
     for (const CLI::App* other : app.get_parent()->get_subcommands({}))
-      if (other->get_option_no_throw(option)) return fmt::format("`{}` has it", full_name(*other));
+      if (other->get_option_no_throw(option)) have.push_back(have.empty() ? full_name(*other) : other->get_name());
+    if (!have.empty()) return fmt::format("`{}` {} it", fmt::join(have, "`, `"), have.size() > 1 ? "have" : "has");
+  }
   for (const std::string& list :
        {in_brackets<OptimizerOptions>(app, "--optimizer", option),
         in_brackets<RecipeOptions>(app, "--schedule", option), in_brackets<SamplerOptions>(app, "--samplers", option)})
@@ -114,9 +120,15 @@ std::string shown_name(const CLI::Option& option) {
 std::string explain_missing(const CLI::App& app) {
   if (app.get_require_subcommand_min() > 0 && app.get_subcommands().empty())
     return fmt::format("no {} given; use one of {}", kind_of_commands(app), fmt::join(commands_of(app), ", "));
-  for (const CLI::Option* o : app.get_options())
+  const CLI::Option* before = nullptr;  // the argument before it
+  for (const CLI::Option* o : app.get_options()) {
+    if (o->get_positional() && o->count() > 0) before = o;
+    if (o->get_required() && o->count() == 0 && o->get_positional() && before)
+      return fmt::format("{} is missing ({}); '{}' was taken for {}", shown_name(*o), o->get_description(),
+                         one_line(before->as<std::string>()), shown_name(*before));
     if (o->get_required() && o->count() == 0)
       return fmt::format("{} is missing ({}); see `{} --help`", shown_name(*o), o->get_description(), full_name(app));
+  }
   return {};
 }
 
@@ -165,6 +177,39 @@ std::string explain_quotes(const std::vector<std::string>& words) {
   return {};
 }
 
+// A file or folder with an adapter, or a name of one that is not there.
+bool is_adapter(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return path.ends_with("adapter.gguf");
+  if (std::filesystem::is_directory(path, error))
+    return std::filesystem::exists(path + "/adapter_config.json", error) ||
+           std::filesystem::exists(path + "/" + std::string(runs::kAdapterFile), error);
+  try {
+    return path.ends_with(".gguf") && gguf::File::open(path).get_string("general.type", "") == "adapter";
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// The command of the same group that takes a model as its argument.
+const CLI::App* with_model(const CLI::App& app) {
+  for (const CLI::App* other : app.get_parent()->get_subcommands({}))
+    if (other->get_option_no_throw("model")) return other;
+  return nullptr;
+}
+
+// A text option has taken the next option as its value.
+std::string explain_swallowed(const CLI::App& app) {
+  for (const CLI::Option* o : app.get_options())
+    for (const std::string& value : o->count() ? o->results() : std::vector<std::string>())
+      if (takes_any_text(o->get_name()) && value.size() > 2) {
+        const std::string option = value.substr(value.find('-') == value.npos ? 0 : value.find('-'));
+        if (option.starts_with("--") && app.get_option_no_throw(option))
+          return fmt::format("{} has no value: what follows is the option {}; give one", o->get_name(), option);
+      }
+  return {};
+}
+
 // A word that is no value of an option and no argument. The parser's text ends with ": WORD".
 std::string explain_extra(const CLI::App& app, const std::string& text, const std::vector<std::string>& words) {
   const size_t colon = text.rfind(": ");
@@ -175,14 +220,29 @@ std::string explain_extra(const CLI::App& app, const std::string& text, const st
   if (const CLI::Option* o = app.get_option_no_throw("--text"); o && o->count() == 0 && !word.empty() && !is_file)
     return is_one ? fmt::format("'{}' is no option; did you mean --text {}?", one_line(word), shell_quoted(word))
                   : "too many arguments; write --text before a text, and quotes around it";
+  const CLI::Option* model = app.get_option_no_throw("model");
+  if (model && model->count() > 0 && is_file && word.ends_with(".gguf"))
+    if (const auto first = model->as<std::string>();
+        !std::filesystem::exists(first, error) && first.find('/') == first.npos)
+      return fmt::format("'{}' is a model, and '{}' is none; the model comes first", one_line(word), one_line(first));
   if (word.empty() || !is_one) return fmt::format("too many arguments; see `{} --help`", full_name(app));
   for (const char* option : {word.ends_with(".jsonl") ? "--data" : "--corpus", "--corpus", "--file", "--data"})
     if (const CLI::Option* o = app.get_option_no_throw(option); o && o->count() == 0 && is_file)
       return fmt::format("'{}' is no option; did you mean {} {}?", one_line(word), option, shell_quoted(word));
-  const char* likely = word.ends_with(".gguf") || is_file ? "--lora" : is_type_name(word) ? "--type" : "";
+  for (const char* amount : {"--bytes", "--rows", "--images"})
+    if (!word.empty() && std::ranges::all_of(word, [](unsigned char c) { return std::isdigit(c); }) &&
+        app.get_option_no_throw(amount))
+      return fmt::format("'{0}' is one argument too many; did you mean {1} {0}?", word, amount);
+  const char* likely = is_adapter(word) ? "--lora" : is_type_name(word) ? "--type" : "";
   if (const CLI::Option* o = app.get_option_no_throw(likely); o && o->count() == 0)
     return fmt::format("'{0}' is one argument too many; did you mean {1} {0}?", one_line(word), likely);
-  return fmt::format("'{}' is one argument too many; see `{} --help`", one_line(word), full_name(app));
+  std::vector<std::string> arguments;
+  for (const CLI::Option* o : app.get_options())
+    if (o->get_positional()) arguments.push_back(shown_name(*o));
+  const CLI::App* other = app.get_parent() && word.ends_with(".gguf") && arguments.empty() ? with_model(app) : nullptr;
+  return fmt::format("'{}' is one argument too many; `{}` takes {}{}", one_line(word), full_name(app),
+                     arguments.empty() ? "none" : fmt::format("{}", fmt::join(arguments, " ")),
+                     other ? fmt::format(", and `{}` a model", full_name(*other)) : "");
 }
 
 // "--prompt": the given option that excludes this one.
@@ -249,7 +309,13 @@ std::string explain_unknown_command(const CLI::App& root, const std::vector<std:
     if (app->get_name() == "train" && std::filesystem::exists(word, error))
       return fmt::format("'{}' is no recipe; did you mean `toy train from-scratch {} {}`?", one_line(word),
                          word.ends_with(".jsonl") ? "--data" : "--corpus", shell_quoted(word));
-    const std::string near = nearest(word, names);
+    if (const std::string reason = needless_command(*app, word); !reason.empty())
+      return fmt::format("there is no `{} {}`; {}", full_name(*app), word, reason);
+    if (app == &root && word.ends_with(".gguf") && std::filesystem::exists(word, error))
+      return fmt::format("'{0}' is no command; write one first, such as toy infer {1} or toy describe {1}",
+                         one_line(word), shell_quoted(word));
+    std::string near = nearest(word, names);
+    if (near.empty() && app == &root) near = known_command(word);
     return fmt::format(
         "unknown {} '{}'; {}", kind_of_commands(*app), word,
         near.empty() ? fmt::format("use one of {}", fmt::join(names, ", ")) : "did you mean '" + near + "'?");
@@ -270,9 +336,11 @@ std::string explain(const CLI::App& root, const CLI::ParseError& error, const st
       if (own.empty()) own = explain_spaces(words);
       if (own.empty()) own = explain_unknown_option(root, words);
       if (own.empty()) own = explain_missing(app);
+      if (own.empty()) own = explain_swallowed(app);
       if (own.empty()) own = explain_quotes(words);
       if (own.empty() && app.get_option_no_throw("text"))
-        own = "too many arguments; put quotes around a text of several words";
+        own = fmt::format("too many arguments; put quotes around a text of several words{}",
+                          app.get_option_no_throw("--file") ? ", or give several with --file" : "");
       if (own.empty()) own = explain_extra(app, text, words);
       break;
     case CLI::ExitCodes::ExcludesError:

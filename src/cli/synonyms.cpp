@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cstdint>
 #include <filesystem>
+#include <set>
 #include <string_view>
 
 #include "cli/command.h"
@@ -13,6 +14,7 @@
 #include "cli/help.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
+#include "toy/base/nearest.h"
 #include "toy/base/options.h"
 #include "toy/base/utf8.h"
 
@@ -29,6 +31,7 @@ struct Synonym {
 constexpr Synonym kCommands[] = {
     {"run", "chat"},
     {"generate", "infer"},
+    {"inference", "infer"},
     {"server", "serve"},
     {"embedding", "embed"},
     {"embeddings", "embed"},
@@ -189,9 +192,17 @@ constexpr Synonym kOptions[] = {
     {"--use-dora", "--dora"},
     {"--use-rslora", "--rslora"},
     {"--input", "in"},
+    {"--input", "text"},
+    {"--repeats", "--repeat"},
+    {"--repeats", "--steps"},
+    {"--repeat", "--steps"},
     {"-o", "--out"},
     {"-o", "out"},
     {"--out", "out"},
+    {"--outfile", "--out"},
+    {"--outfile", "out"},
+    {"--output-file", "--out"},
+    {"--output-file", "out"},
     {"--output", "--out"},
     {"--output", "out"},
     {"--output-dir", "--out"},
@@ -242,6 +253,16 @@ constexpr struct {
     {"--bf16", "--compute bf16 chooses the type of products"},
     {"--fp16", "--compute bf16 chooses the type of products"},
     {"--load-in-4bit", "quantize the file first: toy quantize MODEL OUT --type Q4_K_M"},
+    {"--qlora", "lora trains a quantized model as it is: toy quantize MODEL OUT --type Q4_K_M", "--corpus"},
+    {"--lora", "a new adapter begins from a model; add the old one to it: toy merge MODEL --lora FILE --out OUT",
+     "--corpus"},
+    {"--tasks", "questions of a file are scored by toy eval choices MODEL FILE", "--stride"},
+    {"--model-dir", "HF_HUB_CACHE, HF_HOME and OLLAMA_MODELS say where models are"},
+    {"--models-dir", "HF_HUB_CACHE, HF_HOME and OLLAMA_MODELS say where models are"},
+    {"--bytes", "--rows says how many", "--rows"},
+    {"--bytes", "--images says how many", "--images"},
+    {"--rows", "--images says how many", "--images"},
+    {"--rows", "--bytes says how much", "--bytes"},
     {"--load-in-8bit", "quantize the file first: toy quantize MODEL OUT --type Q8_0"},
     {"--temp", kDrawn, "--reward"},
     {"--temperature", kDrawn, "--reward"},
@@ -262,6 +283,17 @@ constexpr struct {
     {"--top-k", "each request says how it is sampled", "--port"},
     {"--api-key", "others can read a command line; put keys into a file for --api-key-file", "--api-key-file"},
     {"--gradient-checkpointing", "--memory SIZE recomputes activations where it has to"},
+};
+
+// Commands of a group that it does not have, and why.
+constexpr struct {
+  std::string_view of, theirs, reason;
+} kNeedlessCommands[] = {
+    {"runs", "delete", "a run is a folder; remove that"},
+    {"runs", "remove", "a run is a folder; remove that"},
+    {"runs", "rm", "a run is a folder; remove that"},
+    {"runs", "rename", "a run is a folder; rename that"},
+    {"runs", "resume", "toy train --resume --out FOLDER resumes it"},
 };
 
 // Values of other programs.
@@ -294,8 +326,10 @@ std::string upper_case(std::string word) {
   return word;
 }
 
-// Our option or argument for one that the command does not have, or "".
-std::string our_option(const CLI::App& app, const std::string& theirs) {
+}  // namespace
+
+std::string our_option(const CLI::App& app, const std::string& written) {
+  const std::string theirs = name_of(written);
   const auto has = [&](const std::string& name) { return app.get_option_no_throw(name) != nullptr; };
   for (const std::string& name : {theirs, "-" + theirs}) {  // "-temp" is "--temp"
     if (name != theirs && (name.size() < 4 || !name.starts_with("--") || name.starts_with("---"))) continue;
@@ -305,6 +339,8 @@ std::string our_option(const CLI::App& app, const std::string& theirs) {
   }
   return {};
 }
+
+namespace {
 
 // Our commands for a first word that is none of them, or the word. A recipe's name alone is `train` with it.
 Words our_command(const CLI::App& root, const std::string& word) {
@@ -318,6 +354,9 @@ Words our_command(const CLI::App& root, const std::string& word) {
 Words our_commands(const CLI::App& root, Words words) {
   const size_t first = words[0] == "help" ? 1 : 0;
   if (words.size() <= first || words[first].starts_with("-")) return words;
+  if (std::error_code error; first == 0 && words.size() == 2 && words[1] == "help" && find_command(root, words[0]) &&
+                             !std::filesystem::exists("help", error))
+    return {words[0], "--help"};
   const auto replace = [&](size_t at, const Words& ours) {
     if (ours == Words{words[at]}) return;
     tell(fmt::format("'{}'", words[at]), fmt::format("`toy {}{}`", at > first ? "train " : "", fmt::join(ours, " ")));
@@ -338,6 +377,15 @@ void refuse_typographic_dash(const CLI::App& app, const std::string& word) {
     const std::string option = "--" + word.substr(dash.size());
     check(our_option(app, name_of(option)).empty(), "'{}' begins with a typographic dash; write {}", word, option);
   }
+}
+
+// "top_k,temp", and not "penalties(repeat=1.1,last=64)".
+bool separates_by_commas(const std::string& chain) {
+  int depth = 0;
+  return std::ranges::any_of(chain, [&](char c) {
+    depth += c == '(' ? 1 : c == ')' ? -1 : 0;
+    return c == ',' && depth == 0;
+  });
 }
 
 // An option with a value that other programs have, or that belongs to another option, in our words.
@@ -373,12 +421,28 @@ Words known_synonyms(const CLI::App& app) {
   return names;
 }
 
+std::string known_command(const std::string& word) {
+  Words names;
+  for (const Synonym& s : kCommands) names.emplace_back(s.theirs);
+  const std::string near = nearest(word, names);
+  for (const Synonym& s : kCommands)
+    if (s.theirs == near) return std::string(s.ours);
+  return {};
+}
+
+std::string needless_command(const CLI::App& app, const std::string& word) {
+  for (const auto& n : kNeedlessCommands)
+    if (n.theirs == word && n.of == app.get_name()) return std::string(n.reason);
+  return {};
+}
+
 Words in_our_words(const CLI::App& root, const Words& given) {
   if (given.empty()) return given;
   const Words words = our_commands(root, given);
   const CLI::App* app = &root;
   size_t arguments = 0;  // where they begin
   Words ours, last;
+  std::set<const CLI::Option*> texts;
   for (size_t i = 0; i < words.size(); ++i) {
     std::string word = words[i];
     if (const CLI::App* sub = find_command(*app, word)) {
@@ -392,16 +456,20 @@ Words in_our_words(const CLI::App& root, const Words& given) {
     std::string name = word.substr(0, word.find('='));
     const bool known = name.size() < 2 || name[0] != '-' || app->get_option_no_throw(name);
     std::string found = known ? "" : our_option(*app, name_of(word));
-    if (!known && found.empty() && app->get_name() == "train")  // of a run that is resumed, whose recipe comes later
+    if (!known && found.empty() && app == find_command(root, "train"))  // of a run whose recipe comes later
       found = our_option(*app->get_subcommands({})[0], name_of(word));
     if (found == name) found.clear();
+    // The parser would read -ngl as -n gl.
+    if (!known && found.empty() && name[1] != '-' && name.size() > 2 && app->get_option_no_throw(name.substr(0, 2)))
+      if (const std::string reason = needless_option(*app, name); !reason.empty())
+        fail("unknown option '{}'; {}", name, reason);
     if (!found.empty()) {
       if (found != name) tell(name, found.starts_with("-") ? found : "the argument " + upper_case(found));
       if (!found.starts_with("-")) {
         const bool joined = word.size() > name.size();
         if (!joined && i + 1 == words.size()) continue;  // the parser says that the argument is missing
         const std::string value = joined ? word.substr(name.size() + 1) : words[++i];
-        if (found == "out")  // it comes after the model
+        if (found == "out" || found == "text")  // it comes after the model
           last.push_back(value);
         else
           ours.insert(ours.begin() + std::ptrdiff_t(arguments), value);
@@ -425,6 +493,11 @@ Words in_our_words(const CLI::App& root, const Words& given) {
         joined || takes_any_text(name) || !other.starts_with("--") || other == "--" || !app->get_option_no_throw(other),
         "{} has no value: what follows is the option {}; give one, or write {}=VALUE for a value that looks so", name,
         other, name);
+    check(name != "--samplers" || value.find(';') != value.npos || !separates_by_commas(value),
+          "--samplers is '{}'; write ; between its steps, not a comma", value);
+    if (option->get_items_expected_max() == 1 && takes_any_text(name))
+      check(texts.insert(option).second, "{} is given twice; remove one{}", option->get_name(),
+            app->get_option_no_throw("--prompts") ? ", or give several prompts with --prompts FILE" : "");
     say_our_value(*app, words, name, value);
     ours.push_back(joined ? name + "=" + value : name);
     if (!joined) ours.push_back(value);

@@ -12,10 +12,19 @@ namespace toy::cli {
 /// translation is said on stderr.
 std::vector<std::string> in_our_words(const CLI::App& root, const std::vector<std::string>& words);
 
+/// Our option ("--lr") or argument ("model") for one that the command does not have, or "".
+std::string our_option(const CLI::App& app, const std::string& theirs);
+
 /// Options of other programs that in_our_words() would translate for this command: "--max-tokens", ...
 std::vector<std::string> known_synonyms(const CLI::App& app);
 
 /// Why `toy` has no such option of another program: "every layer runs on --device"; "" for other words.
 std::string needless_option(const CLI::App& app, const std::string& theirs);
+
+/// Our command for a word that is nearly one of another program; "" for other words.
+std::string known_command(const std::string& word);
+
+/// Why this group of commands has no such command; "" for other words.
+std::string needless_command(const CLI::App& app, const std::string& word);
 
 }  // namespace toy::cli

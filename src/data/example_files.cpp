@@ -40,8 +40,9 @@ int64_t read_examples(const TextFile& file, const ExampleMaker& maker, const Exa
       const std::string what = fmt::format("{}: {}", where, e.what());
       const bool helps = dynamic_cast<const NeedsTemplate*>(&e) == nullptr;  // else all rows like it would be skipped
       check(reading.skip_bad_rows, "{}{}", what, helps ? "; --bad-rows skip passes over such rows" : "");
-      ++skipped;
-      reading.warn(what + "; the row is skipped");
+      constexpr int64_t kMostTold = 5;
+      if (++skipped <= kMostTold) reading.warn(what + "; the row is skipped");
+      if (skipped == kMostTold + 1) reading.warn(file.path + ": more rows are skipped");
       return true;
     }
     notes.add(where, row.notes);

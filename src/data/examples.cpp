@@ -69,9 +69,12 @@ std::map<std::string, std::string> parse_field_map(const std::string& text) {
     check(equals != pair.npos && equals > 0 && equals + 1 < pair.size(),
           "map: '{}' is not NAME=FIELD, such as prompt=question", pair);
     const std::string name = pair.substr(0, equals);
-    check(std::ranges::find(kNames, name) != kNames.end(), "map: '{}' has no meaning in a row; use one of {}", name,
-          fmt::join(kNames, ", "));
-    check(map.emplace(name, pair.substr(equals + 1)).second, "map: '{}' is given twice", name);
+    const std::string field = pair.substr(equals + 1);
+    const auto has_meaning = [](const std::string& word) { return std::ranges::find(kNames, word) != kNames.end(); };
+    check(has_meaning(name) || !has_meaning(field), "map: '{}' has no meaning in a row; the meaning comes first: {}={}",
+          name, field, name);
+    check(has_meaning(name), "map: '{}' has no meaning in a row; use one of {}", name, fmt::join(kNames, ", "));
+    check(map.emplace(name, field).second, "map: '{}' is given twice", name);
     begin = end + 1;
   }
   return map;

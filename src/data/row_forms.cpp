@@ -28,7 +28,8 @@ class Row {
     std::map<std::string, const ordered_json*> taken;
     for (const auto& [name, from] : renamed) {
       const auto field = fields_.find(from);
-      check(field != fields_.end(), "it has no field '{}', which --map gives for {}", one_line(from), name);
+      check(field != fields_.end(), "it has no field '{}', which --map gives for {}{}", one_line(from), name,
+            fields_.contains(name) ? fmt::format("; the meaning comes first: {}={}", one_line(from), name) : "");
       taken[name] = field->second;
     }
     for (const auto& [name, from] : renamed) fields_.erase(from);
@@ -138,6 +139,25 @@ ordered_json messages_of(const ordered_json& list, const std::string& name) {
     out.push_back(std::move(m));
   }
   return out;
+}
+
+// "chosen=win,rejected=lose" for fields whose names mean as much, or "".
+std::string likely_map(const ordered_json& row) {
+  static const std::map<std::string, std::set<std::string>> kAlike = {
+      {"prompt", {"prompt", "question", "query", "input", "instruction", "user", "human", "problem", "q"}},
+      {"completion",
+       {"completion", "reply", "answer", "output", "response", "assistant", "gpt", "target", "solution", "a"}},
+      {"chosen", {"win", "winner", "better", "good", "preferred", "accepted"}},
+      {"rejected", {"lose", "loser", "worse", "bad", "dispreferred", "refused"}}};
+  const auto pair_of = [&](const char* name) {
+    for (const auto& [field, value] : row.items())
+      if (value.is_string() && kAlike.at(name).contains(field)) return fmt::format("{}={}", name, field);
+    return std::string();
+  };
+  for (const auto& [one, other] : {std::pair("chosen", "rejected"), std::pair("prompt", "completion")})
+    if (const std::string first = pair_of(one), second = pair_of(other); !first.empty() && !second.empty())
+      return first + "," + second;
+  return {};
 }
 
 bool label_of(const ordered_json& label) {
@@ -364,10 +384,12 @@ RowForm row_form(const ordered_json& given, const std::map<std::string, std::str
     std::vector<std::string> fields;
     for (const auto& [name, value] : given.items())
       fields.push_back(one_line(name) + (value.is_null() ? " (null)" : ""));
+    const std::string has = fields.empty() ? "no fields" : fmt::format("the fields {}", fmt::join(fields, ", "));
+    if (const std::string map = likely_map(given); !map.empty()) fail("it has {}; try --map {}", has, map);
     fail(
         "it has {}; needed are text, or prompt and completion, or messages, or instruction and output, or question and "
         "answer, or chosen and rejected (--map gives other fields these meanings)",
-        fields.empty() ? "no fields" : fmt::format("the fields {}", fmt::join(fields, ", ")));
+        has);
   }
   row.refuse_meanings();
   if (row.has("weight")) row.take("weight");

@@ -97,8 +97,9 @@ bool Fields::has(const std::string& name) {
 
 const ordered_json& Fields::needed(const std::string& name) {
   if (const ordered_json* value = take(name)) return *value;
+  static const std::set<std::string> kTexts = {"content", "text", "prompt", "input"};  // what others call a text
   for (const auto& [other, value] : values_)
-    if (!meant(other, {name}).empty())
+    if (!meant(other, {name}).empty() || (kTexts.contains(name) && kTexts.contains(other)))
       refuse(fmt::format("'{}' is missing, and the field '{}' is unknown; did you mean '{}'?", one_line(path(name)),
                          one_line(path(other)), name),
              path(name), "missing_required_parameter");

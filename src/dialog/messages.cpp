@@ -84,6 +84,9 @@ std::vector<Tool> tools_of(const ordered_json* j, void (*add)(std::vector<Tool>&
 
 std::vector<Tool> tools_of(const ordered_json* j) {
   return tools_of(j, [](std::vector<Tool>& tools, Fields& item) {
+    if (!item.has("type"))
+      refuse_at(item.path("type"), R"(is missing; a tool is {"type": "function", "function": {"name": ...}})",
+                "missing_required_parameter");
     if (const std::string type = item.needed_text("type"); type != "function") return ignore_tool(item, type);
     Fields function(item.needed("function"), item.path("function"));
     item.finish();

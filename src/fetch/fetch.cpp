@@ -101,9 +101,29 @@ class Partial {
   int fd_;
 };
 
+// "https://huggingface.co/OWNER/REPO/resolve/main/FILE", as a browser shows it.
+void refuse_address(const std::string& address) {
+  constexpr std::string_view kHost = "huggingface.co/";
+  const size_t host = address.find(kHost);
+  if (host == address.npos) return;
+  std::vector<std::string> parts;  // OWNER, REPO, resolve, REVISION, FILE
+  for (size_t at = host + kHost.size(); at <= address.size();) {
+    const size_t end = std::min(address.find('/', at), address.size());
+    parts.push_back(address.substr(at, end - at));
+    at = end + 1;
+  }
+  constexpr size_t kBeforeFile = 4;
+  if (parts.size() < 2 || !is_name(parts[0]) || !is_name(parts[1])) return;
+  std::string file;
+  for (size_t i = kBeforeFile; i < parts.size(); ++i) file += (file.empty() ? " " : "/") + parts[i];
+  fail("'{}' is an address; write toy fetch {}/{}{}", address, parts[0], parts[1], file);
+}
+
 class Fetch {
  public:
   explicit Fetch(const FetchOptions& o) : o_(o), http_(o.token, o.stop) {
+    refuse_address(o.repo);
+    check(o.endpoint.starts_with("http"), "HF_ENDPOINT is '{}'; write it with http:// or https://", o.endpoint);
     const size_t slash = o.repo.find('/');
     check(slash != o.repo.npos && is_name(o.repo.substr(0, slash)) && is_name(o.repo.substr(slash + 1)),
           "'{}' is not the name of a repository; use OWNER/REPO", o.repo);

@@ -117,11 +117,28 @@ std::string base_of(const std::string& folder) {
   const fs::path folder = fs::path(what).parent_path();
   for (fs::directory_iterator i(folder.empty() ? "." : folder, error), end; !error && i != end; i.increment(error))
     if (i->path().extension() == ".gguf") names.push_back((folder / i->path().filename()).string());
-  const std::string near = nearest(what, names);
+  const std::string near = nearest_path(what, names);
   if (near.empty() && what.find(' ') != what.npos && what.find('/') == what.npos)  // no name of a model has one
     fail(
         "{}: no such file, no run below this folder, and no model of `toy list`; the model is the first argument, and "
         "a text comes after it",
+        what);
+  const size_t slash = what.find('/'), colon = what.find(':');
+  const auto plain = [](std::string_view part) {  // as owners and repositories are called
+    return !part.empty() && part[0] != '.' && part[0] != '~' && part.find_first_of("/\\ :") == part.npos;
+  };
+  const bool is_ours = what.starts_with("out/") || what.starts_with("runs/") || what.starts_with("models/");
+  if (near.empty() && !is_ours && !what.ends_with(".gguf") && slash != what.npos && !fs::exists(folder, error) &&
+      plain(what.substr(0, slash)) && plain(what.substr(slash + 1)))
+    fail(
+        "{0}: no such file, no run below this folder, and no model of `toy list`; `toy fetch {0}` downloads a "
+        "repository of the Hugging Face hub",
+        what);
+  if (near.empty() && slash == what.npos && colon != what.npos && plain(what.substr(0, colon)))
+    fail(
+        "{}: no such file, no run below this folder, and no model of `toy list`; the name is one of Ollama, whose "
+        "models are found here after `ollama pull`, or use `toy fetch OWNER/REPO` such as "
+        "HuggingFaceTB/SmolLM2-135M-Instruct",
         what);
   const bool is_path = what.find('/') != what.npos || folder / what != fs::path(what) || what.ends_with(".gguf");
   fail("{}: no such file, no run below this folder, and no model of `toy list`; {}", what,

@@ -5,6 +5,7 @@
 
 #include "gguf_cursor.h"
 #include "gguf_types.h"
+#include "sniff.h"
 #include "toy/base/error.h"
 #include "toy/formats/gguf.h"
 #include "toy/formats/mapped_file.h"
@@ -86,6 +87,9 @@ Imatrix from_dat(std::span<const std::byte> bytes, const std::string& file) {
 
 Imatrix parse_imatrix(std::span<const std::byte> bytes, const std::string& name) {
   const bool gguf = bytes.size() >= kMagic.size() && std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) == 0;
+  const std::string other = gguf ? "" : describe_foreign_file(bytes);
+  check(other.empty(), "{0}: no importance matrix: {1}; toy quantize imatrix MODEL --file TEXT --out FILE measures one",
+        name, other);
   Imatrix m = gguf ? from_gguf(File::parse(bytes, name)) : from_dat(bytes, name);
   check(!m.columns.empty(), "{}: it holds no importance matrix", name);
   for (const auto& [tensor, values] : m.columns)

@@ -47,6 +47,19 @@ bool looks_like_text(std::string_view text) {
   });
 }
 
+// Which text it is, as its first word tells.
+std::string like_text(std::string_view text) {
+  const auto begins = [&](std::string_view with) {
+    return std::ranges::equal(text.substr(0, with.size()), with,
+                              [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); });
+  };
+  text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  if (begins("<!doctype") || begins("<html")) return "it is a web page; download the file itself again";
+  if (begins("from ")) return "it looks like a Modelfile of Ollama; give the model that its line FROM names";
+  if (text.starts_with("{\"")) return "it looks like JSON; rows for training are shown by `toy data show`";
+  return "it looks like a text file";
+}
+
 }  // namespace
 
 std::string describe_foreign_file(std::span<const std::byte> bytes) {
@@ -59,7 +72,7 @@ std::string describe_foreign_file(std::span<const std::byte> bytes) {
     return "it looks like a safetensors file; convert its folder first (toy convert FOLDER OUT.gguf)";
   if (looks_like_sentencepiece(text))
     return "it looks like the model of a SentencePiece tokenizer, for 'toy tokenizer'";
-  if (looks_like_text(text)) return "it looks like a text file";
+  if (looks_like_text(text)) return like_text(text);
   return "";
 }
 

@@ -62,7 +62,10 @@ Shards Shards::open(const std::string& folder, const HfModel& model) {
   s.folder_ = folder, s.class_name_ = model.class_name;
   const std::string index = folder + "/model.safetensors.index.json", single = folder + "/model.safetensors";
   if (!fs::exists(index)) {
-    check(fs::exists(single), "{}: there is neither model.safetensors nor model.safetensors.index.json", folder);
+    check(fs::exists(single), "{}: there is neither model.safetensors nor model.safetensors.index.json{}", folder,
+          fs::exists(fs::path(folder) / "pytorch_model.bin") ? "; pytorch_model.bin is not read, so save the model as "
+                                                               "safetensors"
+                                                             : "");
     s.add(safetensors::File::open(single), model);
     return s;
   }

@@ -71,6 +71,12 @@ static bool ranks(std::string_view target) {
   return target == "/rerank" || target == "/reranking" || target == "/v2/rerank" || target == "/score";
 }
 
+// Does the path ask for other models, as Ollama's server has it?
+static bool changes_models(std::string_view target) {
+  return std::ranges::any_of(std::initializer_list<std::string_view>{"pull", "push", "create", "copy", "delete"},
+                             [&](std::string_view word) { return target == "/api/" + std::string(word); });
+}
+
 ErrorBody Server::errors_of(const std::string& target) {
   const Route* r = route_of(target);
   return r ? r->errors : error_body;
@@ -95,6 +101,10 @@ void Server::route(const std::shared_ptr<Exchange>& exchange) {
     throw ApiError(404, fmt::format("there is no {}: the model '{}' does not rank; serve a reranker, or compare the "
                                     "vectors of /v1/embeddings",
                                     one_line(target), options_.name));
+  if (r == nullptr && changes_models(target))
+    throw ApiError(404, fmt::format("there is no {}: a server has one model, which it was started with; `toy fetch` "
+                                    "downloads models",
+                                    one_line(target)));
   if (r == nullptr) {
     const auto all = endpoints();
     const auto name = [](std::string_view path) { return path.substr(path.starts_with("/v1/") ? 4 : 0); };

@@ -204,6 +204,8 @@ std::string error_text(long status, std::string_view body) {
   if (constexpr size_t kMost = 2000; text.size() > kMost) text.resize(kMost);  // one_line() repairs its end
   text = one_line(text);
   if (status == 0) return text;
+  constexpr long kUnauthorized = 401;
+  if (status == kUnauthorized) return "status 401: the API key is missing or refused; put it into TOY_API_KEY";
   return text.empty() ? fmt::format("status {}", status) : fmt::format("status {}: {}", status, text);
 }
 

@@ -37,7 +37,7 @@ TEST_F(CliConvert, ThereAndBackGivesTheSameModel) {
   const json a = json::parse(toy("infer " + golden_ + prompt).out), b = json::parse(toy("infer " + out_ + prompt).out);
   EXPECT_EQ(a.at("ids"), b.at("ids"));
   EXPECT_EQ(a.at("top_logprobs"), b.at("top_logprobs"));
-  const Result again = toy("convert " + hf_ + " " + out_);  // replaces its own
+  const Result again = toy("convert " + hf_ + " " + out_ + " --overwrite");
   EXPECT_EQ(again.code, 0) << again.err;
   EXPECT_TRUE(again.out.ends_with(out_ + "\n")) << again.out;
   EXPECT_EQ(std::count(again.err.begin(), again.err.end(), '\n'), 1) << again.err;

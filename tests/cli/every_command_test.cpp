@@ -1,6 +1,7 @@
 // Options that many commands share, with each of them.
 #include "cli/cli_fixture.h"
 
+#include <functional>
 #include <map>
 
 namespace {
@@ -43,7 +44,8 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
                          with_tokenizer + out + " --data " + write("tasks.jsonl", R"({"prompt": "a", "answer": "b"})")},
       {"train vit", " --steps 1 --batch 2 --val-fraction 0 --data " + path("pictures") + out},
       {"train contrastive", " --steps 1 --batch 2 --val-fraction 0 --model " + encoder + out + " --data " + twins},
-      {"merge", " " + with_tokenizer + " --lora " + path("adapter") + " --type f32 --out " + path("merged.gguf")},
+      {"merge",
+       " " + with_tokenizer + " --lora " + path("adapter") + " --type f32 --overwrite --out " + path("merged.gguf")},
       {"infer", " " + golden + " --prompt-ids 1,2 --n 2"},
       {"chat", " " + with_tokenizer + " hi -n 1 --chat-template " + write("chat.jinja", "{{ messages[0].content }}")},
       {"serve", " " + with_tokenizer + " --port 0"},
@@ -60,8 +62,8 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
       {"eval choices",
        " " + with_tokenizer + " " + write("q.jsonl", R"({"prompt": "a", "choices": ["b", "c"], "answer": 0})")},
       {"eval generate", " " + with_tokenizer + " " + write("a.jsonl", R"({"prompt": "a", "answer": "b"})")},
-      {"quantize", " " + golden + " " + path("q.gguf") + " --type q8_0"},
-      {"convert", " " + golden + " " + path("c.gguf") + " --type f16"},
+      {"quantize", " " + golden + " " + path("q.gguf") + " --overwrite --type q8_0"},
+      {"convert", " " + golden + " " + path("c.gguf") + " --overwrite --type f16"},
       {"quantize imatrix", " " + with_tokenizer + " --file " + corpus + " --ctx 16 --out " + path("q.imatrix")},
       {"describe", " " + golden},
       {"look", " " + golden + " --prompt-ids 1,2"},
@@ -96,6 +98,42 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
   each("--seed", "18446744073709551616", {"--seed is 18446744073709551616"});
   each("--seed", "1.5", {"seed is '1.5'"});
   each("--seed", "18446744073709551615", {});
+}
+
+// Every command and every group: an unknown option is named, whatever the command is called.
+TEST_F(Cli, UnknownOptionsOfEveryCommand) {
+  const std::function<void(const nlohmann::json&, const std::string&)> each = [&](const nlohmann::json& node,
+                                                                                  const std::string& name) {
+    for (const char* option : {"--foo", "-q7", "--vocab_sizes=3"})
+      refuses(name + " " + option, {std::string(option).substr(0, 3)});
+    for (const auto& c : node.value("commands", nlohmann::json::array()))
+      each(c, name + " " + c.at("name").get<std::string>());
+  };
+  each(nlohmann::json::parse(toy("--manifest").out), "");
+}
+
+// A model of this name is replaced only with --overwrite.
+TEST_F(Cli, ModelsAreReplacedOnlyIfAsked) {
+  const std::string base = path("base/model.gguf"), other = path("other.gguf"), golden = TOY_GOLDEN;
+  ASSERT_EQ(toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 --out " + path("base")).code, 0);
+  ASSERT_EQ(toy("train lora --rank 2 --steps 1 --batch 2 --tokens 16 --corpus " + tiny_corpus() + " --model " + base +
+                " --out " + path("adapter"))
+                .code,
+            0);
+  ASSERT_EQ(toy("convert " + golden + " " + path("hf")).code, 0);
+  fs::copy_file(base, other);
+  const std::string before = slurp(other);
+  for (const std::string& call :
+       {"quantize " + base + " " + other + " --type Q8_0", "convert " + base + " " + other + " --type f16",
+        "convert " + path("hf") + " " + other, "merge " + base + " --lora " + path("adapter") + " --out " + other}) {
+    refuses(call, {"other.gguf", "is another model and would be lost", "--overwrite"});
+    EXPECT_EQ(slurp(other), before) << call;
+    EXPECT_EQ(toy(call + " --overwrite").code, 0) << call;
+    EXPECT_NE(slurp(other), before) << call;
+    write("other.gguf", before);
+  }
+  write("other.gguf", "");  // an empty file is free
+  EXPECT_EQ(toy("quantize " + base + " " + other + " --type Q8_0").code, 0);
 }
 
 }  // namespace

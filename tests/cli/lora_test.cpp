@@ -111,7 +111,7 @@ TEST_F(CliLora, EveryKindOfAdapter) {
     EXPECT_EQ(perplexity(q8_ + " --lora " + path("run/peft")), with) << kind;
     EXPECT_NE(perplexity(q8_ + " --lora " + path("run:0.5")), with) << kind;
     for (const char* off : {"run:0", "run/peft:0"}) EXPECT_EQ(perplexity(q8_ + " --lora " + path(off)), before) << kind;
-    ASSERT_EQ(toy("merge " + q8_ + " --lora " + path("run") + " --out " + path("m.gguf")).code, 0) << kind;
+    ASSERT_EQ(toy("merge " + q8_ + " --lora " + path("run") + " --overwrite --out " + path("m.gguf")).code, 0) << kind;
     EXPECT_NEAR(perplexity(path("m.gguf")), with, 1e-3 * with) << kind;
   }
 }
@@ -274,7 +274,8 @@ TEST_F(CliLora, FullFineTuneSavesInAnyTypeOfQuantize) {
   for (const char* type : {"q8_0", "Q4_K_M"}) {
     ASSERT_EQ(toy(train + path("narrow") + " --dtype " + type).code, 0) << type;
     for (const char* file : {"model.gguf", "model-ema.gguf"}) {
-      ASSERT_EQ(toy("quantize " + path("f32/") + file + " " + path("again.gguf") + " --type " + type).code, 0);
+      ASSERT_EQ(toy("quantize " + path("f32/") + file + " " + path("again.gguf") + " --overwrite --type " + type).code,
+                0);
       EXPECT_TRUE(slurp(path("again.gguf")) == slurp(path("narrow/") + file)) << type << " " << file;
     }
     EXPECT_EQ(toy("infer " + path("narrow") + " --prompt the -n 2").code, 0);

@@ -56,7 +56,7 @@ TEST_F(Mistakes, BeforeThereIsAModel) {
       {"train from_scratch --corpus book.txt", "unknown recipe 'from_scratch'; did you mean 'from-scratch'?"},
       {"train from-scratch", "--corpus is missing: give a file or a folder of text, or examples with --data"},
       {"train from-scratch book.txt", "'book.txt' is no option; did you mean --corpus book.txt?"},
-      {"train from-scratch bok.txt", "'bok.txt' is one argument too many; see `toy train from-scratch --help`"},
+      {"train from-scratch bok.txt", "'bok.txt' is one argument too many; `toy train from-scratch` takes none"},
       {"train from-scratch --corpus bok.txt", "bok.txt: no such file; did you mean 'book.txt'?"},
       {"train from-scratch --corpus book.txt --epochs 3 --steps 5",
        "--steps and --epochs exclude each other; give one of them"},
@@ -112,11 +112,85 @@ TEST_F(Mistakes, BeforeThereIsAModel) {
       {"infer book.txt --promt hi", "unknown option '--promt'; did you mean '--prompt'?"},
       {"infer book.txt Once upon", "too many arguments; put quotes around a text of several words"},
       {"eval book.txt book.txt", "'book.txt' is no option; did you mean --file book.txt?"},
-      {"list me", "'me' is one argument too many; see `toy list --help`"},
+      {"list me", "'me' is one argument too many; `toy list` takes none"},
       {"fetch llama3", "'llama3' is not the name of a repository; use OWNER/REPO"},
       {"corpus story", "unknown corpus command 'story'; use one of stories, chats, qa, shapes, floor, ngram"},
       {"serve book.txt --port http", "--port is 'http'; use a whole number"},
   });
+}
+
+// Words of other programs, and options that belong elsewhere.
+TEST_F(Mistakes, OfOtherPrograms) {
+  write("book.txt", "Once there was a badger.\n");
+  write("config.yaml", "batch: 4\n");
+  write("config.json", R"({"learning_rate": 0.1})");
+  write("many.json", R"({"steps": "many"})");
+  write("page.gguf", "<!DOCTYPE html><html></html>");
+  write("Modelfile", "FROM ./tiny.gguf\n");
+  const std::string no_model = ": no such file, no run below this folder, and no model of `toy list`; ";
+  expect({
+      {"train lora --corpus book.txt --qlora",
+       "unknown option '--qlora'; lora trains a quantized model as it is: toy quantize MODEL OUT --type Q4_K_M"},
+      {"train lora --corpus book.txt --lora x",
+       "unknown option '--lora'; a new adapter begins from a model; add the old one to it: toy merge MODEL --lora FILE "
+       "--out OUT"},
+      {"infer book.txt hello -ngl 99", "unknown option '-ngl'; all layers run on --device"},
+      {"infer book.txt -p a -p b", "--prompt is given twice; remove one, or give several prompts with --prompts FILE"},
+      {"infer book.txt hello --stop --threads 1",
+       "--stop has no value: what follows is the option --threads; give one"},
+      {"infer book.txt hello --samplers top_k,temp",
+       "--samplers is 'top_k,temp'; write ; between its steps, not a comma"},
+      {"eval --model book.txt --tasks hellaswag",
+       "unknown option '--tasks'; questions of a file are scored by toy eval choices MODEL FILE"},
+      {"help infrence", "unknown command 'infrence'; did you mean 'infer'?"},
+      {"runs delete out/tiny", "there is no `toy runs delete`; a run is a folder; remove that"},
+      {"corpus stories 1000", "'1000' is one argument too many; did you mean --bytes 1000?"},
+      {"corpus chats --bytes 1000", "unknown option '--bytes'; --rows says how many"},
+      {"corpus shapes --rows 3", "unknown option '--rows'; --images says how many"},
+      {"bench machine tiny.gguf",
+       "'tiny.gguf' is one argument too many; `toy bench machine` takes none, and `toy bench infer` a model"},
+      {"list --model-dir /x",
+       "unknown option '--model-dir'; HF_HUB_CACHE, HF_HOME and OLLAMA_MODELS say where models are"},
+      {"quantize book.txt Q4_K_M",
+       "'Q4_K_M' is a type, and OUT is missing; write toy quantize book.txt OUT.gguf --type Q4_K_M"},
+      {"search build book.txt --out i.index",
+       "PATHS is missing (Text files and folders); 'book.txt' was taken for MODEL"},
+      {"infer HuggingFaceTB/SmolLM2-135M-Instruct hi",
+       "HuggingFaceTB/SmolLM2-135M-Instruct" + no_model +
+           "`toy fetch HuggingFaceTB/SmolLM2-135M-Instruct` downloads a repository of the Hugging Face hub"},
+      {"infer smollm2:135m hi",
+       "smollm2:135m" + no_model +
+           "the name is one of Ollama, whose models are found here after `ollama pull`, or use `toy fetch OWNER/REPO` "
+           "such as HuggingFaceTB/SmolLM2-135M-Instruct"},
+      {"infer nope.gguf hi", "nope.gguf" + no_model + "check the path"},
+      {"infer page.gguf hi",
+       "page.gguf: not a GGUF file: it starts with '<!DO', not 'GGUF'; it is a web page; download the file itself "
+       "again"},
+      {"infer Modelfile hi",
+       "Modelfile: not a GGUF file: it starts with 'FROM', not 'GGUF'; it looks like a Modelfile of Ollama; give the "
+       "model that its line FROM names"},
+      {"train --resume --out out/nothere", "resume: there is no folder 'out/nothere'"},
+      {"train from-scratch --corpus book.txt --config config.json",
+       "config.json: unknown key 'learning_rate'; did you mean 'lr'?"},
+      {"train from-scratch --corpus book.txt --config config.yaml",
+       "config.yaml: options are read from JSON, such as {\"steps\": 500}; write them so"},
+      {"train from-scratch --corpus book.txt --config many.json", "many.json: 'steps' is 'many'; use a whole number"},
+      {"infer book.txt hi --json-schema '{\"type\": \"object\"}'",
+       "--json-schema is '{\"type\": \"object\"}'; write the JSON into a file and give its name"},
+      {"train from-scratch --corpus book.txt,config.json",
+       "--corpus is 'book.txt,config.json'; files are not separated by commas, repeat the option"},
+      {"fetch https://huggingface.co/ggml-org/models/resolve/main/tinyllamas/stories260K.gguf",
+       "'https://huggingface.co/ggml-org/models/resolve/main/tinyllamas/stories260K.gguf' is an address; write toy "
+       "fetch ggml-org/models tinyllamas/stories260K.gguf"},
+      {"embed book.txt hi --out v.json",
+       "--out is 'v.json', but the file is one of NumPy; use a name that ends with .npy, or print with --json"},
+      {"eval book.txt --file nope.txt",
+       "book.txt: not a GGUF file: it starts with 'Once', not 'GGUF'; it looks like a "
+       "text file"},
+      {"data show book.txt --model book.txt --map reply=completion",
+       "book.txt: not a GGUF file: it starts with 'Once', not 'GGUF'; it looks like a text file"},
+  });
+  EXPECT_EQ(toy("infer help").code, 0);
 }
 
 TEST_F(Mistakes, WithAModel) {
@@ -152,8 +226,21 @@ TEST_F(Mistakes, WithAModel) {
       {"eval out/tiny --file book.txt --top-k 3", "unknown option '--top-k'; `toy eval --help-all` shows all"},
       {"infer out/tiny \u201cOnce upon\u201d",
        "too many arguments; the shell knows only the quotes \" and ', and not those of '\u201cOnce'"},
-      {"describe out/tiny other.gguf", "'other.gguf' is one argument too many; see `toy describe --help`"},
+      {"describe out/tiny other.gguf", "'other.gguf' is one argument too many; `toy describe` takes MODEL"},
       {"merge out/tiny --out m.gguf", "merge: there is nothing to merge; add --lora FILE"},
+      {"infer hello out/tiny/model.gguf", "'out/tiny/model.gguf' is a model, and 'hello' is none; exchange the two"},
+      {"tokenizer encode hello out/tiny/model.gguf",
+       "'out/tiny/model.gguf' is a model, and 'hello' is none; the model comes first"},
+      {"serve out/tiny out/tiny/model.gguf", "'out/tiny/model.gguf' is one argument too many; `toy serve` takes MODEL"},
+      {"--model out/tiny/model.gguf",
+       "'out/tiny/model.gguf' is no command; write one first, such as toy infer out/tiny/model.gguf or toy describe "
+       "out/tiny/model.gguf"},
+      {"convert out/tiny q.GGUF", "OUT is 'q.GGUF'; the name of a GGUF ends with .gguf in small letters"},
+      {"convert out/tiny x.safetensors",
+       "OUT is 'x.safetensors', but becomes a folder of Hugging Face; did you mean 'x'?"},
+      {"quantize out/tiny q.gguf --type Q8_0 --imatrix book.txt",
+       "book.txt: no importance matrix: it looks like a text file; toy quantize imatrix MODEL --file TEXT --out FILE "
+       "measures one"},
   });
   // A part of the text to validate on, and no file.
   const Result part =

@@ -18,7 +18,7 @@ class CliQuantize : public Cli {
     ASSERT_EQ(toy("train from-scratch --corpus " + text_ + kSmall + "--steps 3 --out " + path("run")).code, 0);
   }
   json quantize(const std::string& options, const std::string& in = "") const {
-    const Result r = toy("quantize " + (in.empty() ? model_ : in) + " " + out_ + " --json " + options);
+    const Result r = toy("quantize " + (in.empty() ? model_ : in) + " " + out_ + " --overwrite --json " + options);
     EXPECT_EQ(r.code, 0) << options << "\n" << r.err;
     return r.code == 0 ? json::parse(r.out) : json();
   }
@@ -49,7 +49,7 @@ TEST_F(CliQuantize, WritesAFileThatRunsAndTellsTheErrors) {
   const double before = perplexity(model_);
   EXPECT_NEAR(perplexity(out_), before, 0.01 * before);
   const std::string bytes = slurp(out_);
-  const Result text = toy("quantize " + model_ + " " + out_ + " --type Q8_0 --threads 1");  // replaces its own
+  const Result text = toy("quantize " + model_ + " " + out_ + " --type Q8_0 --threads 1 --overwrite");
   EXPECT_EQ(text.code, 0) << text.err;
   EXPECT_EQ(slurp(out_), bytes);
   EXPECT_NE(text.out.find("blk.0.ffn_gate.weight     F32   Q8_0"), std::string::npos) << text.out;
@@ -69,7 +69,7 @@ TEST_F(CliQuantize, MixesPatternsAndPure) {
     return path("q4.gguf");
   }());
   EXPECT_EQ(tensor(back, "blk.0.ffn_down.weight").at("rmse"), 0);
-  const Result again = toy("quantize " + path("q4.gguf") + " " + out_ + " --type q8_0");
+  const Result again = toy("quantize " + path("q4.gguf") + " " + out_ + " --overwrite --type q8_0");
   EXPECT_NE(again.err.find("quantized already"), std::string::npos) << again.err;
 }
 
@@ -86,7 +86,7 @@ TEST_F(CliQuantize, AnImportanceMatrixMovesTheErrorToOtherColumns) {
     EXPECT_EQ(t.at("weighted"), t.at("to") == "Q4_0" || t.at("name") == "token_embd.weight") << t;
   // What it weighs is not what is reported: unweighted, the error grows.
   EXPECT_GT(tensor(weighted, "blk.1.ffn_up.weight").at("rmse"), tensor(plain, "blk.1.ffn_up.weight").at("rmse"));
-  EXPECT_NE(toy("quantize " + model_ + " " + out_ + " --type q4_0 --imatrix " + imatrix).out.find("Q4_0 *"),
+  EXPECT_NE(toy("quantize " + model_ + " " + out_ + " --overwrite --type q4_0 --imatrix " + imatrix).out.find("Q4_0 *"),
             std::string::npos);
   EXPECT_EQ(toy("quantize imatrix " + model_ + " --file " + text_ + " --ctx 64 --out " + imatrix).code, 0);  // its own
 }
@@ -169,7 +169,7 @@ TEST_F(CliQuantize, ConvertDequantizes) {
   const Result text = toy("convert " + out_ + " " + path("half.gguf") + " --type bf16");
   EXPECT_EQ(std::count(text.out.begin(), text.out.end(), '\n'), 2) << text.out;
   EXPECT_TRUE(text.out.ends_with(path("half.gguf") + "\n")) << text.out;
-  refuses("convert " + out_ + " " + back, {"--type is missing"});
+  refuses("convert " + out_ + " " + path("new.gguf"), {"--type is missing"});
   refuses("convert " + out_ + " " + back + " --type q4_0", {"--type is 'q4_0'", "f32"});
   refuses("convert " + out_ + " " + out_ + " --type f32", {"OUT is", "the model"});
   refuses("convert " + path("none.gguf") + " " + back + " --type f32", {"none.gguf", "no such file"});

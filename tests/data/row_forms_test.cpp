@@ -193,6 +193,23 @@ TEST_F(RowForms, FieldsHaveOtherNamesAndOthersAreNamed) {
   EXPECT_NE(testing::error_of([] { parse_field_map("promt=q"); }).find("'promt' has no meaning"), std::string::npos);
   EXPECT_NE(testing::error_of([&] { of(R"({"text": "t"})", true, "prompt=q"); }).find("no field 'q'"),
             std::string::npos);
+  // A map that fits is shown, and one the wrong way round is turned.
+  const auto error_of = [&](const std::string& line, const std::string& map) {
+    return testing::error_of([&] { of(line, true, map); });
+  };
+  EXPECT_EQ(error_of(R"({"question": "p", "reply": "c"})", ""),
+            "it has the fields question, reply; try --map prompt=question,completion=reply");
+  EXPECT_EQ(error_of(R"({"prompt": "p", "win": "c", "lose": "d"})", ""),
+            "it has the fields prompt, win, lose; try --map chosen=win,rejected=lose");
+  EXPECT_EQ(error_of(R"({"input": "p", "output": "c"})", ""),
+            "it has the fields input, output; try --map prompt=input,completion=output");
+  EXPECT_EQ(of(R"({"input": "p", "output": "c"})", true, "prompt=input,completion=output"), "p[c]");
+  EXPECT_NE(error_of(R"({"input": "p"})", "input=instruction").find("has no field 'instruction'"), std::string::npos);
+  EXPECT_NE(error_of(R"({"input": "p"})", "input=instruction").find("the meaning comes first: instruction=input"),
+            std::string::npos);
+  EXPECT_EQ(testing::error_of([] { parse_field_map("reply=completion"); }),
+            "map: 'reply' has no meaning in a row; the meaning comes first: completion=reply");
+  EXPECT_NE(error_of("{", "").find("write each object on one line"), std::string::npos);
 }
 
 TEST_F(RowForms, WhatChangesTheMeaningIsUsedOrRefused) {

@@ -91,7 +91,7 @@ def main():
     o = ap.parse_args()
     with tempfile.TemporaryDirectory() as work:
         model, folder = os.path.join(work, "f32.gguf"), os.path.join(work, "hf")
-        subprocess.run([o.toy, "convert", o.model, model, "--type", "f32"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([o.toy, "convert", o.model, model, "--overwrite", "--type", "f32"], check=True, stdout=subprocess.DEVNULL)
         subprocess.run([o.toy, "convert", model, folder], check=True, stdout=subprocess.DEVNULL)
         rounds = []
         for _ in range(o.rounds):

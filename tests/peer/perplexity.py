@@ -63,7 +63,7 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         model = f"{work}/model.gguf"
         for name in TYPES:
-            made = run([a.toy, "quantize", a.model, model, "--type", name, "--pure", "--json"])
+            made = run([a.toy, "quantize", a.model, model, "--overwrite", "--type", name, "--pure", "--json"])
             if not any(t["to"] == name for t in made["tensors"]):
                 continue
             ours = run([a.toy, "eval", model, "--file", a.text, "--ctx", WINDOW, "--stride", WINDOW, "--json"])

@@ -206,7 +206,7 @@ class Files(unittest.TestCase):
     def test_merge(self):
         toy.train.lora(model="out/book", corpus="book.txt", rank=2, steps=2, batch=2, tokens=32, out="out/merged")
         for kind in ("F16", "Q8_0"):
-            program("merge", "out/book", "--lora", "out/merged", "--type", kind, "--out", "theirs2.gguf")
+            program("merge", "out/book", "--lora", "out/merged", "--type", kind, "--overwrite", "--out", "theirs2.gguf")
             toy.merge("out/book", "own2.gguf", lora=["out/merged"], type=kind)
             self.assertEqual(bytes_of("own2.gguf"), bytes_of("theirs2.gguf"))
 

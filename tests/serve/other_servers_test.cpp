@@ -29,6 +29,8 @@ TEST(LlamaServer, NothingRanks) {
     EXPECT_EQ(reply.status, 404) << path;
     EXPECT_NE(reply.body.find("does not rank; serve a reranker"), std::string::npos) << reply.body;
   }
+  for (const char* target : {"/api/pull", "/api/create"})
+    EXPECT_NE(server.post(target, R"({"name": "llama3"})").body.find("a server has one model"), std::string::npos);
   EXPECT_NE(server.post("/v1/other", "{}").body.find("the endpoints are /, /health"), std::string::npos);
   EXPECT_NE(server.post("/v1/chat/completionss", "{}").body.find("did you mean /v1/chat/completions?"),
             std::string::npos);

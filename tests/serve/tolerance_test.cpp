@@ -111,6 +111,14 @@ TEST(Tolerance, RepliesNameWhatWasIgnored) {
   EXPECT_NE(refused("/v1/chat/completions", R"({"mesages": []})").find("did you mean 'messages'"), std::string::npos);
   EXPECT_NE(refused("/v1/messages", "{" + messages + R"(, "stop": ["a"]})").find("stop_sequences"), std::string::npos);
   EXPECT_NE(refused("/v1/completions", R"({"prompt": "a", "suffix": "b"})").find("fim_prefix"), std::string::npos);
+  // Other servers' names of a text, and a tool that is not wrapped.
+  EXPECT_NE(refused("/tokenize", R"({"text": "a"})").find("the field 'text' is unknown; did you mean 'content'?"),
+            std::string::npos);
+  EXPECT_NE(refused("/v1/chat/completions", "{" + messages + R"(, "tools": [{"name": "f"}]})")
+                .find(R"('tools[0].type' is missing; a tool is {"type": "function", "function")"),
+            std::string::npos);
+  const Answer few = server.post("/v1/completions", R"({"prompt": "a", "max_new_tokens": 2})");
+  EXPECT_EQ(few.json()["usage"]["completion_tokens"], 2) << few.body;
 }
 
 TEST(Tolerance, StrictServersRefuseByName) {

@@ -160,7 +160,7 @@ TEST(Ranks, ManyBuckets) {
                                                        .heads = 3,
                                                        .kv_heads = 1,
                                                        .d_head = 80,
-                                                       .d_ff = 1500});
+                                                       .d_ff = 3000});
   ASSERT_GT(parameter_count(spec) * 4, 14 << 20);  // where they begin at 4 MiB
   const auto make = random_of(spec);
   TrainerOptions o = sharded();

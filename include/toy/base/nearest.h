@@ -10,6 +10,9 @@ namespace toy {
 /// The candidate that is most like `word` (edit distance), or "" if none is near.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
+/// The same for names of files, whose endings are alike anyway: only the letters before the ending count.
+std::string nearest_path(const std::string& path, const std::vector<std::string>& candidates);
+
 /// "PATH: no such file; " and what helps: the name in its folder that is most like it, the first folder of the path
 /// that is missing, or to check the path.
 std::string no_such_file(const std::string& path);

@@ -204,12 +204,17 @@ EvalText EvalTextOptions::read_rows(const Model& model, const std::string& path)
 }
 
 EvalText EvalTextOptions::read(const Model& model, const std::string& path) {
+  const std::string text = rows.empty() ? read_text(file) : "";
   require_tokenizer(model, path);
   print_warnings(path, model.warnings);
   model.spec.require_positions(score.context, "ctx");
   warn_of_long_context(path, model.spec, score.context);
   if (!rows.empty()) return read_rows(model, path);
-  const std::string text = read_text(file);
+  if (!is_utf8(text))
+    to_stderr(
+        fmt::format("toy: {}: it is not UTF-8, so characters are scored as bytes that mean nothing; convert it, "
+                    "such as with iconv -f latin1 -t utf-8\n",
+                    one_line(file)));
   if (is_json_lines(text))
     to_stderr(
         fmt::format("toy: {0}: these are JSON Lines, and their JSON is scored as text; --data {0} scores the answers\n",
@@ -233,6 +238,8 @@ void EvalProgress::next(std::optional<double> loss) {
 }
 
 std::string with_error(double value, double error) {
+  constexpr double kMany = 1e9;  // a model that has diverged
+  if (value > kMany) return fmt::format("{:.4g}", value);
   if (!std::isfinite(error) || error <= 0) return fmt::format("{:.4f}", value);
   const int digits = std::clamp(1 - int(std::floor(std::log10(error))), 0, 8);
   return fmt::format("{:.{}f} +- {:.{}f}", value, digits, error, digits);

@@ -1,6 +1,8 @@
 // toy convert: a model in another form.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -15,6 +17,7 @@
 #include "toy/base/memory.h"
 #include "toy/chat/builtin.h"
 #include "toy/hf/convert.h"
+#include "toy/hf/peft.h"
 #include "toy/runs/run.h"
 
 namespace toy::cli {
@@ -45,6 +48,7 @@ struct Convert : Command {
     app.add_flag("--reranker", reranker, "The folder is a Qwen3-Reranker, which answers yes or no (toy rerank)");
     add_chat_template(app, chat_template, "Chat template to write");
     begin_group(app, "Output");
+    add_overwrite(app, rewrite.overwrite);
     app.add_flag("--json", rewrite.json, "Print a JSON object");
     app.footer(
         "A folder from Hugging Face (config.json, safetensors, tokenizer) becomes a GGUF, and a GGUF such a folder.\n"
@@ -57,23 +61,27 @@ struct Convert : Command {
 
   void run() {
     rewrite.in = bind::model_to_convert(finder(), rewrite.in);
+    check(!hf::is_peft_folder(rewrite.in),
+          "'{0}' is an adapter; add it to its model: toy merge MODEL --lora {0} --out {1}", rewrite.in, rewrite.out);
     if (hf::is_model_folder(rewrite.in)) {
       check(rewrite.out.ends_with(".gguf"), "OUT is '{}'; a folder becomes a GGUF, so use a name that ends with .gguf",
             rewrite.out);
-      refuse_replacing("OUT", rewrite.out, [](std::string_view beginning) { return beginning.starts_with("GGUF"); });
+      rewrite.check_out();
       return convert([&](const hf::ConvertOptions& o) { return hf::convert_folder(rewrite.in, rewrite.out, o); });
     }
     check(!reranker, "--reranker is for Hugging Face folders; '{}' is none", rewrite.in);
     rewrite.in = model_file(rewrite.in);
     const gguf::File file = gguf::File::open(rewrite.in);
-    if (!rewrite.out.ends_with(".gguf") && !std::filesystem::is_regular_file(rewrite.out)) {
+    const bool is_file = rewrite.out.ends_with(".gguf") || std::filesystem::is_regular_file(rewrite.out);
+    if (is_file) rewrite.check_out();
+    if (!is_file) {
+      refuse_name_of_file();
       return convert([&](const hf::ConvertOptions& o) { return hf::convert_gguf(file, rewrite.out, o); });
     }
     check(!rewrite.type.empty() || !chat_template.empty(),
           "--type is missing; matrices of a GGUF become f32, f16 or bf16 (with --chat-template they may stay as they "
           "are)");
     check(!no_tokenizer, "--no-tokenizer: '{}' and '{}' are both GGUF files", rewrite.in, rewrite.out);
-    rewrite.check_out();
     gguf::RequantizeOptions o{.mix = rewrite.type, .types = {}};
     if (!chat_template.empty()) {
       const auto tokenizer = load_tokenizer(file);
@@ -84,6 +92,17 @@ struct Convert : Command {
   }
 
  private:
+  // A new folder that is called like a file is a mistake.
+  void refuse_name_of_file() const {
+    std::string ending = std::filesystem::path(rewrite.out).extension().string();
+    std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+    if (std::filesystem::is_directory(rewrite.out)) return;
+    check(ending != ".gguf", "OUT is '{}'; the name of a GGUF ends with .gguf in small letters", rewrite.out);
+    for (const char* of_a_file : {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".json", ".onnx", ".zip"})
+      check(ending != of_a_file, "OUT is '{0}', but becomes a folder of Hugging Face; did you mean '{1}'?", rewrite.out,
+            std::filesystem::path(rewrite.out).replace_extension().string());
+  }
+
   std::string template_for(const Tokenizer& tokenizer) const {
     return chat_template_named(chat_template, tokenizer).source();
   }

@@ -26,7 +26,7 @@ struct Merge : Command {
   AdapterOptions adapters;
   ChatTemplateOption chat_template;
   int threads = 0;
-  bool json = false;
+  bool json = false, overwrite = false;
 
   void add(CLI::App& app) {
     add_model_option(app, model_path)->required();
@@ -36,10 +36,11 @@ struct Merge : Command {
     add_option(app, "--type", type, "Type of the matrices: F32, F16, BF16, or one of `toy quantize`",
                suggested(stored_names()));
     add_option(app, "--out", out, "GGUF file to write", file_name())->required();
+    add_overwrite(app, overwrite);
     app.add_flag("--json", json, "With a quantized type, print the errors as a JSON object");
     begin_group(app, "Machine");
     add_option(app, "--threads", threads, "Number of threads; 0 uses every core", from_to(0, 1024));
-    show_in_help(app, {"--lora", "--type", "--out", "--threads"});
+    show_in_help(app, {"--lora", "--type", "--out", "--overwrite", "--threads"});
     app.footer(
         "Adds each adapter to the weights: w + s b a. With a quantized type, prints the error of each tensor against "
         "the "
@@ -59,15 +60,15 @@ struct Merge : Command {
   }
 
   void run() {
-    check(!adapters.lora.empty(), "merge: there is nothing to merge; add --lora FILE");
     model_path = model_file(model_path);
-    Rewrite rewrite{.in = model_path, .out = out, .type = type, .json = json};
-    rewrite.check_out();
+    check(!adapters.lora.empty(), "merge: there is nothing to merge; add --lora FILE");
+    Rewrite rewrite{.in = model_path, .out = out, .type = type, .json = json, .overwrite = overwrite};
     for (const auto& [path, scale, name] : adapters.given()) {
       refuse_overwriting("out", out, {{"--lora", path}});
       for (const char* file : {"adapter_config.json", "adapter_model.safetensors"})
         refuse_overwriting("out", out, {{"--lora", (std::filesystem::path(path) / file).string()}});
     }
+    rewrite.check_out();
     const StoredAs stored = parse_stored_as("--type", type);
     DeviceOptions device;
     device.threads = threads;

@@ -10,6 +10,7 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "toy/base/clock.h"
+#include "toy/base/error.h"
 #include "toy/base/run_files.h"
 
 namespace toy::cli {
@@ -25,6 +26,20 @@ ModelFinder finder() {
 }
 
 std::string model_file(const std::string& what) { return finder().model(what); }
+
+std::string model_file(const std::string& what, const std::string& after) {
+  std::error_code error;
+  if (after.ends_with(".gguf") && std::filesystem::is_regular_file(after, error) && !what.ends_with(".gguf") &&
+      !std::filesystem::is_directory(what, error))
+    try {
+      const std::string found = finder().model(what);
+      check(!std::filesystem::exists(what, error), "{}: no model", what);
+      return found;
+    } catch (const Error&) {
+      fail("'{}' is a model, and '{}' is none; exchange the two", after, what);
+    }
+  return model_file(what);
+}
 
 std::optional<hf::Converted> convert_with_progress(
     hf::ConvertOptions options, const std::function<hf::Converted(const hf::ConvertOptions&)>& work) {

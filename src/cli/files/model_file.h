@@ -29,6 +29,8 @@ std::optional<hf::Converted> convert_with_progress(hf::ConvertOptions options,
 ModelFinder finder();
 /// finder().model(what).
 std::string model_file(const std::string& what);
+/// The same. `after` is another argument: where that is a model and `what` is none, the error says to exchange them.
+std::string model_file(const std::string& what, const std::string& after);
 /// What people call the model of a file: "out/book/model.gguf" is "book".
 std::string name_of_model_file(const std::string& file);
 

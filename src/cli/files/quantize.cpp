@@ -99,7 +99,7 @@ struct Quantize : Command {
   std::string in, out, type, imatrix;
   std::vector<std::string> tensors;
   int threads = 0;
-  bool pure = false, json = false;
+  bool pure = false, json = false, overwrite = false;
 
   void add(CLI::App& app) {
     app.require_subcommand(0, 1);
@@ -114,10 +114,11 @@ struct Quantize : Command {
     add_option(app, "--imatrix", imatrix, "Importance matrix, from `toy quantize imatrix` or llama.cpp", file_name());
     app.add_flag("--pure", pure, "Give every matrix the mix's base type");
     begin_group(app, "Output");
+    add_overwrite(app, overwrite);
     app.add_flag("--json", json, "Print a JSON object");
     begin_group(app, "Machine");
     add_option(app, "--threads", threads, "Number of threads; 0 uses every core", from_to(0, 1024));
-    show_in_help(app, {"--type", "--tensor", "--imatrix", "--json", "--threads"});
+    show_in_help(app, {"--type", "--tensor", "--imatrix", "--overwrite", "--json", "--threads"});
     app.footer("Types and mixes: " + fmt::format("{}", fmt::join(names, ", ")) +
                ".\n\nThe error of a tensor is the root mean square of what changed, divided by that of its values.\n\n"
                "Examples:\n"
@@ -131,9 +132,12 @@ struct Quantize : Command {
     check(!in.empty() && !out.empty(),
           "quantize: give the model to read and the file to write; see `toy quantize "
           "--help`");
+    const auto names = gguf::mix_names();
+    check(!type.empty() || std::ranges::find(names, upper(out)) == names.end(),
+          "'{}' is a type, and OUT is missing; write toy quantize {} OUT.gguf --type {}", out, in, out);
     check(!type.empty(), "--type is missing; use e.g. --type Q4_K_M");
     in = model_file(in);
-    const Rewrite rewrite{.in = in, .out = out, .type = type, .json = json};
+    const Rewrite rewrite{.in = in, .out = out, .type = type, .json = json, .overwrite = overwrite};
     rewrite.check_out();
     std::error_code error;
     check(!std::filesystem::equivalent(out, imatrix, error),
@@ -162,7 +166,8 @@ struct Quantize : Command {
           names.push_back(t.name);
           changes = changes || t.to != t.from || t.to == o.types[i].second;
         }
-      check(!names.empty(), "--tensor is '{}'; no tensor of {} fits the pattern", tensors[i], in);
+      check(!names.empty(), "--tensor is '{}'; no tensor of {} fits the pattern; names are like {}", tensors[i], in,
+            plan.empty() ? "" : plan[plan.size() / 2].name);
       check(changes, "--tensor is '{}'; tensors that fit the pattern keep their type: {}", tensors[i],
             fmt::join(names, ", "));
     }
@@ -170,6 +175,16 @@ struct Quantize : Command {
     check(!o.imatrix || std::none_of(plan.begin(), plan.end(), quantized) ||
               std::any_of(plan.begin(), plan.end(), [](const auto& t) { return t.weighted; }),
           "{}: it has none of the matrices of {}; measure one with `toy quantize imatrix`", imatrix, in);
+    constexpr int64_t kBlock = 256;  // of K- and IQ-quants
+    const std::string name = upper(type);
+    const auto odd = std::count_if(plan.begin(), plan.end(), [](const gguf::RequantizedTensor& t) {
+      return t.to != t.from && t.shape.rank() > 1 && t.shape[t.shape.rank() - 1] % kBlock != 0;
+    });
+    if (odd > 0 && (name.find("_K") != name.npos || name.starts_with("IQ")))
+      to_stderr(
+          fmt::format("toy: {}: {} matrices have rows that are no multiple of {}, so they get another type than "
+                      "those of {}\n",
+                      in, odd, kBlock, type));
     if (std::any_of(plan.begin(), plan.end(), [&](const auto& t) { return quantized(t) && is_quantized(t.from); }))
       to_stderr(
           fmt::format("toy: {}: the weights are quantized already; quantizing them again adds to their error\n", in));

@@ -17,6 +17,7 @@
 #include "toy/base/error.h"
 #include "toy/base/gguf_name.h"
 #include "toy/base/memory.h"
+#include "toy/base/shell_word.h"
 
 namespace toy::cli {
 namespace {
@@ -33,7 +34,11 @@ double cost_of(const gguf::RequantizedTensor& t) { return double(t.shape.count()
 
 void Rewrite::check_out() const {
   check(!is_same_file(out, in), "OUT is '{}', which is the model; choose another name", out);
-  refuse_replacing("OUT", out, [](std::string_view beginning) { return beginning.starts_with("GGUF"); });
+  const std::filesystem::path folder = std::filesystem::path(out).parent_path();
+  check(folder.empty() || std::filesystem::is_directory(folder),
+        "OUT is '{}': the folder {} does not exist; create it first (mkdir -p {})", out, folder.string(),
+        shell_quoted(folder.string()));
+  refuse_replacing_model("OUT", out, overwrite);
 }
 
 void Rewrite::run(const gguf::File& file, const gguf::RequantizeOptions& o) const {

@@ -284,14 +284,17 @@ struct Chat : Command {
       if (input_has_messages()) return;
       const std::vector<std::string> models = models_of_server();
       for (const char* tag : {"", ":latest"})
-        if (models.empty() || std::ranges::find(models, model_path + tag) != models.end()) return;
+        if ((models.empty() && is_terminal(STDIN_FILENO)) ||
+            std::ranges::find(models, model_path + tag) != models.end())
+          return;
       if (is_terminal(STDIN_FILENO))
         return to_stderr(
             fmt::format("toy: the server lists no model '{}' (models: {}); a message goes between quotes, "
                         "after the model\n",
                         one_line(model_path), one_line(fmt::format("{}", fmt::join(models, ", ")))));
-      to_stderr(fmt::format("toy: the server has no model '{}', so it is the message (models: {})\n",
-                            one_line(model_path), one_line(fmt::format("{}", fmt::join(models, ", ")))));
+      if (!models.empty())
+        to_stderr(fmt::format("toy: the server has no model '{}', so it is the message (models: {})\n",
+                              one_line(model_path), one_line(fmt::format("{}", fmt::join(models, ", ")))));
     }
     std::swap(model_path, message);
   }
@@ -312,7 +315,7 @@ struct Chat : Command {
   void talk_to_model(Given& given) {
     if (form.kind == dialog::TextForm::json_schema) json_schema_grammar(form.schema, schema_file);
     if (form.kind == dialog::TextForm::gbnf) parse_gbnf(form.grammar, grammar_file);
-    model_path = model_file(model_path);
+    model_path = model_file(model_path, message);
     const auto dev = device.make();
     require_room_to_decode(*dev, model_path, {.context = kPagePositions});  // the least; the rest is cache
     Model model = load_model(model_path, *dev);

@@ -102,9 +102,11 @@ struct Embed : Command {
 
   void run() {
     check(out.empty() || !json, "--json prints and --out writes a file; use one of them");
+    check(out.empty() || out.ends_with(".npy"),
+          "--out is '{}', but the file is one of NumPy; use a name that ends with .npy, or print with --json", out);
     if (!out.empty())
       refuse_replacing("--out", out, [](std::string_view beginning) { return beginning.starts_with(kNpy); });
-    model_path = model_file(model_path);
+    model_path = model_file(model_path, text);
     const auto dev = device.make();
     Model model = load_model(model_path, *dev);
     adapters.apply(model);

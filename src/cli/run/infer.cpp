@@ -191,7 +191,7 @@ struct Infer : Command {
     check_options();
     prompts.read();
     const bool by_prompt = prompts.any_lora(adapters.lora.size());
-    model_path = model_file(model_path);
+    model_path = model_file(model_path, given("text") ? parser->get_option("text")->as<std::string>() : "");
     const auto dev = device.make();
     require_room_to_decode(*dev, model_path,
                            {.context = std::max(g.max_tokens, kPagePositions),  // at least

@@ -1,6 +1,7 @@
 #include "cli/train/config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -8,11 +9,13 @@
 #include "cli/command.h"
 #include "cli/files/model_file.h"
 #include "cli/help.h"
+#include "cli/synonyms.h"
 #include "toy/base/error.h"
 #include "toy/base/nearest.h"
 #include "toy/base/shell_word.h"
 #include "toy/base/utf8.h"
 #include "toy/data/text_files.h"
+#include "toy/runs/run.h"
 #include "toy/train/recipe.h"
 #include "toy/train/recipes.h"
 
@@ -39,7 +42,16 @@ std::string value_of(const Words& words, const std::string& option, std::string 
   return otherwise;
 }
 
-std::vector<GivenOption> read_options(const std::string& path) { return given_options(read_text_file(path), path); }
+std::vector<GivenOption> read_options(const std::string& path) {
+  std::error_code error;
+  if (const std::string inside = (fs::path(path) / "config.json").string(); fs::exists(inside, error))
+    fail("{}: a folder; did you mean {}?", path, inside);
+  const std::string text = read_text_file(path);
+  const bool is_object = text.find_first_not_of(" \t\r\n\xEF\xBB\xBF") == text.find('{');
+  check(is_object || !(path.ends_with(".yaml") || path.ends_with(".yml") || path.ends_with(".toml")),
+        "{}: options are read from JSON, such as {{\"steps\": 500}}; write them so", path);
+  return given_options(text, path);
+}
 
 // Words of a command line. Defaults give none.
 Words words_of(const CLI::Option& option, const GivenOption& given, const std::string& path) {
@@ -52,7 +64,7 @@ Words words_of(const CLI::Option& option, const GivenOption& given, const std::s
     check(text.find('\0') == std::string::npos, "{}: '{}' holds a NUL character; remove it", path, key);
     if (text == option.get_default_str() || (is_flag(option) && text == "false")) continue;
     const std::string wrong = violation(option, text);  // the parser will not see it where the command line goes first
-    check(wrong.empty(), "{} {}", option.get_name(), wrong);
+    check(wrong.empty(), "{}: '{}' {}", path, key, wrong);
     // Joined, so that a text that begins with a dash is no option; the parser takes the word after an empty "--name=".
     if (is_flag(option) || text.empty())
       words.push_back(name);
@@ -120,7 +132,8 @@ Words with_config(const CLI::App& root, Words words) {
     const std::string& key = option_given.name;
     if (std::find(known.begin(), known.end(), key) == known.end()) {
       check(!key.starts_with("help") && key != "config", "{}: '{}' belongs on the command line", path, key);
-      const std::string near = nearest(key, known);
+      const std::string ours = our_option(*app, "--" + key);
+      const std::string near = ours.starts_with("--") ? ours.substr(2) : nearest(key, known);
       fail("{}: unknown key '{}'; {}", path, key,
            near.empty() ? "the keys are the options in --help-all" : "did you mean '" + near + "'?");
     }
@@ -153,6 +166,9 @@ Words with_resumed_options(const CLI::App& root, Words words) {
   const std::string file = (fs::path(out) / "config.json").string();
   std::error_code error;
   if (!fs::exists(file, error)) {
+    const std::vector<std::string> runs = runs::find_runs(".");
+    check(named || fs::exists(out, error) || !has(words, "--out"), "resume: there is no folder '{}'{}", out,
+          runs.empty() ? "" : fmt::format("; the runs here: {}", fmt::join(runs, ", ")));
     check(named, "resume: '{}' has no config.json with the options of a run; give the recipe and its options", out);
     return words;  // the parser knows what is missing
   }

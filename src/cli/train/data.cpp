@@ -108,7 +108,7 @@ struct Show : Command {
                            [&](const Option& option, const auto&) { of_pictures |= given(option.flag().c_str()); });
     check(!of_pictures, "the options of pictures need --augment with a PNG file to write");
     check(!model.empty(), "--model is required; give a GGUF file with a tokenizer, or --augment for pictures");
-    const gguf::File source = gguf::File::open(model_file(model));
+    const gguf::File source = gguf::File::open(model_file(model, file));
     const auto tokenizer = load_tokenizer(source);
     check(tokenizer != nullptr, "{}: the file has no tokenizer; give a model that has one", source.path());
     std::optional<ChatTemplate> chat =

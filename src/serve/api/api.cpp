@@ -243,7 +243,7 @@ void read_thinking(const ordered_json& thinking, const std::string& path, Comple
 }
 
 void read_max_tokens(Fields& f, CompletionRequest& r) {
-  for (const char* name : {"max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict"}) {
+  for (const char* name : {"max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "n_predict"}) {
     if (!f.has(name)) continue;
     int64_t n = 0;
     f.number<int64_t>(name, n, -1, kMostTokens);
