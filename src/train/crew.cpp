@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -75,6 +76,21 @@ TrainerRecipe recipe_of(const Device& device, const Model& model, const TrainerO
 
 }  // namespace
 
+PartResult PartResult::of_failure() {
+  PartResult r{.error = "an unknown failure", .thrown = std::current_exception()};
+  try {
+    throw;
+  } catch (const Error& e) {
+    r.error = e.what(), r.code = e.code();
+  } catch (const std::bad_alloc&) {
+    r.error = "there is not enough memory", r.code = ErrorCode::bad_input;
+  } catch (const std::exception& e) {
+    r.error = e.what();
+  } catch (...) {  // said above
+  }
+  return r;
+}
+
 std::vector<std::byte> packed(const TrainerRecipe& recipe) {
   Packer p;
   p(Order::begin, recipe.version, recipe);
@@ -124,7 +140,8 @@ Crew::Crew(Device& device, const Model& model, const TrainerOptions& options)
       device_(device),
       options_(options),
       owners_(options.local_steps > 0 ? sharing_owners(model.spec, options) : owners_of(model.spec, options)),
-      pool_(device.threads()) {
+      pool_(device.threads()),
+      skips_(options.local_steps > 0 ? size_t(ranks_.size()) : 0) {
   ranks_.give_up_after(options.rank_timeout);
   for (const TensorSpec& t : trained_tensors(model.spec)) tensors_.push_back(t.name);
   if (!leads()) return;
@@ -177,7 +194,17 @@ void Crew::fetch(int rank, const std::string& there, size_t bytes, const Sink& s
   Packer p;
   p(Order::fetch, there);
   ranks_.send(rank, p.bytes());
-  for (size_t at = 0; at < bytes; at += kPiece) sink(ranks_.receive(rank));
+  std::exception_ptr failure;
+  for (size_t at = 0; at < bytes; at += kPiece) {
+    const std::vector<std::byte> piece = ranks_.receive(rank);
+    if (failure) continue;
+    try {
+      sink(piece);
+    } catch (...) {  // a full disk, say: the rank still sends all, and then waits for the next order
+      failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
 }
 
 void Crew::give(int rank, const ParamStore& copy, const std::string& name, const std::string& there) {
@@ -240,14 +267,22 @@ std::vector<double> Crew::collect(const PartResult& mine) {
   for (int r = 0; r < ranks_.size(); ++r) {
     const PartResult& result = results[size_t(r)];
     const std::string who = r == 0 ? "" : fmt::format("rank {} (host {}): ", r, ranks_.host(r));
+    if (result.thrown) std::rethrow_exception(result.thrown);
     if (!result.error.empty()) throw Error(result.code, who + result.error);
     const bool same = options_.local_steps == 0;
     if (same && std::bit_cast<uint64_t>(result.norm) != std::bit_cast<uint64_t>(mine.norm))
       fail_internal("{}the norm of the gradient was {} there and {} on rank 0; the machines compute differently", who,
                     result.norm, mine.norm);
+    if (!same && r > 0) skips_[size_t(r)] = std::isfinite(result.norm) ? 0 : skips_[size_t(r)] + 1;
     losses.insert(losses.end(), result.losses.begin(), result.losses.end());
   }
   return losses;
+}
+
+void Crew::reserve(size_t bytes) {
+  const DType type = device_.storage(DType::f32);
+  reserve_sums(buffers_, ranks_.size(), type, bytes / size_of(type), options_.wire == TrainerOptions::Wire::bf16);
+  if (!device_.host_visible() && copy_.bytes() < bytes) copy_ = Buffer(bytes);
 }
 
 void Crew::sum(ThreadPool& pool, Place begin, size_t bytes) {

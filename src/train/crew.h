@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <initializer_list>
 #include <string>
@@ -41,7 +42,9 @@ struct PartResult {
   double norm = 0;             ///< of the step before, as this rank found it
   std::string error = {};      ///< why it could not; "": it could
   ErrorCode code = ErrorCode::failure;
-  static PartResult of(const Error& e) { return {{}, 0, e.what(), e.code()}; }
+  std::exception_ptr thrown = {};  ///< in this process; not sent
+  /// In a handler: of the exception that is handled.
+  static PartResult of_failure();
 };
 
 /// What a trainer is made from.
@@ -80,12 +83,14 @@ class Crew {
   /// Rank 0: waits for the others. Returns the losses of all passes in their order. Throws what a rank found wrong, and
   /// where one found another norm in the step before.
   std::vector<double> collect(const PartResult& mine);
+  /// See StepResult::skips; after collect().
+  const std::vector<int64_t>& skips() const { return skips_; }
   /// Does each rank update some of the tensors?
   bool divides_updates() const { return !owners_.empty(); }
   /// All ranks, after an update: each gives the tensors that it updated to the others.
   void spread(const ParamStore& weights);
   /// Rank 0: `bytes` of a moment of another rank, which are given to `sink` piece by piece. `there`: its name in that
-  /// rank.
+  /// rank. Where `sink` throws, the other pieces are received and thrown away before it is thrown on.
   using Sink = std::function<void(std::span<const std::byte>)>;
   void fetch(int rank, const std::string& there, size_t bytes, const Sink& sink);
   /// Rank 0: a moment to the rank that has it.
@@ -99,6 +104,8 @@ class Crew {
   void sum(ThreadPool& pool, Place begin, size_t bytes);
   /// The same by the device's number of threads.
   void sum(Place begin, size_t bytes) { sum(pool_, begin, bytes); }
+  /// Allocates what a sum of so many bytes needs, so that it cannot fail for want of memory while others wait for it.
+  void reserve(size_t bytes);
 
  private:
   int64_t first_pass(int rank) const { return options_.passes() * rank / ranks_.size(); }
@@ -112,6 +119,7 @@ class Crew {
   std::vector<std::string> tensors_;  // that are trained
   std::vector<int> owners_;           // which rank updates them; empty: every rank updates all
   ThreadPool pool_;                   // adds
+  std::vector<int64_t> skips_;
   SumBuffers buffers_;
   Buffer copy_;  // where the host does not see the device's memory
 };

@@ -62,7 +62,12 @@ EarlySums::EarlySums(const Plan& step, const ModelSpec& spec, GradientSums& sums
   // Of small gradients, few messages.
   constexpr size_t kParts = 8, kLeast = size_t(1) << 16;
   buckets_ = gradient_buckets(step, spec, sums, std::clamp(sums.bytes() / kParts, kLeast, kSumBucket));
-  for (const GradientBucket& b : buckets_) ends_.push_back(b.end);
+  size_t largest = 0;
+  for (const GradientBucket& b : buckets_) {
+    ends_.push_back(b.end);
+    for (const auto& [offset, count] : b.ranges) largest = std::max(largest, count);
+  }
+  crew.reserve(largest);
   thread_ = std::thread([this] { work(); });
 }
 

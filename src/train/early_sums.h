@@ -44,7 +44,7 @@ class EarlySums {
   /// Buckets 0 to i are.
   void complete(size_t i);
   /// All are, or this rank has none to give because it failed: the others still get something. Waits for the sums.
-  /// Returns the seconds that the thread has worked. Throws what it found wrong.
+  /// Returns the seconds that the thread has worked, or waited for slower ranks. Throws what it found wrong.
   double finish();
 
  private:

@@ -30,6 +30,11 @@ void check_options(const RecipeOptions& o) {
       check(value % local == 0, "{} is {}, and ranks meet every {} steps (local-steps); use {}", name, value, local,
             trainer.complete_rounds(value));
   }
+  check(trainer.local_steps > 0 || trainer.outer_lr == TrainerOptions().outer_lr,
+        "outer-lr is {}, and only ranks that train apart use it; add --local-steps, or leave it out", trainer.outer_lr);
+  check(trainer.local_steps > 0 || trainer.outer_momentum == TrainerOptions().outer_momentum,
+        "outer-momentum is {}, and only ranks that train apart use it; add --local-steps, or leave it out",
+        trainer.outer_momentum);
   check(o.resume || !o.allow_changes, "allow-changes says how to resume; give it with resume");
   check(o.context == 0 || o.context >= trainer.tokens, "context is {}, smaller than the window of {} tokens", o.context,
         trainer.tokens);
@@ -39,6 +44,35 @@ void require_room(const Device& device, const ModelSpec& spec, const OptimizerOp
   const auto parameters = double(parameter_count(spec)), trained = double(trained_count(spec));
   require_memory(device, Checkpoints::bytes(spec, optimizer) + size_t(trained) * sizeof(float),
                  fmt::format("training '{}' ({:.1f} M parameters)", spec.name, parameters * 1e-6));
+}
+
+int64_t steps_of_epochs(const RecipeOptions& o, int64_t rows, int64_t rows_per_step) {
+  constexpr double kMost = 1e12;
+  const double steps = std::max(1.0, std::ceil(*o.epochs * double(rows) / double(rows_per_step)));
+  check(steps <= kMost, "epochs: {} of {} rows are more than {} steps", *o.epochs, rows, kMost);
+  const int64_t rounds = o.trainer.complete_rounds(int64_t(steps));
+  check(rounds <= 2 * int64_t(steps),
+        "epochs: {} of {} rows are {} steps, and ranks meet every {} steps (local-steps), which would more than double "
+        "them; use --local-steps {}",
+        *o.epochs, rows, steps, o.trainer.local_steps, int64_t(steps));
+  return rounds;
+}
+
+std::pair<int, int64_t> most_skips(const StepResult& result) {
+  const auto most = std::ranges::max_element(result.skips);
+  if (most == result.skips.end()) return {};
+  return {int(most - result.skips.begin()), *most};
+}
+
+void fail_of_skips(const RecipeOptions& o, const StepResult& r, int64_t step, int64_t here, const std::string& model) {
+  const auto [rank, elsewhere] = most_skips(r);
+  const bool other = here < o.max_skipped;  // whose last step is the one before
+  fail(
+      "training diverged{}: the {} of {} steps in a row, up to step {}, was not finite, and these steps were skipped. "
+      "{} are in {}. Try a smaller --lr",
+      other ? fmt::format(" in rank {} (host {})", rank, o.trainer.ranks->host(rank)) : "",
+      o.trainer.updates == TrainerOptions::gathered ? "gradient" : "loss", other ? elsewhere : here,
+      other ? step - 1 : step, other ? "Rank 0's weights" : "The weights before them", model);
 }
 
 // A run that changed next to nothing, or whose model ends up predicting nothing, has failed, however many steps it

@@ -116,6 +116,12 @@ void Resume::compare_with_checkpoint(const nlohmann::ordered_json& config) {
         "resume: {} is of another run: {}. Give the options and texts that it had, --allow-changes to resume with "
         "these, or another --out",
         from_, short_list(changed));
+  const nlohmann::ordered_json::json_pointer rounds("/options/local_steps");
+  const auto local = there.value(rounds, int64_t(0));
+  check(local == 0 || state_.step % local == 0 || (local == o_.trainer.local_steps && before == o_.trainer.shards),
+        "resume: {} is inside a round of --local-steps {} in {} ranks, each with weights of its own, which would be "
+        "lost; resume with these options to a step that is a multiple of {} (--steps), and change them there",
+        from_, local, before, local);
   const nlohmann::ordered_json::json_pointer optimizer("/options/optimizer/kind");
   check(there.at(optimizer) == config.at(optimizer),
         "resume: {} has the state of another optimizer, which this one cannot take over", from_);

@@ -43,8 +43,9 @@ Rollouts::Rollouts(const PolicyOptions& options, const std::vector<TextFile>& fi
     warn("no token ends an answer of this model: all are cut at --max-tokens; train it with a chat template");
 }
 
-void Rollouts::begin(Device& device, const Model& model, int64_t batch, int64_t tokens, int64_t spread) {
-  places_ = batch * tokens, spread_ = spread;
+void Rollouts::begin(Device& device, const Model& model, int64_t batch, int64_t tokens, int64_t spread,
+                     int64_t compare_every) {
+  places_ = batch * tokens, spread_ = spread, compare_every_ = compare_every;
   const int64_t sequences = std::min(kTogether, o_.questions * o_.group);
   // In f32 and exactly, as training computes.
   decoder_ = std::make_unique<Decoder>(
@@ -238,9 +239,12 @@ void Rollouts::drop_unweighed(Step& step) const {
   step.answers.resize(answers);
 }
 
-// The first update, and how far the probabilities of its forward pass are from those of the sampler. Where the output
-// projection multiplies the same bits in both, the logits are the same; else they are computed again.
+// The first update, and how far the probabilities of its forward pass are from those of the sampler. Logits are
+// computed again where the output projection multiplies other bits; in some steps everywhere, which compares projection
+// and sampler, too.
 StepResult Rollouts::update(Step& step, Trainer& trainer, double lr) {
+  const bool all = !compared_ || step.number % compare_every_ == 0;
+  compared_ = true;
   double deviation = 0;
   size_t answer = 0, token = 0;
   const auto compare = [&](int64_t first, const std::vector<float>& hidden) {
@@ -254,7 +258,7 @@ StepResult Rollouts::update(Step& step, Trainer& trainer, double lr) {
       const Step::Answer& a = step.answers[answer];
       Xxh64 sum;
       sum.update(std::as_bytes(std::span(hidden).subspan(i * width, width)));
-      if (sum.digest() != a.rows[token]) others.push_back(i), sampled.push_back(a.logprobs[token]);
+      if (all || sum.digest() != a.rows[token]) others.push_back(i), sampled.push_back(a.logprobs[token]);
       ++token;
     }
     const std::vector<double> now = scorer_->of(hidden, batch, others);
@@ -284,6 +288,7 @@ StepResult Rollouts::learn(Step& step, Trainer& trainer, double lr) {
 
 Rollouts::Step Rollouts::step(int64_t first) {
   Step step;
+  step.number = first / o_.questions;
   const double begin = steady_seconds();
   const std::vector<Answer> answers = draw(first);
   const double drawn = steady_seconds();

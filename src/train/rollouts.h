@@ -30,8 +30,10 @@ class Rollouts {
   /// Tokens of the longest prompt with an answer.
   int64_t longest() const { return longest_ + o_.max_tokens; }
   /// Takes the model whose answers are drawn, and how a trainer cuts its batches. `model` must outlive it.
-  /// `spread`: TrainerOptions::spread.
-  void begin(Device& device, const Model& model, int64_t batch, int64_t tokens, int64_t spread = 0);
+  /// `spread`: TrainerOptions::spread. `compare_every`: where a row of the last layer has the same checksum in training
+  /// as in drawing, its probability is computed again in the first step and in steps 0, N, 2 N, ... of the run.
+  void begin(Device& device, const Model& model, int64_t batch, int64_t tokens, int64_t spread = 0,
+             int64_t compare_every = 16);
 
   /// What a step is made of.
   struct Step {
@@ -40,6 +42,7 @@ class Rollouts {
     runs::Policy policy;         ///< what the answers were like
     runs::Sample sample;         ///< one of them
     int64_t tokens = 0;          ///< of all answers
+    int64_t number = 0;          ///< of the run, from 0
     /// An answer, in the order of the windows.
     struct Answer {
       double advantage = 0, per_token = 0;
@@ -94,6 +97,8 @@ class Rollouts {
   int64_t epoch_ = -1;
   std::vector<size_t> order_;        // of that epoch
   int64_t places_ = 0, spread_ = 0;  // of a batch
+  int64_t compare_every_ = 0;
+  bool compared_ = false;  // has a step of this process been compared completely?
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<ThreadPool> team_;  // draws
   std::unique_ptr<SampleScorer> scorer_, reference_;

@@ -163,12 +163,7 @@ class Run {
   void settle() {
     o_.trainer.tokens = data_->tokens();
     const int64_t rows = data_->rows().rows();
-    if (o_.epochs) {
-      constexpr double kMost = 1e12;
-      const double steps = std::ceil(*o_.epochs * double(rows) / double(rows_per_step()));
-      check(steps <= kMost, "epochs: {} of {} rows are more than {} steps", *o_.epochs, rows, kMost);
-      o_.steps = o_.trainer.complete_rounds(std::max<int64_t>(1, int64_t(steps)));
-    }
+    if (o_.epochs) o_.steps = steps_of_epochs(o_, rows, rows_per_step());
     effective_ = {{"optimizer", optimizer_text(o_.trainer.optimizer)},
                   {"lr", o_.lr},
                   {"weight-decay", o_.trainer.optimizer.weight_decay},
@@ -300,7 +295,8 @@ class Run {
                      .rewards = r.preference.rewards(),
                      .policy = drawn ? drawn->policy : runs::Policy()});
     if (learns) watcher_->after(state_.step, *trainer_, tell);
-    if (state_.skipped >= o_.max_skipped) give_up();
+    warn_of_skips(r);
+    if (std::max(state_.skipped, most_skips(r).second) >= o_.max_skipped) give_up(r);
     if (drawn && (state_.step == 1 || state_.step % 10 == 0)) tell_(drawn->sample);
     const std::string why = drawn ? rollouts_->stuck(drawn->policy) : "";
     if (!why.empty()) save_checkpoint(), fail("grpo: {}", why);
@@ -368,14 +364,18 @@ class Run {
   }
 
   // Skipped steps change nothing, so the weights are those of the last good step: they are kept.
-  void give_up() {
+  void give_up(const StepResult& step) {
     TrainResult r;
     publish(r);
-    fail(
-        "training diverged: the {} of {} steps in a row, up to step {}, was not finite, and these steps were skipped. "
-        "The weights before them are in {}. Try a smaller --lr",
-        o_.trainer.updates == TrainerOptions::gathered ? "gradient" : "loss", state_.skipped, state_.step,
-        r.model_path);
+    fail_of_skips(o_, step, state_.step, state_.skipped, r.model_path);
+  }
+
+  // The log has the skipped steps of rank 0.
+  void warn_of_skips(const StepResult& r) {
+    for (size_t rank = 0; rank < r.skips.size(); ++rank)
+      if (r.skips[rank] == 1)
+        tell_.warn(fmt::format("rank {} (host {}) skipped step {}: its gradient was not finite there", rank,
+                               o_.trainer.ranks->host(int(rank)), state_.step - 1));
   }
 
   // The texts are no longer those that the run began with. Its ids are; but it could not be resumed.

@@ -56,6 +56,16 @@ void require_room(const Device& device, const ModelSpec& spec, const OptimizerOp
 /// Throws Error{failure} where a run of `updates` updates has failed, however many steps it made.
 void require_success(const TrainResult& result, int64_t updates);
 
+/// Steps of --epochs, and some more until ranks that train apart meet. Throws Error{bad_input} where that would more
+/// than double them. `rows`: of an epoch.
+int64_t steps_of_epochs(const RecipeOptions& options, int64_t rows, int64_t rows_per_step);
+/// The rank that has skipped most steps in a row where ranks train apart, and how many.
+std::pair<int, int64_t> most_skips(const StepResult& result);
+/// Throws Error{failure}, once a model of rank 0's weights is at `model`: too many steps in a row, up to `step`, have
+/// changed nothing, here or in another rank.
+[[noreturn]] void fail_of_skips(const RecipeOptions& options, const StepResult& result, int64_t step, int64_t here,
+                                const std::string& model);
+
 TrainResult run_recipe(const RecipeOptions& options, ModelSource& source, Device& device, TrainObserver& observer);
 /// All that run_recipe() does before its first step, and some steps to see how long they take. Writes nothing
 /// but the data cache.

@@ -148,6 +148,12 @@ size_t sum_buffer_bytes(int ranks, DType type, size_t values, bool in_bf16) {
   return (size_t(ranks - 1) * largest_part(size_t(ranks), most) + (in_bf16 ? most : 0)) * size;
 }
 
+void reserve_sums(SumBuffers& buffers, int ranks, DType type, size_t values, bool in_bf16) {
+  const size_t size = in_bf16 ? sizeof(BF16) : size_of(type), most = most_values(size, values);
+  values_in<std::byte>(buffers.received, size_t(ranks - 1) * largest_part(size_t(ranks), most) * size);
+  if (in_bf16) values_in<std::byte>(buffers.packed, most * size);
+}
+
 bool can_share(int64_t shards, int64_t ranks) {
   return ranks == 1 || (ranks <= shards && shards % ranks == 0 && std::has_single_bit(uint64_t(shards / ranks)));
 }

@@ -30,6 +30,8 @@ void sum_ranks(Communicator& ranks, ThreadPool& pool, SumBuffers& buffers, DType
                bool in_bf16 = false);
 /// Bytes of SumBuffers for so many values on each rank.
 size_t sum_buffer_bytes(int ranks, DType type, size_t values, bool in_bf16);
+/// Allocates them.
+void reserve_sums(SumBuffers& buffers, int ranks, DType type, size_t values, bool in_bf16);
 /// Rounds each value, f32 or f64, to the nearest number of bf16.
 void round_to_bf16(ThreadPool& pool, DType type, std::span<std::byte> values);
 

@@ -388,6 +388,7 @@ StepResult Trainer::step(const Windows& windows, double lr, std::optional<StepWe
   const StepPart all{
       .rows = windows, .weights = std::move(weights.targets), .lr = lr, .steps = steps_, .updates = updates_};
   for (const double loss : run_all(all)) result.loss += loss;
+  if (crew_) result.skips = crew_->skips();
   if (weights.preference) result.preference = *weights.preference, result.loss = result.preference.mean_loss();
   update(result);
   return result;

@@ -39,8 +39,8 @@ PartResult Trainer::run_part(PartResult result, const std::function<StepPart()>&
   if (early_) early_->begin();
   try {
     if (result.error.empty()) result = {run_shards(part()), norm_};
-  } catch (const Error& e) {
-    result = PartResult::of(e);
+  } catch (...) {  // for want of memory, too: the others wait for this rank's sums
+    result = PartResult::of_failure();
   }
   if (!early_) return result;
   const double before = steady_seconds();
@@ -123,11 +123,11 @@ void Trainer::serve() {
       } else {
         return;
       }
-    } catch (const Error& e) {
+    } catch (const Error&) {  // another failure ends the process: the others may wait for what it was sending
       if (order == Order::step)
-        crew_->ranks().send(0, packed(PartResult::of(e)));
+        crew_->ranks().send(0, packed(PartResult::of_failure()));
       else
-        failed = PartResult::of(e);
+        failed = PartResult::of_failure();
     }
   }
 }

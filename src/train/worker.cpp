@@ -46,10 +46,8 @@ int run_worker(Communicator& ranks) {
     PartResult result;
     try {
       worker.emplace(ranks, trainer_recipe(message));
-    } catch (const Error& e) {
-      result = PartResult::of(e);
-    } catch (const std::exception& e) {
-      result.error = e.what();
+    } catch (const std::exception&) {
+      result = PartResult::of_failure();
     }
     ranks.send(0, packed(result));
     if (worker) worker->trainer->serve();

@@ -6,6 +6,7 @@
 #include "backend/cpu/kernels.h"
 #include "backend/kernel_test_util.h"
 #include "toy/ops/attrs/structs.h"
+#include "toy/tensor/quantize.h"
 
 namespace toy::test {
 namespace {
@@ -139,11 +140,15 @@ TEST(LinearXent, RowsThatDoNotCountChangeNoBits) {
     int64_t rows, vocab, width, added;
     bool first_and_last_count;
   };
-  const auto check = [](const Sizes& s, float softcap, bool with_dw, bool bf16) {
+  const auto check = [](const Sizes& s, float softcap, bool with_dw, bool bf16, DType type = DType::f32) {
     const auto [rows, vocab, width, added, ends] = s;
     Array<float> x({rows, width}), w({vocab, width}), weight({rows}), z({rows, added}), b({vocab, added});
     Array<int32_t> targets({rows});
     fill_random(x, 1), fill_random(w, 2), fill_random(weight, 3), fill_random(z, 4), fill_random(b, 5);
+    std::vector<std::byte> blocks(bytes_of(type, vocab * width));
+    if (is_quantized(type))
+      quantize(type, {w.data(), w.size()}, std::vector<float>(size_t(width), 1.0f), blocks.data());
+    const View weights = is_quantized(type) ? View(blocks.data(), type, {vocab, width}) : w.view();
     for (size_t i = 0; i < size_t(rows); ++i) {
       targets[i] = int32_t(i * 31 % size_t(vocab));
       if ((i / 3) % 4 != 1 && (!ends || (i > 0 && i + 1 < size_t(rows)))) weight[i] = 0;
@@ -155,12 +160,11 @@ TEST(LinearXent, RowsThatDoNotCountChangeNoBits) {
             db({vocab, added});
         for (Array<float>* a : {&dx, &dw, &dz, &db}) std::fill_n(a->data(), a->size(), NAN);
         const View none;
-        run_kernel(
-            bf16 ? cpu::linear_xent_bf16_kernel() : cpu::linear_xent_kernel(),
-            {x.view(), w.view(), targets.view(), weight.view(), added ? z.view() : none, added ? b.view() : none},
-            {loss.view(), single_terms ? nll.view() : none, dx.view(), with_dw ? dw.view() : none,
-             added ? dz.view() : none, added && with_dw ? db.view() : none},
-            LinearXentAttrs{softcap}, threads, {}, bf16 ? DType::bf16 : DType::f32);
+        run_kernel(bf16 ? cpu::linear_xent_bf16_kernel() : cpu::linear_xent_kernel(),
+                   {x.view(), weights, targets.view(), weight.view(), added ? z.view() : none, added ? b.view() : none},
+                   {loss.view(), single_terms ? nll.view() : none, dx.view(), with_dw ? dw.view() : none,
+                    added ? dz.view() : none, added && with_dw ? db.view() : none},
+                   LinearXentAttrs{softcap}, threads, {}, bf16 ? DType::bf16 : DType::f32);
         std::vector<float> all{loss[0]};
         for (Array<float>* a : {&dx, &dw, &dz, &db})
           if (a != &dw && a != &db ? a != &dz || added : with_dw && (a == &dw || added))
@@ -183,6 +187,16 @@ TEST(LinearXent, RowsThatDoNotCountChangeNoBits) {
       check(s, 0, with_dw, false);
       if (s.vocab < 1000) check(s, 0.7f, with_dw, false);
       if (s.vocab < 1000 && cpu::has_bf16_products()) check(s, 0, with_dw, true);
+    }
+  // Quantized weights are multiplied in their blocks or as panels in f32, depending on the number of rows.
+  for (const DType type : {DType::q8_0, DType::q4_k})
+    for (const Sizes& s : {Sizes{37, 203, 256, 0, false},
+                           {300, 203, 512, 5, true},
+                           {150, 2100, 512, 0, false},
+                           {60, 203, 4096, 0, false}}) {
+      SCOPED_TRACE(testing::Message() << name_of(type) << " " << s.rows << " " << s.vocab);
+      check(s, 0, false, false, type);
+      check(s, 0.7f, false, false, type);
     }
 }
 

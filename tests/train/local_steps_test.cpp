@@ -167,6 +167,52 @@ TEST(LocalSteps, LearnAsWellAsSharedSteps) {
   EXPECT_NEAR(apart, shared, 0.15);
 }
 
+// Of a token whose vector is not finite, which one rank's rows have alone: that rank skips its steps, and it is counted
+// with the step after.
+TEST(LocalSteps, StepsThatAnotherRankSkipsAreCounted) {
+  Job job(2);
+  const auto device = make_cpu_device(1);
+  ModelSpec spec = testing::odd_spec(false);
+  Model model = random_model(spec, *device, 9);
+  const int32_t bad = int32_t(spec.vocab) - 1;
+  std::vector<float> table = model.params->read("token_embd.weight");
+  table[size_t(bad * spec.d_model)] = std::nanf("");
+  model.params->write("token_embd.weight", table);
+  TrainerOptions o = plain(2, 8);
+  o.ranks = &job.first();
+  Trainer trainer(*device, model, o);
+  std::vector<int64_t> counted;
+  for (const bool skips : {true, true, false, true, false}) {
+    Windows w = rows(0, 2);
+    for (size_t i = 0; i < w.inputs.size(); ++i)
+      if (w.inputs[i] == bad) w.inputs[i] = 0;
+    if (skips) w.inputs[kTokens] = bad;
+    const StepResult r = trainer.step(w, 0.05);
+    EXPECT_FALSE(r.skipped);
+    ASSERT_EQ(r.skips.size(), 2u);
+    EXPECT_EQ(r.skips[0], 0);
+    counted.push_back(r.skips[1]);
+    EXPECT_EQ(most_skips(r).second, r.skips[1]);
+  }
+  EXPECT_EQ(counted, (std::vector<int64_t>{0, 1, 2, 0, 1}));
+  EXPECT_EQ(trainer.updates(), 5);
+}
+
+TEST(LocalSteps, ARankThatSkipsTooOftenEndsTheRun) {
+  const auto two = local_communicators(2);
+  RecipeOptions run;
+  run.trainer = plain(2, 5), run.trainer.ranks = two[0].get(), run.max_skipped = 3;
+  StepResult r;
+  EXPECT_EQ(most_skips(r).second, 0);
+  r.skips = {0, 3};
+  EXPECT_EQ(most_skips(r), std::pair(1, int64_t(3)));
+  const std::string other = testing::error_of([&] { fail_of_skips(run, r, 8, 1, "out/model.gguf"); });
+  expect_contains(other, "diverged in rank 1 (host here): the gradient of 3 steps in a row, up to step 7");
+  expect_contains(other, "Rank 0's weights are in out/model.gguf");
+  const std::string here = testing::error_of([&] { fail_of_skips(run, r, 8, 3, "out/model.gguf"); });
+  expect_contains(here, "diverged: the gradient of 3 steps in a row, up to step 8");
+}
+
 TEST(LocalSteps, BadInput) {
   TrainerOptions o = plain(2, 3);
   expect_contains(message_of([&] { o.validate(); }), "start 2 ranks (here: ranks 1, shards 2)");
@@ -188,6 +234,17 @@ TEST(LocalSteps, BadInput) {
   run.steps = 21, run.eval_every = 8;
   expect_contains(message_of([&] { check_options(run); }), "eval-every is 8");
   expect_contains(message_of([&] { check_options(run); }), "use 14");
+  run.eval_every = 7;
+  check_options(run);
+  run.trainer.local_steps = 1'000'001;
+  expect_contains(message_of([&] { check_options(run); }), "local_steps is 1000001; use 0 to 1000000");
+  run.trainer.local_steps = 7, run.epochs = 0.5;
+  EXPECT_EQ(steps_of_epochs(run, 80, 10), 7);  // 4
+  expect_contains(message_of([&] { steps_of_epochs(run, 60, 10); }), "are 3 steps, and ranks meet every 7");
+  run.trainer.local_steps = 0, run.trainer.outer_lr = 0.5;
+  expect_contains(message_of([&] { check_options(run); }), "outer-lr is 0.5");
+  run.trainer.outer_lr = TrainerOptions().outer_lr, run.trainer.outer_momentum = 0.5;
+  expect_contains(message_of([&] { check_options(run); }), "add --local-steps, or leave it out");
 }
 
 }  // namespace

@@ -266,6 +266,56 @@ TEST(Ranks, AnErrorOfARank) {
   EXPECT_EQ(job.code(3), 7);
 }
 
+// A disk that is full while another rank's moments, in several pieces, are written to it: the job can continue.
+TEST(Ranks, AFullDiskDoesNotStopTheOthers) {
+  Job job(2);
+  const auto device = make_cpu_device(1);
+  ModelSpec spec = testing::small_model("tiny", {.vocab = 30000,
+                                                 .d_model = 36,
+                                                 .context = 64,
+                                                 .tied = false,
+                                                 .heads = 3,
+                                                 .kv_heads = 1,
+                                                 .d_head = 14,
+                                                 .d_ff = 50});
+  Model model = random_model(spec, *device, 9);
+  TrainerOptions o{.batch = 2, .tokens = kTokens, .shards = 2, .ranks = &job.first()};
+  Trainer trainer(*device, model, o);
+  trainer.step(rows(0, 2), 1e-2);
+  int tried = 0;
+  for (const auto& [name, type] : trainer.all_moments()) {
+    if (trainer.moments().has(name) || type.bytes() <= size_t(4) << 20) continue;
+    for (const int last : {1, 2}) {  // the piece with which it is full
+      int pieces = 0;
+      const auto sink = [&](std::span<const std::byte>) {
+        if (++pieces == last) throw std::runtime_error("no space left");
+      };
+      EXPECT_THROW(trainer.read_moment(name, sink), std::runtime_error);
+      EXPECT_EQ(pieces, last);
+    }
+    std::vector<std::byte> all;
+    trainer.read_moment(name, [&](auto piece) { all.insert(all.end(), piece.begin(), piece.end()); });
+    EXPECT_EQ(all.size(), type.bytes());
+    ++tried;
+  }
+  ASSERT_GT(tried, 0);
+  EXPECT_FALSE(trainer.step(rows(2, 2), 1e-2).skipped);
+}
+
+// A rank that runs out of memory in backward still takes part in the sums that the others wait for.
+TEST(Ranks, AFailureOfAnyKindEndsAStepEverywhere) {
+  Job job(4);
+  const auto device = make_cpu_device(1);
+  Model model = random_model(testing::odd_spec(true), *device, 9);
+  TrainerOptions o = sharded();
+  o.tokens = kTokens, o.ranks = &job.first(), o.hidden = true, o.rank_timeout = 20;
+  Trainer trainer(*device, model, o);
+  const auto fails = [](int64_t, const std::vector<float>&) { throw std::bad_alloc(); };
+  EXPECT_THROW(trainer.step(rows(0, 4), 1e-2, {}, fails), std::bad_alloc);
+  EXPECT_FALSE(trainer.step(rows(0, 4), 1e-2).skipped);
+  EXPECT_EQ(trainer.updates(), 1);
+}
+
 TEST(Ranks, OtherVersionsAndProcessorsAreRefused) {
   // What a trainer sends first, and what it makes of an answer.
   const auto ranks = local_communicators(2);
@@ -346,7 +396,11 @@ TEST(Ranks, TheSumIsTheTreeOfTheRanks) {
           for (size_t i = 0; i < count; ++i) mine.push_back(value(r, i));
           ThreadPool pool(r == 0 ? 2 : 1);
           SumBuffers buffers;
+          reserve_sums(buffers, int(ranks.size()), DType::f32, count, in_bf16);
+          const void* const reserved[] = {buffers.packed.data(), buffers.received.data()};
           sum_ranks(*ranks[size_t(r)], pool, buffers, DType::f32, std::as_writable_bytes(std::span(mine)), in_bf16);
+          EXPECT_EQ(buffers.packed.data(), reserved[0]);
+          EXPECT_EQ(buffers.received.data(), reserved[1]);
         });
       for (std::thread& t : threads) t.join();
       int power = 1;

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "ranks_testing.h"
 #include "testing/errors.h"
 #include "testing/files.h"
 #include "testing/test_device.h"
@@ -140,6 +141,24 @@ TEST_F(Resume, InTheValidationThatEndsTheRun) {
     };
     EXPECT_EQ(best("run"), best("whole"));
   }
+}
+
+// Ranks that train apart have weights of their own inside a round, which other rounds or ranks cannot take over.
+TEST_F(Resume, ARoundOfLocalStepsIsCompletedByTheSameRanks) {
+  const auto device = make_cpu_device(1);
+  const auto run = [&](int64_t local_steps, bool ranks, int64_t stop) {
+    testing::Job job(2);
+    TrainerOptions t{.shards = 2, .ranks = ranks ? &job.first() : nullptr, .local_steps = local_steps};
+    FromScratchOptions o = options("apart", t);
+    o.allow_changes = stop < 0;
+    Listener heard(stop);
+    return testing::error_of([&] { train_from_scratch(o, *device, heard); });
+  };
+  EXPECT_EQ(run(3, true, 4), "no error");
+  expect_contains(run(1, true, -1), "step_000004 is inside a round of --local-steps 3 in 2 ranks");
+  expect_contains(run(0, false, -1), "to a step that is a multiple of 3 (--steps)");
+  EXPECT_EQ(run(3, true, 6), "no error");
+  EXPECT_EQ(run(1, true, -1), "no error");
 }
 
 // Of a run that is over, the last checkpoint has everything that the result says.

@@ -41,7 +41,7 @@ TEST(Rollouts, ABanditFindsItsArm) {
                                    "\n");
   Rollouts rollouts(o, files, *model.tokenizer, nullptr, 5, [](const std::string&) {});
   EXPECT_EQ(rollouts.longest(), 5);
-  rollouts.begin(*device, model, 4, 64);
+  rollouts.begin(*device, model, 4, 64, 0, 1);
   Trainer trainer(*device, model,
                   {.batch = 4,
                    .tokens = 64,
@@ -80,7 +80,7 @@ TEST(Rollouts, LaterUpdatesHaveRatiosThatMove) {
                             .num_iterations = iterations,
                             .epsilon = epsilon};
       Rollouts rollouts(o, files, *model.tokenizer, nullptr, 5, [](const std::string&) {});
-      rollouts.begin(*device, model, 2, 16);
+      rollouts.begin(*device, model, 2, 16, 0, 1);
       Trainer trainer(*device, model,
                       {.batch = 2,
                        .tokens = 16,
@@ -108,6 +108,38 @@ TEST(Rollouts, LaterUpdatesHaveRatiosThatMove) {
     EXPECT_GT(tight.clip_share.value(), 0.3);
     EXPECT_LT(loose.clip_share.value(), *tight.clip_share);
   }
+}
+
+// A sampler that says other probabilities than the model has is noticed in the first step of a process and in every Nth
+// of the run; rows that differ are in any step.
+TEST(Rollouts, ComparesProbabilitiesNowAndThen) {
+  const testing::Folder folder;
+  const auto device = make_test_device(1);
+  const auto files = tasks(folder, R"({"prompt": "Q", "answer": "a"})"
+                                   "\n");
+  Model model = byte_model(*device);
+  const PolicyOptions o{.rewards = {"regex:[^a-p]*"}, .group = 6, .questions = 3, .max_tokens = 5};
+  Rollouts rollouts(o, files, *model.tokenizer, nullptr, 5, [](const std::string&) {});
+  rollouts.begin(*device, model, 2, 16, 0, 3);
+  Trainer trainer(*device, model,
+                  {.batch = 2,
+                   .tokens = 16,
+                   .accumulate = 2,
+                   .optimizer = OptimizerOptions::of(OptimizerOptions::sgd),
+                   .hidden = true});
+  const auto deviation = [&](int64_t number, bool other_row) {
+    Rollouts::Step step = rollouts.step(number * o.questions);
+    EXPECT_FALSE(step.answers.empty()) << number;
+    for (Rollouts::Step::Answer& a : step.answers) a.logprobs[1] += 1e-3, a.rows[1] ^= uint64_t(other_row);
+    rollouts.learn(step, trainer, 1e-3);
+    return step.policy.ratio_deviation.value();
+  };
+  const double most = 1 - std::exp(-1e-3);
+  EXPECT_NEAR(deviation(1, false), most, 1e-9);  // the first of this process
+  EXPECT_EQ(deviation(2, false), 0);
+  EXPECT_NEAR(deviation(3, false), most, 1e-9);
+  EXPECT_EQ(deviation(4, false), 0);
+  EXPECT_NEAR(deviation(5, true), most, 1e-9);
 }
 
 // A step's weights are those of the formulas, its windows the prompts with the answers.
@@ -163,7 +195,7 @@ TEST(Rollouts, APromptIsComputedOnceForItsAnswers) {
     for (LayerSpec& l : model.spec.layers) l.window = window;
     EXPECT_TRUE(can_spread(model.spec));
     Rollouts rollouts(o, files, *model.tokenizer, nullptr, 5, [](const std::string&) {});
-    rollouts.begin(*device, model, 3, 24, spread);
+    rollouts.begin(*device, model, 3, 24, spread, 1);
     Trainer trainer(*device, model,
                     {.batch = 3,
                      .tokens = 24,

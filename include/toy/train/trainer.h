@@ -68,8 +68,8 @@ struct TrainerOptions {
     f({"accumulate", "Batches per step whose gradients are summed", at_least(1), "Batch"}, o.accumulate);
     f({"shards", "Parts of a step that processes can share", from_to(1, 4096), "Batch"}, o.shards);
     f({"wire", "Type of the gradients that processes exchange; bf16 halves their bytes", {}, "Batch"}, o.wire);
-    f({"local_steps", "Steps that processes train apart before they average; 0: they share every step", at_least(0),
-       "Batch"},
+    f({"local_steps", "Steps that processes train apart before they average; 0: they share every step",
+       from_to(0, 1'000'000), "Batch"},
       o.local_steps);
     f({"outer_lr", "Learning rate of the average, with local steps", above(0), "Batch"}, o.outer_lr);
     f({"outer_momentum", "Nesterov momentum of the average, with local steps", from_to_below(0, 1), "Batch"},
@@ -196,9 +196,13 @@ struct StepResult {
   std::optional<double> grad_norm = {};  ///< global norm of the gradients before clipping; streaming updates have none
   bool skipped = false;                  ///< something was not finite: nothing has changed
   PreferenceSums preference = {};
-  /// With other ranks, seconds of rank 0: for sums of gradients, which begin during backward where the device computes
-  /// in the host's memory, and without anything to compute until the others and the sums were done.
+  /// With other ranks, seconds of rank 0: for sums of gradients and until slower ranks have theirs, which begin during
+  /// backward where the device computes in the host's memory, and without anything to compute until the others and the
+  /// sums were done.
   std::optional<double> exchange = {}, wait = {};
+  /// Of ranks that train apart, for each of them but this one: how many steps in a row, up to the one before, were not
+  /// finite there and changed nothing. Counted from the beginning of the process; rank 0 alone knows it.
+  std::vector<int64_t> skips = {};
 };
 
 class Crew;

@@ -115,6 +115,7 @@ class Alive {
 } alive;
 
 // What others want of rank 0 it has asked for, and it takes part in every exchange: they wait as long as it lives.
+// Where only one thread may call MPI, it cannot say so, and is taken to live.
 bool rank_0_lives() { return rank != 0 && (!threads || alive.heard()); }
 
 // For whom: bytes that are on their way want to be moved; a rank that computes may need its time and its core.
@@ -176,8 +177,9 @@ struct Requests {
       MPI_Testall(int(all.size()), all.data(), &all_done, MPI_STATUSES_IGNORE);
       return all_done != 0;
     };
+    // An exchange ends in its time where rank 0 cannot say that it lives.
     wait_for(
-        what, done, [this] { return missing(); }, rank_0_lives);
+        what, done, [this] { return missing(); }, [] { return threads && rank_0_lives(); });
   }
 
  private:
