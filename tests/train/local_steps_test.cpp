@@ -240,7 +240,7 @@ TEST(LocalSteps, BadInput) {
   run.eval_every = 7;
   check_options(run);
   run.trainer.local_steps = 1'000'001;
-  expect_contains(message_of([&] { check_options(run); }), "local_steps is 1000001");
+  expect_contains(message_of([&] { check_options(run); }), "local_steps is 1000001; use 0 to 1000000");
   run.trainer.local_steps = 7, run.epochs = 0.5;
   EXPECT_EQ(steps_of_epochs(run, 80, 10), 7);  // 4
   expect_contains(message_of([&] { steps_of_epochs(run, 60, 10); }), "are 3 steps, and ranks meet every 7");

@@ -156,7 +156,8 @@ struct Step {
     f("tokens_per_second", e.tokens_per_second, "training alone, mean since the start");
     f("skipped", e.skipped, "true: not finite, nothing has changed; else absent");
     f("seconds_left", e.seconds_left, "estimated time to the end of the run, with its validations");
-    f("exchange_us", e.exchange_us, "with several ranks: microseconds in which gradients were sent and added");
+    f("exchange_us", e.exchange_us,
+      "with several ranks: microseconds to send and add gradients, and wait for slower ranks");
     f("wait_us", e.wait_us, "with several ranks: microseconds that rank 0 waited for gradients of the others");
     Rewards::fields(e.rewards, f);
     Policy::fields(e.policy, f);
