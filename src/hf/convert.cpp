@@ -218,7 +218,8 @@ Output yes_no_head(const HfModel& model, const ModelSpec& spec, const Tokenizer&
 bool is_model_folder(const std::string& path) { return std::filesystem::is_regular_file(path + "/config.json"); }
 
 Converted convert_folder(const std::string& folder, const std::string& gguf, const ConvertOptions& options) {
-  Config config = with_vision_files(folder, Config::open(folder + "/config.json"));
+  std::vector<std::string> of_pictures;
+  Config config = with_vision_files(folder, Config::open(folder + "/config.json"), of_pictures);
   refuse_packed_weights(config);
   const HfModel& model = model_of(config);
   Reading reading = read_config(model, config);
@@ -233,6 +234,7 @@ Converted convert_folder(const std::string& folder, const std::string& gguf, con
     throw Error(e.code(), fmt::format("{}: {}", folder, e.what()));
   }
   Converted done{std::string(model.architecture), std::string(model.class_name), outputs.size(), reading.warnings};
+  done.warnings.insert(done.warnings.end(), of_pictures.begin(), of_pictures.end());
   if (const size_t left = shards.of_other_parts(); left > 0)
     done.warnings.push_back(
         fmt::format("only the text part is converted; {} tensors of other parts (vision, audio) are left out", left));

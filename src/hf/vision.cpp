@@ -37,6 +37,8 @@ void read_size(const Config& c, ModelSpec& m) {
   check(layers >= 1 && layers <= kMaxLayers && heads >= 1,
         "{}: 'num_hidden_layers' is {} and 'num_attention_heads' {}, expected 1 to {} and above 0", c.path(), layers,
         heads, kMaxLayers);
+  check(m.d_model % heads == 0, "{}: there are {} heads, which do not divide the width of {}", c.path(), heads,
+        m.d_model);
   m.layers = repeated(m.layers, size_t(layers));
   for (LayerSpec& l : m.layers) {
     l.heads = l.kv_heads = heads, l.d_head = m.d_model / heads;
@@ -73,8 +75,22 @@ void write_size(ordered_json& c, const ModelSpec& m) {
   for (int64_t i = 0; i < m.vocab; ++i) c["id2label"][std::to_string(i)] = fmt::format("LABEL_{}", i);
 }
 
+// Heads of a model of timm. Its config.json has them only where somebody wrote them down.
+int64_t timm_heads(const Config& args, int64_t width) {
+  if (args.has("num_heads")) {
+    const int64_t heads = args.integer("num_heads");
+    check(heads >= 1 && width % heads == 0, "{}: 'num_heads' is {}, which does not divide the width of {}", args.path(),
+          heads, width);
+    return heads;
+  }
+  for (const auto& [known, heads] : {std::pair(192, 3), std::pair(384, 6), std::pair(768, 12), std::pair(1024, 16)})
+    if (width == known) return heads;  // tiny, small, base and large
+  fail("{}: 'num_heads' is missing, and a width of {} does not tell it; add \"model_args\": {{\"num_heads\": N}}",
+       args.path(), width);
+}
+
 // What timm's config.json leaves to the name of an architecture.
-void add_timm_dimensions(const std::string& path, json& c) {
+void add_timm_dimensions(const std::string& path, const Config& config, json& c) {
   const safetensors::File file = safetensors::File::open(path);
   const auto find = [&](const std::string& name) {
     const auto it = file.tensors().find(name);
@@ -97,31 +113,52 @@ void add_timm_dimensions(const std::string& path, json& c) {
         "{}: the picture is not a square of square patches", path);
   check(find("norm.weight") != nullptr, "{}: the norm is after the mean (fc_norm), which is not supported", path);
   const int64_t width = patches[0];
-  const json args = c.value("model_args", json::object());
+  const Config args = config.object("model_args"), pretrained = config.object("pretrained_cfg");
+  args.require("act_layer", "gelu");
   c["hidden_size"] = width, c["num_hidden_layers"] = layers, c["layer_norm_eps"] = 1e-6;
-  c["num_attention_heads"] = args.value("num_heads", std::max<int64_t>(1, width / 64));  // as in timm's ViT and DeiT
+  c["num_attention_heads"] = timm_heads(args, width);
   c["intermediate_size"] = shape("blocks.0.mlp.fc1.weight", 2)[0];
   c["patch_size"] = patches[2], c["image_size"] = side * patches[2], c["num_channels"] = patches[1];
   c["num_classes"] = shape("head.weight", 2)[0];
   c["class_token"] = find("cls_token") != nullptr, c["distilled"] = find("dist_token") != nullptr;
-  const json pretrained = c.value("pretrained_cfg", json::object());
   for (const auto& [theirs, ours] : {std::pair("mean", "image_mean"), std::pair("std", "image_std")})
-    if (pretrained.contains(theirs)) c[ours] = pretrained.at(theirs);
+    if (pretrained.has(theirs)) c[ours] = *pretrained.find(theirs);
+}
+
+// What happens to a picture before the model: refuses what toy would compute otherwise, and warns of another crop.
+void check_processing(const Config& preprocessor, const Config& pretrained, bool deit,
+                      std::vector<std::string>& warnings) {
+  for (const char* key : {"do_rescale", "do_normalize"})
+    check(preprocessor.flag(key, true),
+          "{}: '{}' is false; only classifiers of scaled and normalized pixels are "
+          "supported",
+          preprocessor.path(), key);
+  constexpr const char* kOther =
+      "toy scales a picture so that its shorter side fits, without this crop, so results "
+      "may differ a little";
+  // DeiT's own class crops unless a file says otherwise.
+  const bool there = preprocessor.has("size") && deit;
+  if (preprocessor.flag("do_center_crop", there || preprocessor.has("crop_size")))
+    warnings.push_back(
+        fmt::format("{}: pictures are cropped after scaling (do_center_crop); {}", preprocessor.path(), kOther));
+  if (const float part = pretrained.number("crop_pct", 1.0f); part < 1)
+    warnings.push_back(fmt::format("{}: 'crop_pct' is {}; {}", pretrained.path(), shortest(part), kOther));
 }
 
 }  // namespace
 
-Config with_vision_files(const std::string& folder, Config config) {
+Config with_vision_files(const std::string& folder, Config config, std::vector<std::string>& warnings) {
   const std::string type = config.text("model_type", "");
   const bool timm = type == kTimm || (type.empty() && config.has("architecture") && config.has("pretrained_cfg"));
   if (!timm && type != "vit" && type != "deit") return config;
   json values = config.values();
   const Config preprocessor = Config::open_if_there(folder + "/preprocessor_config.json");
+  check_processing(preprocessor, timm ? config.object("pretrained_cfg") : Config(), type == "deit", warnings);
   for (const char* key : {"image_mean", "image_std"})
     if (preprocessor.has(key)) values[key] = *preprocessor.find(key);
   if (timm) {
     values["model_type"] = kTimm;
-    add_timm_dimensions(folder + "/model.safetensors", values);
+    add_timm_dimensions(folder + "/model.safetensors", config, values);
   }
   return {std::move(values), config.path()};
 }

@@ -26,8 +26,10 @@ void write_timm(nlohmann::ordered_json& c, const ModelSpec& m);
 
 /// A config.json with what other files of the folder say of a classifier of pictures: mean and deviation of the
 /// channels (preprocessor_config.json), and for timm, whose config names an architecture, the dimensions that the
-/// tensors have. Others stay as they are. Throws Error{bad_input} for a file of timm's without such tensors.
-Config with_vision_files(const std::string& folder, Config config);
+/// tensors have. Others stay as they are. Throws Error{bad_input} for a file of timm's without such tensors, for a
+/// number of heads that is not known, and for pixels that are not normalized. A crop that toy does not make is a
+/// warning.
+Config with_vision_files(const std::string& folder, Config config, std::vector<std::string>& warnings);
 /// Names of its classes: `id2label` or `label_names`, else numbers. Of equal names, the later ones get their number.
 std::vector<std::string> class_names_of(const Config& config, int64_t classes);
 /// The same the other way: names in config.json, and the file of the channels' means.

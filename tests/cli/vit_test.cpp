@@ -38,6 +38,9 @@ TEST_F(Cli, ASheetOfAugmentedPictures) {
   EXPECT_EQ(slurp(path("sheet.png")), plain);  // the same seed
   refuses("data show " + path("shapes") + " --flip 1", {"need --augment"});
   refuses("data show " + path("shapes"), {"--model is required"});
+  const std::string sheet = "data show " + path("shapes") + " --augment " + path("sheet.png");
+  refuses(sheet + " --rows 101", {"--rows is 101", "at most 100"});
+  refuses("data show " + path("nowhere") + " --augment " + path("x.png") + " --image-size 4096", {"too large"});
   refuses(call + " --train-on all", {"--train-on is about texts"});
   refuses("data show " + path("nowhere") + " --augment " + path("x.png"), {"nowhere"});
   refuses("data show " + path("shapes") + " --augment " + write("precious.txt", "words"), {"was not written by this"});

@@ -123,6 +123,50 @@ TEST(PictureFolders, RefusesWhatIsNotComputed) {
   testing::expect_contains(refusal("deit_tiny", {{"architectures", {"DeiTForImageClassification"}}}),
                            "a head for each token");
   testing::expect_contains(refusal("timm_tiny", {{"global_pool", "map"}}), "'global_pool' is 'map'");
+  testing::expect_contains(refusal("vit_tiny", {{"num_attention_heads", 5}}), "5 heads, which do not divide");
+  // timm's own keys
+  for (const json& args : {json::array(), json("x")})
+    testing::expect_contains(refusal("timm_tiny", {{"model_args", args}}), "config.json: 'model_args': not a JSON");
+  testing::expect_contains(refusal("timm_tiny", {{"pretrained_cfg", 3}}), "config.json: 'pretrained_cfg': not a JSON");
+  for (const json& args : {json(nullptr), json::object(), json{{"num_heads", nullptr}}})
+    testing::expect_contains(refusal("timm_tiny", {{"model_args", args}}), "a width of 24 does not tell it; add");
+  for (const json& heads : {json("3"), json(1.5), json(-3)})
+    testing::expect_contains(refusal("timm_tiny", {{"model_args", {{"num_heads", heads}}}}), "'num_heads' is");
+  for (const int heads : {0, 5})
+    testing::expect_contains(refusal("timm_tiny", {{"model_args", {{"num_heads", heads}}}}),
+                             "does not divide the width");
+  testing::expect_contains(refusal("timm_tiny", {{"model_args", {{"num_heads", 3}, {"act_layer", "relu"}}}}),
+                           "'act_layer' is \"relu\"; only \"gelu\"");
+}
+
+TEST(PictureFolders, SayWhatHappensToAPictureBefore) {
+  const testing::Folder folder;
+  const auto convert = [&](const std::string& kind, const std::string& file, const json& changes) {
+    const std::string copy = folder.path("copy");
+    std::filesystem::remove_all(copy);
+    std::filesystem::copy(golden_path(kind), copy);
+    json values = json::object();
+    if (std::filesystem::exists(copy + file)) values = json::parse(std::ifstream(copy + file));
+    values.merge_patch(changes);
+    std::ofstream(copy + file) << values.dump();
+    return hf::convert_folder(copy, folder.path("x.gguf")).warnings;
+  };
+  const std::string pre = "/preprocessor_config.json";
+  for (const char* key : {"do_normalize", "do_rescale"}) {
+    const std::string said = testing::message_of([&] { convert("vit_tiny", pre, {{key, false}}); });
+    testing::expect_contains(said, "preprocessor_config.json: '" + std::string(key) + "' is false");
+  }
+  EXPECT_TRUE(convert("vit_tiny", pre, {{"do_normalize", true}, {"do_center_crop", false}, {"crop_size", 8}}).empty());
+  for (const json& crop : {json{{"do_center_crop", true}}, json{{"crop_size", 16}}}) {
+    const auto said = convert("vit_tiny", pre, crop);
+    ASSERT_EQ(said.size(), 1u);
+    testing::expect_contains(said[0], "without this crop");
+  }
+  EXPECT_EQ(convert("deit_tiny", pre, {{"size", 256}}).size(), 1u);
+  const auto said = convert("timm_tiny", "/config.json", {{"pretrained_cfg", {{"crop_pct", 0.875}}}});
+  ASSERT_EQ(said.size(), 1u);
+  testing::expect_contains(said[0], "'crop_pct' is 0.875");
+  EXPECT_TRUE(convert("timm_tiny", "/config.json", {{"pretrained_cfg", {{"crop_pct", 1.0}}}}).empty());
 }
 
 }  // namespace

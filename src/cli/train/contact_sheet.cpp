@@ -7,6 +7,7 @@
 
 #include "cli/console.h"
 #include "cli/files/model_file.h"
+#include "cli/options.h"
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"
 
@@ -17,16 +18,22 @@ constexpr int64_t kColumns = 8, kMostRows = 100, kGap = 2;
 constexpr int64_t kLeastSide = 64;  // small pictures are drawn larger
 constexpr uint8_t kWhite = 255;
 
+// Pixels of a picture's side on the page, for each of its own.
+int64_t scale_of(int64_t size) { return std::max<int64_t>(1, kLeastSide / size); }
+
+void check_page(int64_t size, int64_t rows) {
+  const int64_t cell = size * scale_of(size) + kGap;
+  check((kColumns * cell + kGap) * (rows * cell + kGap) <= kMostPixels,
+        "augment: {} rows of pictures of {} pixels are too large; use fewer --rows, or a smaller --image-size", rows,
+        size);
+}
+
 // A white page with room for cells of a set's pictures, each pixel a square of `scale` pixels.
 class Page {
  public:
-  Page(const ImageSet& set, int64_t rows)
-      : set_(set), scale_(std::max<int64_t>(1, kLeastSide / set.size)), cell_(set.size * scale_ + kGap) {
+  Page(const ImageSet& set, int64_t rows) : set_(set), scale_(scale_of(set.size)), cell_(set.size * scale_ + kGap) {
+    check_page(set.size, rows);
     picture_.width = kColumns * cell_ + kGap, picture_.height = rows * cell_ + kGap;
-    check(picture_.width * picture_.height <= kMostPixels,
-          "augment: {} rows of pictures of {} pixels are too large; "
-          "use fewer --rows",
-          rows, set.size);
     picture_.values.assign(size_t(picture_.width * picture_.height * 3), kWhite);
   }
   // values: [size,size,channels], 0 to 255.
@@ -62,8 +69,12 @@ std::string classes_of(const ImageSet& set, const AugmentedPicture& picture, dou
 
 std::string draw_contact_sheet(const ContactSheet& s) {
   refuse_replacing("--augment", s.out, [](std::string_view begin) { return begin.starts_with("\x89PNG"); });
+  check(s.rows <= kMostRows, "--rows is {}; a sheet of pictures has at most {}", s.rows, kMostRows);
+  if (s.size > 0) check_page(s.size, std::max<int64_t>(1, s.rows));
   const ImageSet set = read_images({s.data, ImageSource::train, s.size, 0, 0});
   const int64_t rows = std::min({set.count(), s.rows > 0 ? s.rows : kMostRows, kMostRows});
+  if (s.rows == 0 && rows < set.count())
+    to_stderr(fmt::format("toy: {} of {} pictures are drawn, the most that a sheet has\n", rows, set.count()));
   Page page(set, rows);
   std::string text;
   for (int64_t row = 0; row < rows; ++row) {

@@ -18,9 +18,9 @@ struct ContactSheet {
   AugmentOptions augment = {};
 };
 
-/// Draws a row for each picture: as it is, then as it is learned in epochs 0 to 6. Returns what the rows show: names of
-/// files and classes, a line each. Throws Error{bad_input} for data that cannot be read, and for a file that exists and
-/// is no PNG.
+/// Draws a row for each picture: as it is, then changed in seven ways as the options say. Returns what the rows show:
+/// names of files and classes, a line each. Throws Error{bad_input} for data that cannot be read, for a file that
+/// exists and is no PNG, for more than 100 rows, and a page that is too large.
 std::string draw_contact_sheet(const ContactSheet& sheet);
 
 }  // namespace toy::cli

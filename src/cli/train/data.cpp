@@ -79,7 +79,7 @@ struct Show : Command {
     add_option(app, "--seed", sheet.seed, "Seed of the run");
     add_listed(app, sheet.augment);
     begin_group(app, "Output");
-    add_option(app, "--rows,-n", rows, "Rows to show; 0 shows all", at_least(0));
+    add_option(app, "--rows,-n", rows, "Rows to show; 0 shows all, of pictures at most 100", at_least(0));
     app.add_flag("--json", json, "Print a JSON object per row");
     show_in_help(app,
                  {"--model", "--chat-template", "--train-on", "--bad-rows", "--map", "--augment", "--rows", "--json"});
@@ -98,7 +98,7 @@ struct Show : Command {
     ContactSheet s = sheet;
     s.data = file, s.rows = rows;
     fmt::print("{}", draw_contact_sheet(s));
-    to_stderr(fmt::format("toy: {}: each row is a picture, and then how epochs 0 to 6 see it\n", s.out));
+    to_stderr(fmt::format("toy: {}: each row is a picture, and then seven changes of it as in training\n", s.out));
   }
 
   void run() const {
