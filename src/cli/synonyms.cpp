@@ -13,6 +13,7 @@
 #include "cli/console.h"
 #include "cli/help.h"
 #include "cli/options.h"
+#include "cli/words_of_others.h"
 #include "toy/base/error.h"
 #include "toy/base/nearest.h"
 #include "toy/base/options.h"
@@ -22,284 +23,6 @@ namespace toy::cli {
 namespace {
 
 using Words = std::vector<std::string>;
-
-struct Synonym {
-  std::string_view theirs, ours;
-};
-
-// Commands of llama.cpp, Ollama, Hugging Face, MLX and Axolotl. `ours` may be a command and its subcommand.
-constexpr Synonym kCommands[] = {
-    {"run", "chat"},
-    {"generate", "infer"},
-    {"inference", "infer"},
-    {"server", "serve"},
-    {"embedding", "embed"},
-    {"embeddings", "embed"},
-    {"encode", "embed"},
-    {"pull", "fetch"},
-    {"download", "fetch"},
-    {"models", "list"},
-    {"ls", "list"},
-    {"show", "describe"},
-    {"info", "describe"},
-    {"inspect", "describe"},
-    {"export", "convert"},
-    {"import", "convert"},
-    {"perplexity", "eval"},
-    {"evaluate", "eval"},
-    {"benchmark", "bench"},
-    {"sample", "infer"},
-    {"plot", "runs report"},
-    {"tokenize", "tokenizer encode"},
-    {"detokenize", "tokenizer decode"},
-    {"imatrix", "quantize imatrix"},
-    {"finetune", "train lora"},
-    {"fine-tune", "train lora"},
-    {"sft", "train lora"},
-    {"pretrain", "train from-scratch"},
-    {"init", "new"},
-    {"version", "--version"},
-};
-constexpr Synonym kRecipes[] = {
-    {"finetune", "lora"},        {"fine-tune", "lora"},     {"sft", "lora"},
-    {"qlora", "lora"},           {"full", "full-finetune"}, {"pretrain", "from-scratch"},
-    {"scratch", "from-scratch"},
-};
-
-// Options, after _ has become -. The first of several that the command has is meant. "model", "in" and "out" are
-// arguments.
-constexpr Synonym kOptions[] = {
-    {"-m", "--model"},
-    {"-m", "--init"},
-    {"-m", "model"},
-    {"-m", "in"},
-    {"--model", "--init"},
-    {"--model", "model"},
-    {"--model", "in"},
-    {"--model-path", "--model"},
-    {"--model-path", "--init"},
-    {"--model-path", "model"},
-    {"--model-name-or-path", "--model"},
-    {"--base-model", "--model"},
-    {"--base-model", "model"},
-    {"--max-tokens", "--n"},
-    {"--max-new-tokens", "--n"},
-    {"--max-completion-tokens", "--n"},
-    {"--length", "--n"},
-    {"--num-tokens", "--n"},
-    {"--n-predict", "--n"},
-    {"--num-predict", "--n"},
-    {"--predict", "--n"},
-    {"--temp", "--temperature"},
-    {"--repetition-penalty", "--repeat-penalty"},
-    {"--random-seed", "--seed"},
-    {"-s", "--seed"},
-    {"-t", "--threads"},
-    {"--num-threads", "--threads"},
-    {"--n-threads", "--threads"},
-    {"-c", "--ctx"},
-    {"--ctx-size", "--ctx"},
-    {"--n-ctx", "--ctx"},
-    {"--num-ctx", "--ctx"},
-    {"--context-size", "--ctx"},
-    {"--max-model-len", "--ctx"},
-    {"--context", "--ctx"},
-    {"--context-length", "--ctx"},
-    {"--context-length", "--context"},
-    {"-f", "--prompt-file"},
-    {"-f", "--file"},
-    {"--text", "--prompt"},
-    {"--system-prompt", "--system"},
-    {"-sys", "--system"},
-    {"--stop-sequence", "--stop"},
-    {"--reverse-prompt", "--stop"},
-    {"-r", "--stop"},
-    {"--grammar-file", "--grammar"},
-    {"--json-schema-file", "--json-schema"},
-    {"--chat-template-file", "--chat-template"},
-    {"--adapter", "--lora"},
-    {"--adapter-path", "--lora"},
-    {"--lora-adapter", "--lora"},
-    {"--model-draft", "--draft"},
-    {"--draft-model", "--draft"},
-    {"-md", "--draft"},
-    {"-np", "--parallel"},
-    {"--n-parallel", "--parallel"},
-    {"--max-num-seqs", "--parallel"},
-    {"--kv-cache-dtype", "--kv"},
-    {"--cache-type", "--kv"},
-    {"--served-model-name", "--alias"},
-    {"--ssl-cert-file", "--tls-cert"},
-    {"--ssl-certfile", "--tls-cert"},
-    {"--ssl-key-file", "--tls-key"},
-    {"--ssl-keyfile", "--tls-key"},
-    {"--learning-rate", "--lr"},
-    {"--batch-size", "--batch"},
-    {"--per-device-train-batch-size", "--batch"},
-    {"--micro-batch-size", "--batch"},
-    {"--gradient-accumulation-steps", "--accumulate"},
-    {"--grad-accumulation-steps", "--accumulate"},
-    {"--num-epochs", "--epochs"},
-    {"--num-train-epochs", "--epochs"},
-    {"--n-epochs", "--epochs"},
-    {"--max-steps", "--steps"},
-    {"--iters", "--steps"},
-    {"--max-iters", "--steps"},
-    {"--iterations", "--steps"},
-    {"--num-steps", "--steps"},
-    {"--ppo-epochs", "--num-iterations"},
-    {"--num-generations", "--group"},
-    {"--max-completion-length", "--max-tokens"},
-    {"--loss-type", "--loss"},
-    {"--warmup-steps", "--warmup"},
-    {"--warmup-iters", "--warmup"},
-    {"--lr-scheduler", "--schedule"},
-    {"--lr-scheduler-type", "--schedule"},
-    {"--max-grad-norm", "--clip"},
-    {"--grad-clip", "--clip"},
-    {"--gradient-clip", "--clip"},
-    {"--optim", "--optimizer"},
-    {"--max-seq-length", "--tokens"},
-    {"--max-seq-len", "--tokens"},
-    {"--seq-len", "--tokens"},
-    {"--sequence-len", "--tokens"},
-    {"--block-size", "--tokens"},
-    {"--max-length", "--tokens"},
-    {"--base", "--model"},
-    {"--base", "--init"},
-    {"--base", "model"},
-    {"--file", "--corpus"},
-    {"--input", "--corpus"},
-    {"--dataset", "--data"},
-    {"--corpus", "--data"},
-    {"--train-file", "--data"},
-    {"--validation", "--val"},
-    {"--valid", "--val"},
-    {"--validation-file", "--val"},
-    {"--eval-steps", "--eval-every"},
-    {"--eval-interval", "--eval-every"},
-    {"--save-steps", "--checkpoint-every"},
-    {"--save-every", "--checkpoint-every"},
-    {"--save-interval", "--checkpoint-every"},
-    {"--save-total-limit", "--keep"},
-    {"--logging-steps", "--log-every"},
-    {"--log-interval", "--log-every"},
-    {"--lora-rank", "--rank"},
-    {"--lora-r", "--rank"},
-    {"--lora-alpha", "--alpha"},
-    {"--target-modules", "--targets"},
-    {"--lora-target-modules", "--targets"},
-    {"--use-dora", "--dora"},
-    {"--use-rslora", "--rslora"},
-    {"--input", "in"},
-    {"--input", "text"},
-    {"--repeats", "--repeat"},
-    {"--repeats", "--steps"},
-    {"--repeat", "--steps"},
-    {"-o", "--out"},
-    {"-o", "out"},
-    {"--out", "out"},
-    {"--outfile", "--out"},
-    {"--outfile", "out"},
-    {"--output-file", "--out"},
-    {"--output-file", "out"},
-    {"--output", "--out"},
-    {"--output", "out"},
-    {"--output-dir", "--out"},
-    {"--out-dir", "--out"},
-    {"--save-dir", "--out"},
-    {"--quantization", "--type"},
-    {"--qtype", "--type"},
-    {"--outtype", "--type"},
-};
-
-// What reinforcement learning does without, and why.
-constexpr std::string_view kDrawn =
-    "answers are drawn at temperature 1 from all tokens, because training learns the probabilities that they are drawn "
-    "with";
-constexpr std::string_view kConstrained =
-    "a constraint changes the probabilities that training learns; --reward json:FILE judges finished answers instead";
-constexpr std::string_view kOtherBits =
-    "the probabilities that answers are drawn with would have other bits than training's; both are in f32 and drop "
-    "nothing";
-
-// Options of other programs that have no counterpart, and why; `of`: only where the command has this option.
-constexpr struct {
-  std::string_view theirs, reason, of = {};
-} kNeedless[] = {
-    {"-ngl", "all layers run on --device"},
-    {"--n-gpu-layers", "all layers run on --device"},
-    {"--gpu-layers", "all layers run on --device"},
-    {"--tensor-parallel-size", "a model runs on one device"},
-    {"-tp", "a model runs on one device"},
-    {"--gpu-memory-utilization", "--ctx and --parallel decide on the memory"},
-    {"--flash-attn", "attention never stores its scores"},
-    {"-fa", "attention never stores its scores"},
-    {"--gpu", "--device cuda computes on a GPU (toy devices shows what this machine has)", "--device"},
-    {"--cuda", "--device cuda computes on a GPU (toy devices shows what this machine has)", "--device"},
-    {"--text", "--corpus takes a file or a folder; write the text into a file", "--corpus"},
-    {"--prompt", "--file scores the text of a file, and --file - reads standard input", "--stride"},
-    {"--message", "the message comes after the model: toy chat MODEL TEXT", "--tool-command"},
-    {"--prompt", "the message comes after the model: toy chat MODEL TEXT", "--tool-command"},
-    {"--mlock", "files are mapped, and the system keeps what is used"},
-    {"--no-mmap", "files are always mapped"},
-    {"--jinja", "chat templates and tools are always on"},
-    {"--enable-auto-tool-choice", "chat templates and tools are always on"},
-    {"--tool-call-parser", "the chat template decides how tools are called"},
-    {"--reasoning-parser", "the chat template decides how reasoning is told apart"},
-    {"--embedding", "embeddings are always served"},
-    {"--embeddings", "embeddings are always served"},
-    {"--verbose", "progress goes to stderr, and --json prints events for programs"},
-    {"--bf16", "--compute bf16 chooses the type of products"},
-    {"--fp16", "--compute bf16 chooses the type of products"},
-    {"--load-in-4bit", "quantize the file first: toy quantize MODEL OUT --type Q4_K_M"},
-    {"--qlora", "lora trains a quantized model as it is: toy quantize MODEL OUT --type Q4_K_M", "--corpus"},
-    {"--lora", "a new adapter begins from a model; add the old one to it: toy merge MODEL --lora FILE --out OUT",
-     "--corpus"},
-    {"--tasks", "questions of a file are scored by toy eval choices MODEL FILE", "--stride"},
-    {"--model-dir", "HF_HUB_CACHE, HF_HOME and OLLAMA_MODELS say where models are"},
-    {"--models-dir", "HF_HUB_CACHE, HF_HOME and OLLAMA_MODELS say where models are"},
-    {"--bytes", "--rows says how many", "--rows"},
-    {"--bytes", "--images says how many", "--images"},
-    {"--rows", "--images says how many", "--images"},
-    {"--rows", "--bytes says how much", "--bytes"},
-    {"--load-in-8bit", "quantize the file first: toy quantize MODEL OUT --type Q8_0"},
-    {"--temp", kDrawn, "--reward"},
-    {"--temperature", kDrawn, "--reward"},
-    {"--top-p", kDrawn, "--reward"},
-    {"--top-k", kDrawn, "--reward"},
-    {"--min-p", kDrawn, "--reward"},
-    {"--repeat-penalty", kDrawn, "--reward"},
-    {"--samplers", kDrawn, "--reward"},
-    {"--json-schema", kConstrained, "--reward"},
-    {"--grammar", kConstrained, "--reward"},
-    {"--compute", kOtherBits, "--reward"},
-    {"--kv", kOtherBits, "--reward"},
-    {"--dropout", kOtherBits, "--reward"},
-    {"--lora-dropout", kOtherBits, "--reward"},
-    {"--temp", "each request says how it is sampled", "--port"},
-    {"--temperature", "each request says how it is sampled", "--port"},
-    {"--top-p", "each request says how it is sampled", "--port"},
-    {"--top-k", "each request says how it is sampled", "--port"},
-    {"--api-key", "others can read a command line; put keys into a file for --api-key-file", "--api-key-file"},
-    {"--gradient-checkpointing", "--memory SIZE recomputes activations where it has to"},
-};
-
-// Commands of a group that it does not have, and why.
-constexpr struct {
-  std::string_view of, theirs, reason;
-} kNeedlessCommands[] = {
-    {"runs", "delete", "a run is a folder; remove that"},
-    {"runs", "remove", "a run is a folder; remove that"},
-    {"runs", "rm", "a run is a folder; remove that"},
-    {"runs", "rename", "a run is a folder; rename that"},
-    {"runs", "resume", "toy train --resume --out FOLDER resumes it"},
-};
-
-// Values of other programs.
-constexpr struct {
-  std::string_view option, theirs, ours;
-} kValues[] = {{"--device", "gpu", "cuda"}, {"--device", "cuda:0", "cuda"}};
 
 void tell(std::string_view theirs, std::string_view ours) {
   to_stderr(fmt::format("toy: {} is {} here\n", one_line(std::string(theirs)), ours));
@@ -334,7 +57,7 @@ std::string our_option(const CLI::App& app, const std::string& written) {
   for (const std::string& name : {theirs, "-" + theirs}) {  // "-temp" is "--temp"
     if (name != theirs && (name.size() < 4 || !name.starts_with("--") || name.starts_with("---"))) continue;
     if (has(name)) return name;
-    for (const Synonym& s : kOptions)
+    for (const others::Synonym& s : others::kOptions)
       if (s.theirs == name && has(std::string(s.ours))) return std::string(s.ours);
   }
   return {};
@@ -345,7 +68,7 @@ namespace {
 // Our commands for a first word that is none of them, or the word. A recipe's name alone is `train` with it.
 Words our_command(const CLI::App& root, const std::string& word) {
   if (find_command(root, word)) return {word};
-  for (const Synonym& s : kCommands)
+  for (const others::Synonym& s : others::kCommands)
     if (s.theirs == word) return split(s.ours);
   if (const CLI::App* train = find_command(root, "train"); train && find_command(*train, word)) return {"train", word};
   return {word};
@@ -365,7 +88,7 @@ Words our_commands(const CLI::App& root, Words words) {
   };
   replace(first, our_command(root, words[first]));
   if (const size_t second = first + 1; words[first] == "train" && words.size() > second)
-    for (const Synonym& s : kRecipes)
+    for (const others::Synonym& s : others::kRecipes)
       if (s.theirs == words[second]) return replace(second, split(s.ours)), words;
   return words;
 }
@@ -390,7 +113,7 @@ bool separates_by_commas(const std::string& chain) {
 
 // An option with a value that other programs have, or that belongs to another option, in our words.
 void say_our_value(const CLI::App& app, const Words& all, std::string& name, std::string& value) {
-  for (const auto& v : kValues)
+  for (const auto& v : others::kValues)
     if (v.option == name && v.theirs == value) {
       tell(fmt::format("{} {}", name, v.theirs), v.ours);
       value = std::string(v.ours);
@@ -409,29 +132,29 @@ void say_our_value(const CLI::App& app, const Words& all, std::string& name, std
 
 std::string needless_option(const CLI::App& app, const std::string& theirs) {
   const std::string name = name_of(theirs);
-  for (const auto& n : kNeedless)
+  for (const auto& n : others::kNeedless)
     if (n.theirs == name && (n.of.empty() || app.get_option_no_throw(std::string(n.of)))) return std::string(n.reason);
   return {};
 }
 
 Words known_synonyms(const CLI::App& app) {
   Words names;
-  for (const Synonym& s : kOptions)
+  for (const others::Synonym& s : others::kOptions)
     if (s.theirs.size() > 3 && app.get_option_no_throw(std::string(s.ours))) names.emplace_back(s.theirs);
   return names;
 }
 
 std::string known_command(const std::string& word) {
   Words names;
-  for (const Synonym& s : kCommands) names.emplace_back(s.theirs);
+  for (const others::Synonym& s : others::kCommands) names.emplace_back(s.theirs);
   const std::string near = nearest(word, names);
-  for (const Synonym& s : kCommands)
+  for (const others::Synonym& s : others::kCommands)
     if (s.theirs == near) return std::string(s.ours);
   return {};
 }
 
 std::string needless_command(const CLI::App& app, const std::string& word) {
-  for (const auto& n : kNeedlessCommands)
+  for (const auto& n : others::kNeedlessCommands)
     if (n.theirs == word && n.of == app.get_name()) return std::string(n.reason);
   return {};
 }

@@ -154,7 +154,7 @@ TEST_F(CliArguments, TheLastOfARepeatedOptionWins) {
   EXPECT_EQ(toy(infer + "--prompt-ids 2 --prompt-ids 1 --n 3").out, three);
   const std::string vocab = vocabulary();
   const std::string encode = "tokenizer encode " + vocab + " --text ";
-  EXPECT_EQ(toy(encode + "dog --text=-x --text 'the cat'").out, toy(encode + "'the cat'").out);
+  refuses(encode + "dog --text=-x", {"--text is given twice; remove one"});  // one of two texts would be lost
   // Names of control tokens, for which this vocabulary has one token.
   EXPECT_EQ(toy(encode + "'</s>'").out, "2\n");
   EXPECT_NE(toy(encode + "'</s>' --no-parse-special").out, "2\n");
@@ -231,7 +231,7 @@ TEST_F(CliArguments, HelpIsGroupedAndWrapped) {
     const std::string few = toy(std::string("train ") + recipe + " --help").out,
                       more = toy(std::string("train ") + recipe + " --help-all").out;
     EXPECT_LE(std::count(few.begin(), few.end(), '\n'), 66) << few;
-    EXPECT_LE(std::count(more.begin(), more.end(), '\n'), 114) << more;
+    EXPECT_LE(std::count(more.begin(), more.end(), '\n'), 116) << more;
   }
   unsetenv("COLUMNS");
   // Examples belong to their command.

@@ -76,14 +76,14 @@ TEST_F(Cli, BadConfigs) {
   refuses(with(R"({"help": true})"), {"c.json: 'help' belongs on the command line"});
   refuses(with(R"({"init": "a.gguf"})"), {"unknown key 'init'"});  // of another recipe
   refuses(with(R"({"steps": [3, 4]})"), {"c.json: 'steps' is a list; give one value"});
-  refuses(with(R"({"steps": true})"), {"--steps is 'true'; use a whole number"});
+  refuses(with(R"({"steps": true})"), {"c.json: 'steps' is 'true'; use a whole number"});
   refuses(with(R"({"steps": {}})"), {"c.json: 'steps' is {}"});
   refuses(with(R"({"tap": ["x_final", 3, null]})"), {"c.json: 'tap' is null", "a number, a string"});
   refuses(with(R"({"steps": "many"})"), {"steps", "many"});
   refuses(with(R"({"steps": 1.5})"), {"steps", "1.5"});
   refuses(with(R"({"steps": "many"})") + " --steps 1", {"steps", "many"});  // wrong although it does not count
   refuses(with(R"({"steps": 1, "lr": 1, "steps": 2})"), {"c.json: 'steps'", "twice"});
-  refuses(with(R"({"seed": -1})"), {"seed is -1", "0 to 18446744073709551615"});
+  refuses(with(R"({"seed": -1})"), {"'seed' is -1", "0 to 18446744073709551615"});
   refuses(with(R"({"json": 1})"), {"c.json: 'json' is 1", "true or false"});
   refuses(with(R"({"name": "x\u0000y"})"), {"c.json: 'name' holds a NUL"});
   refuses(with("[1]"), {"c.json: not a JSON object"});

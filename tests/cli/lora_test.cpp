@@ -58,7 +58,7 @@ TEST_F(CliLora, AnInterruptedMergeLeavesNothing) {
   const auto run = [this](const std::string& type, const std::string& shim) {
     const std::string line = std::string("LD_PRELOAD=") + TOY_DISK_SHIM + " TOY_SHIM_ROOT=" + path("work") + " " +
                              shim + " " + TOY_BINARY + " merge " + q8_ + " --lora " + path("run") + " --type " + type +
-                             " --out " + path("work/m.gguf") + " >/dev/null 2>" + path("stderr");
+                             " --overwrite --out " + path("work/m.gguf") + " >/dev/null 2>" + path("stderr");
     const int status = std::system(line.c_str());
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   };

@@ -153,7 +153,8 @@ TEST_F(Examples, SharedByteLevelVocabulary) {
 }
 
 TEST_F(Examples, BadRowsSayWhy) {
-  EXPECT_NE(error_of("{").find("not JSON"), std::string::npos);
+  EXPECT_NE(error_of("{").find("ends on another line"), std::string::npos);
+  EXPECT_NE(error_of("{1}").find("not JSON"), std::string::npos);
   EXPECT_NE(error_of("[1]").find("not a JSON object"), std::string::npos);
   EXPECT_NE(error_of(R"({"txt": "a"})").find("fields txt; needed are text"), std::string::npos);
   EXPECT_NE(error_of(R"({"text": 1})").find("'text' is not a string"), std::string::npos);

@@ -263,7 +263,7 @@ class Evaluation(unittest.TestCase):
         self.assertEqual(result, said)
 
     def setUp(self):
-        program("quantize", "out/book/model.gguf", "small.gguf", "--type", "Q4_0")
+        program("quantize", "out/book/model.gguf", "small.gguf", "--type", "Q4_0", "--overwrite")
         pathlib.Path("part.txt").write_bytes(bytes_of("book.txt")[:2000])
         self.text = bytes_of("part.txt").decode()
         pathlib.Path("choices.jsonl").write_text("".join(
