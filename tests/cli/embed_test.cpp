@@ -59,7 +59,9 @@ TEST_F(CliEmbed, Refuses) {
   refuses("embed " + model_, {"there is no text"});
   refuses("embed " + model_ + " a --dimensions 25", {"--dimensions is 25", "24"});
   refuses("embed " + model_ + " a --pooling none", {"add --json"});
-  refuses("embed " + model_ + " a --out " + texts_, {"texts", "was not written by this command"});
+  refuses("embed " + model_ + " a --out " + texts_, {"texts", "ends with .npy"});
+  refuses("embed " + model_ + " a --out " + write("notes.npy", "mine"),
+          {"notes.npy", "was not written by this command"});
   refuses("embed " + std::string(TOY_GOLDEN) + " --file " + texts_, {"does not say", "--pooling"});
   for (const char* command : {"infer", "chat", "eval"})
     refuses(command + (" " + model_) + (std::string(command) == "eval" ? " --file " + texts_ : ""),

@@ -234,7 +234,9 @@ TEST_F(Resuming, AWarmStartWithTheFolderAlone) {
 }
 
 TEST_F(Resuming, AFolderAloneThatCannotBeResumed) {
-  refuses("train --resume --out " + path("none"), {path("none"), "config.json", "recipe"});
+  refuses("train --resume --out " + path("none"), {"there is no folder '" + path("none"), "the runs here: "});
+  fs::create_directory(path("empty"));
+  refuses("train --resume --out " + path("empty"), {path("empty"), "config.json", "recipe"});
   refuses("train from-scratch --resume --out " + path("none"), {"--corpus"});
   // Paths are those of the folder where the run was started.
   const std::string here = "cd " + path() + " && " TOY_BINARY " ";
