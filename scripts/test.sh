@@ -136,6 +136,16 @@ else
   fi
   if ((${#leave_out[@]})); then select=(-LE "^($(IFS='|'; echo "${leave_out[*]}"))\$"); fi
 fi
+# Fuzzers are built while the tests run, with what these leave: some wait for seconds, such as those of lost processes.
+fuzz_build=''
+build_fuzzers() {
+  cmake -S tests/fuzz -B build/fuzz -G Ninja && nice -n 19 cmake --build build/fuzz -j "$jobs"
+}
+fuzzers_are_built() { wait "$fuzz_build" || { cat "$logs/fuzzers.log"; return 1; }; }
+if [[ -n $fuzz ]] && command -v clang++ > /dev/null; then
+  build_fuzzers > "$logs/fuzzers.log" 2>&1 &
+  fuzz_build=$!
+fi
 run_tests release build/release -- "${select[@]}"
 summary+=(--run "" "$logs/release.json" "$logs/release.xml" "${not_run[@]}")
 
@@ -168,13 +178,12 @@ fi
 
 # ---- fuzzers: every file of the corpus, then new inputs
 if [[ -n $fuzz ]]; then
-  if ! command -v clang++ > /dev/null; then
+  if [[ -z $fuzz_build ]]; then
     record skipped fuzz "clang++ is not installed; run scripts/setup.sh --dev"
   else
     names=()
     for source in tests/fuzz/*_fuzz.cpp; do name=${source##*/}; names+=("${name%_fuzz.cpp}"); done
-    if must "configure fuzzers" cmake -S tests/fuzz -B build/fuzz -G Ninja &&
-       must "build fuzzers" cmake --build build/fuzz -j "$jobs"; then
+    if must "build fuzzers" fuzzers_are_built; then
       for name in "${names[@]}"; do
         finds=$root/build/fuzz/finds/$name  # inputs that crash are kept here
         mkdir -p "$finds/new"
