@@ -119,7 +119,7 @@ build release || finish
 select=() not_run=()
 if [[ -n $quick ]]; then
   select=(-L '^unit$')
-  for label in model cli example install shared python peer real slow; do not_run+=(--not-run "$label" "--quick runs only the label unit"); done
+  for label in model cli example install shared python peer real slow protected emulated; do not_run+=(--not-run "$label" "--quick runs only the label unit"); done
 else
   leave_out=()
   if [[ -z $slow ]]; then
