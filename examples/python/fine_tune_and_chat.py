@@ -18,8 +18,8 @@ question = [{"role": "user", "content": "Hello! Who are you?"}]
 answer = model.chat(question, max_tokens=40, temperature=0, on_text=lambda text: print(text, end="", flush=True))
 print()
 
-toy.merge(base, out / "merged.gguf", lora=[str(out)])
-errors = toy.quantize(out / "merged.gguf", out / "small.gguf", type="Q8_0")
+toy.merge(base, out / "merged.gguf", lora=[str(out)], overwrite=True)
+errors = toy.quantize(out / "merged.gguf", out / "small.gguf", type="Q8_0", overwrite=True)
 print(f"{len(errors)} tensors, largest error {max(t['error'] for t in errors):.4f}")
 again = toy.load(out / "small.gguf").chat(question, max_tokens=40, temperature=0)
 print("the same answer" if again["content"] == answer["content"] else f"in 8 bits: {again['content']}")

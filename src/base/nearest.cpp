@@ -9,8 +9,8 @@ namespace toy {
 
 namespace {
 
-// The candidate that is most like `word`, of which `letters` may be wrong.
-std::string nearest_of(std::string_view word, size_t letters, const std::vector<std::string>& candidates) {
+// The candidate that is most like `word`, at a distance below `least`.
+std::string nearest_below(std::string_view word, size_t least, const std::vector<std::string>& candidates) {
   const auto distance = [](std::string_view a, std::string_view b) {
     std::vector<size_t> row(b.size() + 1);
     for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -25,8 +25,6 @@ std::string nearest_of(std::string_view word, size_t letters, const std::vector<
     return row[b.size()];
   };
   std::string best;
-  // A third of the letters wrong is a typing mistake, more is another word.
-  size_t least = letters / 3 + 2;
   for (const std::string& c : candidates) {
     if (std::max(c.size(), word.size()) - std::min(c.size(), word.size()) >= least) continue;  // may be long, of a file
     if (const size_t d = distance(word, c); d < least) least = d, best = c;
@@ -34,7 +32,17 @@ std::string nearest_of(std::string_view word, size_t letters, const std::vector<
   return best;
 }
 
+// A third of the letters wrong is a typing mistake, more is another word.
+std::string nearest_of(std::string_view word, size_t letters, const std::vector<std::string>& candidates) {
+  return nearest_below(word, letters / 3 + 2, candidates);
+}
+
 }  // namespace
+
+std::string misspelt(std::string_view word, const std::vector<std::string>& candidates) {
+  const std::string near = nearest_below(word, 2, candidates);
+  return near.empty() || word.starts_with(near) ? "" : near;
+}
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   return nearest_of(word, word.size() - std::min(word.find_first_not_of('-'), word.size()), candidates);

@@ -24,8 +24,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-// Only models are replaced.
-void require_free(const std::string& out, const std::string& model) {
+// Only models are replaced, and those only if asked.
+void require_free(const std::string& out, const std::string& model, bool overwrite) {
   std::error_code error;
   check(!out.empty(), "out is empty; give the name of a file");
   check(!fs::equivalent(out, model, error), "out is '{}', which is the model; choose another name", out);
@@ -34,15 +34,22 @@ void require_free(const std::string& out, const std::string& model) {
   std::ifstream(out, std::ios::binary).read(begin.data(), begin.size());
   check(std::string_view(begin.data(), begin.size()) == "GGUF",
         "out: '{}' exists and is no model; use another name, or remove it", out);
+  require_new("out", out, overwrite, "overwrite=True");
 }
 
 }  // namespace
+
+void require_new(const std::string& option, const std::string& out, bool overwrite, std::string_view how) {
+  std::error_code error;
+  check(overwrite || !fs::is_regular_file(out, error) || fs::file_size(out, error) == 0,
+        "{}: '{}' is another model and would be lost; use another name, or {}", option, out, how);
+}
 
 std::string quantize(const std::string& model, const std::string& out, std::string_view json, const Between& between) {
   const auto given = read_options<QuantizeOptions>("quantize", json);
   check(!given.type.empty(), "type is missing; use e.g. \"Q4_K_M\"");
   const std::string in = ModelFinder().model(model);
-  require_free(out, in);
+  require_free(out, in, given.overwrite);
   gguf::RequantizeOptions o{.mix = given.type, .pure = given.pure, .types = {}, .threads = given.threads};
   for (const std::string& t : given.tensor) o.types.push_back(gguf::parse_type_rule(t));
   std::optional<gguf::Imatrix> importance;
@@ -63,11 +70,11 @@ void merge(const std::string& model, const std::string& out, std::string_view js
   check(!o.lora.empty(), "merge: there is nothing to merge; give lora");
   const ModelFinder finder;
   const std::string in = finder.model(model);
-  require_free(out, in);
+  require_free(out, in, o.overwrite);
   std::vector<GivenAdapter> adapters;
   for (const std::string& text : o.lora) {
     adapters.push_back(parse_adapter(text, false, finder));
-    require_free(out, adapters.back().path);
+    require_free(out, adapters.back().path, o.overwrite);
   }
   const StoredAs stored = parse_stored_as("type", o.type);
   const auto device = SharedDevice::get(o);
@@ -99,7 +106,7 @@ std::vector<std::string> convert(const std::string& what, const std::string& out
   const ModelFinder finder;
   const std::string model = model_to_convert(finder, what);
   if (hf::is_model_folder(model)) {
-    require_free(out, model);
+    require_free(out, model, given.overwrite);
     check(out.ends_with(".gguf"), "out is '{}'; a folder becomes a GGUF, so use a name that ends with .gguf", out);
     return hf::convert_folder(model, out, o).warnings;
   }

@@ -8,15 +8,22 @@
 #include <vector>
 
 #include "bind/shared_device.h"
+#include "toy/base/options.h"
 #include "toy/find/find_model.h"
 
 namespace toy::bind {
+
+/// Of whatever writes a model.
+inline constexpr Option kOverwrite{"overwrite", "Replace a model of this name", {}, "Output"};
+/// Throws Error{bad_input} naming `option` where `out` is a file that is not empty, unless it may be replaced; `how`
+/// says what allows that.
+void require_new(const std::string& option, const std::string& out, bool overwrite, std::string_view how);
 
 /// How `quantize` writes a file.
 struct QuantizeOptions {
   std::string type, imatrix;
   std::vector<std::string> tensor;
-  bool pure = false;
+  bool pure = false, overwrite = false;
   int threads = 0;
   /// See toy/base/options.h.
   static void fields(auto& o, auto&& f) {
@@ -27,6 +34,7 @@ struct QuantizeOptions {
     f(text_option("imatrix", "Importance matrix, from `toy quantize imatrix` or llama.cpp", "Quantization", "FILE"),
       o.imatrix);
     f({"pure", "Give every matrix the mix's base type", {}, "Quantization"}, o.pure);
+    f(kOverwrite, o.overwrite);
     f({"threads", "Number of threads; 0 uses every core", from_to(0, 1024), "Machine"}, o.threads);
   }
 };
@@ -35,12 +43,14 @@ struct QuantizeOptions {
 struct MergeOptions : DeviceOptions {
   std::vector<std::string> lora;
   std::string type = "F32";
+  bool overwrite = false;
   /// See toy/base/options.h.
   static void fields(auto& o, auto&& f) {
     f(text_option("lora", "Adapters: a GGUF, the folder of a run or of PEFT, maybe times :SCALE", "Model",
                   "FILE[:SCALE]"),
       o.lora);
     f(text_option("type", "Type of the matrices: F32, F16, BF16, or one of quantize", "Output", "TYPE"), o.type);
+    f(kOverwrite, o.overwrite);
     DeviceOptions::fields(o, f);
   }
 };
@@ -48,11 +58,12 @@ struct MergeOptions : DeviceOptions {
 /// How `convert` writes a folder or a file.
 struct ConvertFileOptions {
   std::string type;
-  bool tokenizer = true;
+  bool tokenizer = true, overwrite = false;
   /// See toy/base/options.h.
   static void fields(auto& o, auto&& f) {
     f(text_option("type", "Type of matrices; by default as they are", "Output", "f32|f16|bf16"), o.type);
     f({"tokenizer", "Write the tokenizer, too", {}, "Output"}, o.tokenizer);
+    f(kOverwrite, o.overwrite);
   }
 };
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "bind/files.h"
 #include "cli/console.h"
 #include "toy/base/error.h"
 #include "toy/base/gguf_name.h"
@@ -114,13 +115,11 @@ void refuse_replacing(const std::string& option, const std::string& out, const I
 void refuse_replacing_model(const std::string& option, const std::string& out, bool overwrite) {
   const auto is_model = [](std::string_view beginning) { return beginning.starts_with("GGUF"); };
   refuse_replacing(option, out, is_model);
-  std::error_code error;
-  check(overwrite || !std::filesystem::is_regular_file(out, error) || std::filesystem::file_size(out, error) == 0,
-        "{}: '{}' is another model and would be lost; use another name, or --overwrite it", option, out);
+  bind::require_new(option, out, overwrite, "--overwrite it");
 }
 
 void add_overwrite(CLI::App& app, bool& overwrite) {
-  app.add_flag("--overwrite", overwrite, "Replace a model of this name");
+  app.add_flag("--overwrite", overwrite, std::string(bind::kOverwrite.help));
 }
 
 void add_parse_special(CLI::App& app, bool& value) {

@@ -202,8 +202,8 @@ const CLI::App* with_model(const CLI::App& app) {
 std::string explain_swallowed(const CLI::App& app) {
   for (const CLI::Option* o : app.get_options())
     for (const std::string& value : o->count() ? o->results() : std::vector<std::string>())
-      if (takes_any_text(o->get_name()) && value.size() > 2) {
-        const std::string option = value.substr(value.find('-') == value.npos ? 0 : value.find('-'));
+      if (takes_any_text(o->get_name())) {
+        const std::string option = value.substr(value.starts_with('\x01') ? 1 : 0);  // the mark of a text
         if (option.starts_with("--") && app.get_option_no_throw(option))
           return fmt::format("{} has no value: what follows is the option {}; give one", o->get_name(), option);
       }
@@ -229,9 +229,10 @@ std::string explain_extra(const CLI::App& app, const std::string& text, const st
   for (const char* option : {word.ends_with(".jsonl") ? "--data" : "--corpus", "--corpus", "--file", "--data"})
     if (const CLI::Option* o = app.get_option_no_throw(option); o && o->count() == 0 && is_file)
       return fmt::format("'{}' is no option; did you mean {} {}?", one_line(word), option, shell_quoted(word));
+  const bool is_corpus = app.get_parent() && app.get_parent()->get_name() == "corpus";
+  const bool is_number = std::ranges::all_of(word, [](unsigned char c) { return std::isdigit(c); });
   for (const char* amount : {"--bytes", "--rows", "--images"})
-    if (!word.empty() && std::ranges::all_of(word, [](unsigned char c) { return std::isdigit(c); }) &&
-        app.get_option_no_throw(amount))
+    if (const CLI::Option* o = app.get_option_no_throw(amount); o && o->count() == 0 && is_corpus && is_number)
       return fmt::format("'{0}' is one argument too many; did you mean {1} {0}?", word, amount);
   const char* likely = is_adapter(word) ? "--lora" : is_type_name(word) ? "--type" : "";
   if (const CLI::Option* o = app.get_option_no_throw(likely); o && o->count() == 0)

@@ -132,8 +132,11 @@ void say_our_value(const CLI::App& app, const Words& all, std::string& name, std
 
 std::string needless_option(const CLI::App& app, const std::string& theirs) {
   const std::string name = name_of(theirs);
+  const std::string group = app.get_parent() ? app.get_parent()->get_name() : "";
   for (const auto& n : others::kNeedless)
-    if (n.theirs == name && (n.of.empty() || app.get_option_no_throw(std::string(n.of)))) return std::string(n.reason);
+    if (n.theirs == name && (n.of.empty() || app.get_option_no_throw(std::string(n.of))) &&
+        (n.group.empty() || n.group == group))
+      return std::string(n.reason);
   return {};
 }
 
@@ -174,7 +177,10 @@ Words in_our_words(const CLI::App& root, const Words& given) {
       arguments = ours.size();
       continue;
     }
-    if (word == "--") return ours.insert(ours.end(), words.begin() + std::ptrdiff_t(i), words.end()), ours;
+    if (word == "--") {
+      ours.insert(ours.end(), words.begin() + std::ptrdiff_t(i), words.end());
+      break;
+    }
     refuse_typographic_dash(*app, word);
     std::string name = word.substr(0, word.find('='));
     const bool known = name.size() < 2 || name[0] != '-' || app->get_option_no_throw(name);
@@ -218,13 +224,17 @@ Words in_our_words(const CLI::App& root, const Words& given) {
         other, name);
     check(name != "--samplers" || value.find(';') != value.npos || !separates_by_commas(value),
           "--samplers is '{}'; write ; between its steps, not a comma", value);
-    if (option->get_items_expected_max() == 1 && takes_any_text(name))
+    const bool is_bench = app->get_parent() && app->get_parent()->get_name() == "bench";  // its --prompt is a number
+    if (option->get_items_expected_max() == 1 && takes_any_text(name) && !is_bench)
       check(texts.insert(option).second, "{} is given twice; remove one{}", option->get_name(),
             app->get_option_no_throw("--prompts") ? ", or give several prompts with --prompts FILE" : "");
     say_our_value(*app, words, name, value);
     ours.push_back(joined ? name + "=" + value : name);
     if (!joined) ours.push_back(value);
   }
+  const auto looks_like_option = [](const std::string& value) { return value.starts_with("-"); };
+  if (std::ranges::any_of(last, looks_like_option) && std::ranges::find(ours, "--") == ours.end())
+    ours.emplace_back("--");
   ours.insert(ours.end(), last.begin(), last.end());
   return ours;
 }

@@ -176,8 +176,6 @@ inline constexpr Synonym kOptions[] = {
     {"--input", "in"},
     {"--input", "text"},
     {"--repeats", "--repeat"},
-    {"--repeats", "--steps"},
-    {"--repeat", "--steps"},
     {"-o", "--out"},
     {"-o", "out"},
     {"--out", "out"},
@@ -207,8 +205,10 @@ inline constexpr std::string_view kOtherBits =
 
 // Options of other programs that have no counterpart, and why; `of`: only where the command has this option.
 inline constexpr struct {
-  std::string_view theirs, reason, of = {};
+  std::string_view theirs, reason, of = {}, group = {};
 } kNeedless[] = {
+    {"--repeat", "--steps says how often", "--steps", "bench"},
+    {"--repeats", "--steps says how often", "--steps", "bench"},
     {"-ngl", "all layers run on --device"},
     {"--n-gpu-layers", "all layers run on --device"},
     {"--gpu-layers", "all layers run on --device"},
@@ -229,11 +229,11 @@ inline constexpr struct {
     {"--enable-auto-tool-choice", "chat templates and tools are always on"},
     {"--tool-call-parser", "the chat template decides how tools are called"},
     {"--reasoning-parser", "the chat template decides how reasoning is told apart"},
-    {"--embedding", "embeddings are always served"},
-    {"--embeddings", "embeddings are always served"},
+    {"--embedding", "embeddings are always served", "--port"},
+    {"--embeddings", "embeddings are always served", "--port"},
     {"--verbose", "progress goes to stderr, and --json prints events for programs"},
-    {"--bf16", "--compute bf16 chooses the type of products"},
-    {"--fp16", "--compute bf16 chooses the type of products"},
+    {"--bf16", "--compute bf16 chooses the type of products", "--compute"},
+    {"--fp16", "--compute bf16 chooses the type of products", "--compute"},
     {"--load-in-4bit", "quantize the file first: toy quantize MODEL OUT --type Q4_K_M"},
     {"--qlora", "lora trains a quantized model as it is: toy quantize MODEL OUT --type Q4_K_M", "--corpus"},
     {"--lora", "a new adapter begins from a model; add the old one to it: toy merge MODEL --lora FILE --out OUT",
@@ -241,10 +241,10 @@ inline constexpr struct {
     {"--tasks", "questions of a file are scored by toy eval choices MODEL FILE", "--stride"},
     {"--model-dir", "HF_HUB_CACHE, HF_HOME and OLLAMA_MODELS say where models are"},
     {"--models-dir", "HF_HUB_CACHE, HF_HOME and OLLAMA_MODELS say where models are"},
-    {"--bytes", "--rows says how many", "--rows"},
-    {"--bytes", "--images says how many", "--images"},
+    {"--bytes", "--rows says how many", "--rows", "corpus"},
+    {"--bytes", "--images says how many", "--images", "corpus"},
     {"--rows", "--images says how many", "--images"},
-    {"--rows", "--bytes says how much", "--bytes"},
+    {"--rows", "--bytes says how much", "--bytes", "corpus"},
     {"--load-in-8bit", "quantize the file first: toy quantize MODEL OUT --type Q8_0"},
     {"--temp", kDrawn, "--reward"},
     {"--temperature", kDrawn, "--reward"},

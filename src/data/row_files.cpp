@@ -193,6 +193,7 @@ ordered_json row_of_line(std::string_view line) {
   if (row.is_discarded()) {
     check(line.starts_with('{'), "not JSON; each line must be a JSON object (plain text is for --corpus)");
     const std::string_view end = line.substr(0, line.find_last_not_of(" \t\r") + 1);
+    check(!end.ends_with("},"), "a comma follows the object; remove it, or write all objects in a list [ ]");
     check(!end.ends_with('{') && !end.ends_with('[') && !end.ends_with(','),
           "the JSON object ends on another line; write each object on one line (JSON Lines), or all in a list [ ]");
     fail("not JSON: {}", json_mistake(line));

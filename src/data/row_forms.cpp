@@ -155,8 +155,10 @@ std::string likely_map(const ordered_json& row) {
     return std::string();
   };
   for (const auto& [one, other] : {std::pair("chosen", "rejected"), std::pair("prompt", "completion")})
-    if (const std::string first = pair_of(one), second = pair_of(other); !first.empty() && !second.empty())
-      return first + "," + second;
+    if (const std::string first = pair_of(one), second = pair_of(other); !first.empty() && !second.empty()) {
+      const std::string prompt = one == std::string_view("chosen") ? pair_of("prompt") : "";
+      return (prompt.empty() || prompt == "prompt=prompt" ? "" : prompt + ",") + first + "," + second;
+    }
   return {};
 }
 

@@ -107,6 +107,9 @@ void GenerationService::serve() {
   }
   take_over();
   fail_all(std::make_exception_ptr(ServiceBusy("the server is shutting down", true)));
+  std::vector<std::function<bool()>> dropped;
+  const std::scoped_lock lock(mutex_);
+  parts_.swap(dropped);
 }
 
 // Requests and cancellations of other threads become the scheduler's.

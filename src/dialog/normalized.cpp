@@ -76,7 +76,7 @@ std::string MessageReader::role_of(Fields& f) const {
   if (role == "function") return "tool";     // and its older one
   const std::vector<std::string> known{"system", "user", "assistant", "tool", "developer", "function"};
   if (std::ranges::find(known, role) != known.end()) return role;
-  if (const std::string near = nearest(role, known); !near.empty())
+  if (const std::string near = misspelt(role, known); !near.empty())
     refuse_at(f.path("role"), fmt::format("is '{}'; did you mean '{}'?", one_line(role), near));
   if (others_ == OtherFields::noted)
     refuse_at(f.path("role"),

@@ -102,7 +102,8 @@ class Partial {
 };
 
 // "https://huggingface.co/OWNER/REPO/resolve/main/FILE", as a browser shows it.
-void refuse_address(const std::string& address) {
+void refuse_address(const std::string& given) {
+  const std::string address = given.substr(0, given.find_first_of("?#"));  // "?download=true"
   constexpr std::string_view kHost = "huggingface.co/";
   const size_t host = address.find(kHost);
   if (host == address.npos) return;
@@ -114,9 +115,12 @@ void refuse_address(const std::string& address) {
   }
   constexpr size_t kBeforeFile = 4;
   if (parts.size() < 2 || !is_name(parts[0]) || !is_name(parts[1])) return;
+  check(parts[0] != "datasets" && parts[0] != "spaces", "'{}' is no model; give the OWNER/REPO of one", address);
   std::string file;
   for (size_t i = kBeforeFile; i < parts.size(); ++i) file += (file.empty() ? " " : "/") + parts[i];
-  fail("'{}' is an address; write toy fetch {}/{}{}", address, parts[0], parts[1], file);
+  const bool is_main = parts.size() < kBeforeFile || parts[3] == "main";
+  fail("'{}' is an address; write toy fetch {}/{}{}{}", address, parts[0], parts[1], file,
+       is_main ? "" : " --revision " + parts[3]);
 }
 
 class Fetch {

@@ -55,8 +55,8 @@ std::string like_text(std::string_view text) {
   };
   text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
   if (begins("<!doctype") || begins("<html")) return "it is a web page; download the file itself again";
-  if (begins("from ")) return "it looks like a Modelfile of Ollama; give the model that its line FROM names";
-  if (text.starts_with("{\"")) return "it looks like JSON; rows for training are shown by `toy data show`";
+  if (text.starts_with("FROM ")) return "it looks like a Modelfile of Ollama; give the model that its line FROM names";
+  if (text.starts_with("{\"")) return "it looks like JSON";
   return "it looks like a text file";
 }
 

@@ -205,7 +205,8 @@ std::string error_text(long status, std::string_view body) {
   text = one_line(text);
   if (status == 0) return text;
   constexpr long kUnauthorized = 401;
-  if (status == kUnauthorized) return "status 401: the API key is missing or refused; put it into TOY_API_KEY";
+  if (status == kUnauthorized) text += "; the API key is missing or refused: put it into TOY_API_KEY";
+  if (text.starts_with("; ")) text.erase(0, 2);
   return text.empty() ? fmt::format("status {}", status) : fmt::format("status {}: {}", status, text);
 }
 

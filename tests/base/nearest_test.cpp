@@ -13,6 +13,13 @@ TEST(Nearest, ATypingMistakeOrNothing) {
   EXPECT_EQ(nearest("serve", {"infer", "train"}), "");
 }
 
+TEST(Nearest, OneLetterThatIsWrongMissingOrTooMuch) {
+  const std::vector<std::string> roles = {"system", "user", "assistant", "tool"};
+  for (const char* word : {"usr", "usar", "uuser"}) EXPECT_EQ(misspelt(word, roles), "user") << word;
+  for (const char* word : {"user", "user1", "tools", "root", "buyer", "human", ""})
+    EXPECT_EQ(misspelt(word, roles), "") << word;
+}
+
 TEST(Nearest, FilesOfTheFolder) {
   const testing::Folder folder;
   const std::string book = folder.write("texts/book.txt", "a");

@@ -89,6 +89,8 @@ TEST_F(CliArguments, WordsOfOtherPrograms) {
   EXPECT_EQ(quantized.code, 0) << quantized.err;
   EXPECT_NE(quantized.err.find("--out is the argument OUT here"), std::string::npos) << quantized.err;
   EXPECT_TRUE(fs::exists(path("q.gguf")));
+  EXPECT_EQ(toy("quantize --out " + path("q2.gguf") + " --type Q8_0 -- " + model).code, 0);
+  EXPECT_TRUE(fs::exists(path("q2.gguf")));
   // Values that look like options stay values, as does what follows --.
   EXPECT_EQ(toy("tokenizer encode " + vocabulary() + " --text --max-tokens").err, "");
   refuses("infer -- " + model + " --prompt-ids", {"prompt-ids"});
@@ -154,7 +156,8 @@ TEST_F(CliArguments, TheLastOfARepeatedOptionWins) {
   EXPECT_EQ(toy(infer + "--prompt-ids 2 --prompt-ids 1 --n 3").out, three);
   const std::string vocab = vocabulary();
   const std::string encode = "tokenizer encode " + vocab + " --text ";
-  refuses(encode + "dog --text=-x", {"--text is given twice; remove one"});  // one of two texts would be lost
+  // But of two texts one would be lost.
+  refuses(encode + "dog --text=-x", {"--text is given twice; remove one"});
   // Names of control tokens, for which this vocabulary has one token.
   EXPECT_EQ(toy(encode + "'</s>'").out, "2\n");
   EXPECT_NE(toy(encode + "'</s>' --no-parse-special").out, "2\n");

@@ -234,7 +234,7 @@ TEST_F(Resuming, AWarmStartWithTheFolderAlone) {
 }
 
 TEST_F(Resuming, AFolderAloneThatCannotBeResumed) {
-  refuses("train --resume --out " + path("none"), {"there is no folder '" + path("none"), "the runs here: "});
+  refuses("train --resume --out " + path("none"), {"there is no folder '" + path("none")});
   fs::create_directory(path("empty"));
   refuses("train --resume --out " + path("empty"), {path("empty"), "config.json", "recipe"});
   refuses("train from-scratch --resume --out " + path("none"), {"--corpus"});
@@ -253,6 +253,9 @@ TEST_F(Resuming, AFolderAloneThatCannotBeResumed) {
   says(r, {"recipe.size is "});
   EXPECT_EQ(std::system((here + "train --resume --out run >o 2>e").c_str()), 0) << slurp(path("e"));
   EXPECT_TRUE(fs::exists(path("run/finished.json")));
+  EXPECT_NE(std::system((here + "train --resume --out none >o 2>e").c_str()), 0);
+  EXPECT_NE(slurp(path("e")).find("there is no folder 'none'; the runs here: run"), std::string::npos)
+      << slurp(path("e"));
   write("run/config.json", "[1]");
   refuses("train --resume --out " + path("run"), {path("run/config.json"), "JSON object"});
   write("run/config.json", R"({"strange": 1})");

@@ -201,6 +201,8 @@ TEST_F(RowForms, FieldsHaveOtherNamesAndOthersAreNamed) {
             "it has the fields question, reply; try --map prompt=question,completion=reply");
   EXPECT_EQ(error_of(R"({"prompt": "p", "win": "c", "lose": "d"})", ""),
             "it has the fields prompt, win, lose; try --map chosen=win,rejected=lose");
+  EXPECT_EQ(error_of(R"({"query": "p", "win": "c", "lose": "d"})", ""),
+            "it has the fields query, win, lose; try --map prompt=query,chosen=win,rejected=lose");
   EXPECT_EQ(error_of(R"({"input": "p", "output": "c"})", ""),
             "it has the fields input, output; try --map prompt=input,completion=output");
   EXPECT_EQ(of(R"({"input": "p", "output": "c"})", true, "prompt=input,completion=output"), "p[c]");

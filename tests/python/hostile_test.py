@@ -167,7 +167,7 @@ class Hostile(unittest.TestCase):
         pathlib.Path("short.jsonl").write_text('{"prompt": "a", "answer": "b"}\n')
         m = toy.load("out/book")
         self.tries("files", [
-            lambda r: toy.quantize(a_value(r), "made.gguf", type="Q8_0"),
+            lambda r: toy.quantize(a_value(r), "made.gguf", type="Q8_0", overwrite=True),
             lambda r: toy.quantize("out/book", a_value(r) if r.random() < 0.3 else "made.gguf", **some_options(r)),
             lambda r: toy.merge("out/book", "made.gguf", **some_options(r)),
             lambda r: toy.convert(a_value(r), "made"),

@@ -195,6 +195,9 @@ class Files(unittest.TestCase):
         program("quantize", "out/book/model.gguf", "theirs.gguf", "--type", "Q4_K_M", "--tensor", "blk.0.*=Q8_0")
         tensors = toy.quantize("out/book", pathlib.Path("own.gguf"), type="q4_k_m", tensor=["blk.0.*=Q8_0"])
         self.assertEqual(bytes_of("own.gguf"), bytes_of("theirs.gguf"))
+        with self.assertRaisesRegex(toy.BadInput, "own.gguf' is another model and would be lost; .* overwrite=True"):
+            toy.quantize("out/book", "own.gguf", type="Q8_0")
+        self.assertEqual(bytes_of("own.gguf"), bytes_of("theirs.gguf"))
         changed = [t for t in tensors if t["from"] != t["to"]]
         self.assertTrue(changed)
         exact, own = MODEL().tensors, toy.load("own.gguf").tensors
@@ -207,7 +210,7 @@ class Files(unittest.TestCase):
         toy.train.lora(model="out/book", corpus="book.txt", rank=2, steps=2, batch=2, tokens=32, out="out/merged")
         for kind in ("F16", "Q8_0"):
             program("merge", "out/book", "--lora", "out/merged", "--type", kind, "--overwrite", "--out", "theirs2.gguf")
-            toy.merge("out/book", "own2.gguf", lora=["out/merged"], type=kind)
+            toy.merge("out/book", "own2.gguf", lora=["out/merged"], type=kind, overwrite=True)
             self.assertEqual(bytes_of("own2.gguf"), bytes_of("theirs2.gguf"))
 
     def test_convert(self):

@@ -59,7 +59,9 @@ TEST(ErrorText, IsOneLineInEveryFormat) {
   EXPECT_EQ(error_text(500, R"({"message": "broken"})"), "status 500: broken");
   EXPECT_EQ(error_text(502, "<html>\nBad Gateway"), "status 502: <html>?Bad Gateway");
   EXPECT_EQ(error_text(403, ""), "status 403");
-  EXPECT_EQ(error_text(401, ""), "status 401: the API key is missing or refused; put it into TOY_API_KEY");
+  EXPECT_EQ(error_text(401, ""), "status 401: the API key is missing or refused: put it into TOY_API_KEY");
+  EXPECT_EQ(error_text(401, R"({"error": "expired"})"),
+            "status 401: expired; the API key is missing or refused: put it into TOY_API_KEY");
   EXPECT_LT(error_text(500, std::string(5000, 'x')).size(), 400u);
 }
 

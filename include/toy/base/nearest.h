@@ -10,7 +10,11 @@ namespace toy {
 /// The candidate that is most like `word` (edit distance), or "" if none is near.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
-/// The same for names of files, whose endings are alike anyway: only the letters before the ending count.
+/// The candidate that differs in one letter that is wrong, missing or too much, or "". A word that begins with a
+/// candidate is another word: "user1", "tools".
+std::string misspelt(std::string_view word, const std::vector<std::string>& candidates);
+
+/// The same as nearest() for names of files, whose endings are alike anyway: only the letters before the ending count.
 std::string nearest_path(const std::string& path, const std::vector<std::string>& candidates);
 
 /// "PATH: no such file; " and what helps: the name in its folder that is most like it, the first folder of the path

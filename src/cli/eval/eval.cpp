@@ -49,7 +49,7 @@ struct Eval : Command {
     app.require_subcommand(0, 1);
     add_model_option(app, model_path);
     adapters.add(app);
-    text.add(app);
+    text.add(app, "Rows whose answers are scored, as training counts them; or a folder of pictures");
     begin_group(app, "Output");
     app.add_flag("--json", json, "Print a JSON object");
     add_option(app, "--logprobs-out", logprobs_out, "File for the logprob of each token, as JSON Lines", file_name());
@@ -124,8 +124,7 @@ struct Eval : Command {
 
   std::string line_of(const TokenScore& t) const {
     ordered_json j;
-    if (text.by_documents) j["document"] = t.document;
-    if (!text.rows.empty()) j["row"] = t.document;
+    if (text.by_documents || !text.rows.empty()) j["document"] = t.document;
     j["index"] = t.index;
     j["id"] = t.token.id;
     j["logprob"] = t.token.logprob;
@@ -141,7 +140,8 @@ struct Eval : Command {
     const int64_t context = o.context > 0 ? o.context : model.spec.context;
     const DecoderOptions options{.kv = o.kv, .exact = o.exact};
     const int64_t stride = o.stride > 0 ? o.stride : std::max<int64_t>(1, context / 2);
-    const std::string over = bind::blocks_name(s.blocks_are_documents);
+    const std::string over =
+        s.blocks_are_documents && !text.rows.empty() ? "rows" : bind::blocks_name(s.blocks_are_documents);
     if (json) {
       ordered_json all{
           {"model", model_path}, {text.source().first, text.source().second}, {"ctx", context}, {"stride", stride}};
@@ -167,11 +167,10 @@ struct Eval : Command {
 
 }  // namespace
 
-void EvalTextOptions::add(CLI::App& app) {
+void EvalTextOptions::add(CLI::App& app, const char* data) {
   begin_group(app, "Data");
   add_option(app, "--file", file, "Text to score; - reads standard input", file_name());
-  add_option(app, "--data", rows, "Rows whose answers are scored, as training counts them; or a folder of pictures",
-             file_name());
+  add_option(app, "--data", rows, data, file_name());
   add_listed(app, row_options, {"chat_template", "train_on", "bad_rows", "map"});
   app.add_flag("--by-documents", by_documents, "Score documents, separated by blank lines, each from a fresh state");
   app.add_flag("--no-bos", no_bos, "Omit the beginning-of-sequence token");
@@ -179,12 +178,13 @@ void EvalTextOptions::add(CLI::App& app) {
   begin_group(app, "Batch");
   add_context_option(app, score.context, "Tokens per window; 0 takes the model's context");
   add_option(app, "--stride", score.stride, "Tokens between windows, at most --ctx; 0 takes half of it", at_least(0));
+  for (const char* name : {"--chat-template", "--train-on", "--bad-rows", "--map"})
+    of_rows_.push_back(app.get_option(name));
+  for (const char* name : {"--by-documents", "--no-bos", "--parse-special"}) of_text_.push_back(app.get_option(name));
 }
 
 // The answers of held-out rows, as the validation of a training sees them.
 EvalText EvalTextOptions::read_rows(const Model& model, const std::string& path) {
-  check(!by_documents && !no_bos,
-        "--by-documents and --no-bos are about --file, and rows have their own beginnings; remove them");
   const auto chat = row_options.chat_template.empty()
                         ? load_chat_template(gguf::File::open(path))
                         : std::optional(chat_template_named(row_options.chat_template, *model.tokenizer));
@@ -204,6 +204,9 @@ EvalText EvalTextOptions::read_rows(const Model& model, const std::string& path)
 }
 
 EvalText EvalTextOptions::read(const Model& model, const std::string& path) {
+  for (const CLI::Option* o : rows.empty() ? of_rows_ : of_text_)
+    check(o->count() == 0, "{} is about {}, which is not given; remove it", o->get_name(),
+          rows.empty() ? "--data" : "--file");
   const std::string text = rows.empty() ? read_text(file) : "";
   require_tokenizer(model, path);
   print_warnings(path, model.warnings);

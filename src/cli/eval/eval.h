@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/progress.h"
 #include "toy/eval/compare.h"
@@ -20,7 +21,8 @@ struct EvalTextOptions {
   ScoreOptions score;
   bool by_documents = false, no_bos = false, parse_special = true;
 
-  void add(CLI::App& app);
+  /// `data`: the help of --data.
+  void add(CLI::App& app, const char* data = "Rows whose answers are scored, as training counts them");
   /// Reads the text in the tokens of the model in the file `path`.
   EvalText read(const Model& model, const std::string& path);
   int64_t documents() const { return documents_; }
@@ -31,6 +33,7 @@ struct EvalTextOptions {
 
  private:
   EvalText read_rows(const Model& model, const std::string& path);
+  std::vector<const CLI::Option*> of_rows_, of_text_;  // what only these have
   int64_t documents_ = 0;
 };
 

@@ -75,6 +75,7 @@ struct Convert : Command {
     const bool is_file = rewrite.out.ends_with(".gguf") || std::filesystem::is_regular_file(rewrite.out);
     if (is_file) rewrite.check_out();
     if (!is_file) {
+      check(!rewrite.overwrite, "--overwrite replaces GGUF files; '{}' is a folder, so remove it first", rewrite.out);
       refuse_name_of_file();
       return convert([&](const hf::ConvertOptions& o) { return hf::convert_gguf(file, rewrite.out, o); });
     }

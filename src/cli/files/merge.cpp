@@ -62,7 +62,8 @@ struct Merge : Command {
   void run() {
     model_path = model_file(model_path);
     check(!adapters.lora.empty(), "merge: there is nothing to merge; add --lora FILE");
-    Rewrite rewrite{.in = model_path, .out = out, .type = type, .json = json, .overwrite = overwrite};
+    Rewrite rewrite{
+        .in = model_path, .out = out, .type = type, .option = "--out", .json = json, .overwrite = overwrite};
     for (const auto& [path, scale, name] : adapters.given()) {
       refuse_overwriting("out", out, {{"--lora", path}});
       for (const char* file : {"adapter_config.json", "adapter_model.safetensors"})

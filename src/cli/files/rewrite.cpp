@@ -33,12 +33,12 @@ double cost_of(const gguf::RequantizedTensor& t) { return double(t.shape.count()
 }  // namespace
 
 void Rewrite::check_out() const {
-  check(!is_same_file(out, in), "OUT is '{}', which is the model; choose another name", out);
+  check(!is_same_file(out, in), "{} is '{}', which is the model; choose another name", option, out);
   const std::filesystem::path folder = std::filesystem::path(out).parent_path();
   check(folder.empty() || std::filesystem::is_directory(folder),
-        "OUT is '{}': the folder {} does not exist; create it first (mkdir -p {})", out, folder.string(),
+        "{} is '{}': the folder {} does not exist; create it first (mkdir -p {})", option, out, folder.string(),
         shell_quoted(folder.string()));
-  refuse_replacing_model("OUT", out, overwrite);
+  refuse_replacing_model(option, out, overwrite);
 }
 
 void Rewrite::run(const gguf::File& file, const gguf::RequantizeOptions& o) const {

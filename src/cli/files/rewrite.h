@@ -10,10 +10,11 @@ namespace toy::cli {
 /// One file that becomes another.
 struct Rewrite {
   std::string in, out;
-  std::string type;        ///< as the user named it
-  bool json = false;       ///< print a JSON object
-  bool brief = false;      ///< print no table of tensors
-  bool overwrite = false;  ///< `out` may be another model
+  std::string type;            ///< as the user named it
+  const char* option = "OUT";  ///< what messages call `out`
+  bool json = false;           ///< print a JSON object
+  bool brief = false;          ///< print no table of tensors
+  bool overwrite = false;      ///< `out` may be another model
 
   /// Throws Error{bad_input} where `out` is `in`, a file that is no GGUF, or without `overwrite` another model.
   void check_out() const;
