@@ -38,14 +38,15 @@ struct LineCursor {
   }
 };
 
-// Lines to fetch during one tile. The loop over the steps calls step() in each.
+// Lines to fetch during one tile. The loop over the steps calls step() in each: a call there, also a rare one, would
+// save all sums of a tile to memory, so it is always inlined.
 class Fetch {
  public:
   Fetch() = default;
   Fetch(const LineCursor& at, size_t lines, const Pace& pace)
       : at_(at), lines_(lines), pace_(pace), due_(lines > 0 ? pace.every : 0) {}
   size_t lines() const { return lines_; }
-  void step() {
+  [[gnu::always_inline]] void step() {
     if (__builtin_expect(--due_ == 0, 0)) {
       for (size_t i = std::min(pace_.together, lines_); i > 0; --i, --lines_) line();
       due_ = pace_.every;
@@ -53,7 +54,7 @@ class Fetch {
   }
 
  private:
-  void line() {
+  [[gnu::always_inline]] void line() {
     __builtin_prefetch(reinterpret_cast<const void*>(at_.p), 0, 2);
     at_.p += 64;
     if (--at_.in_row == 0) at_.p += at_.skip, at_.in_row = at_.per_row;
