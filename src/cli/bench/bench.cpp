@@ -206,6 +206,13 @@ Windows random_windows(int64_t tokens, int64_t vocab) {
   return w;
 }
 
+Plan plan_of_sequences(Plan plan, int64_t sequences) {
+  for (PlanStep& s : plan.steps)
+    if (s.op == "attention" || s.op == "attention_grad")
+      s.cost.flops /= double(sequences), s.cost.transcendentals /= double(sequences);
+  return plan;
+}
+
 void print_profile(const Session& session, double fma, const Plan& costs) {
   struct Row {
     double seconds = 0, flops = 0, bytes = 0;

@@ -33,13 +33,14 @@ std::string operands_of(const PlanStep& s) {
 }
 
 // One row for each op and shape, the dearest first.
-std::vector<OpTime> times_of(const Session& session, const std::string& phase, const Ceilings& ceilings) {
+std::vector<OpTime> times_of(const Session& session, const Plan& plan, const std::string& phase,
+                             const Ceilings& ceilings) {
   std::map<std::pair<std::string, std::string>, OpTime> rows;
-  const std::vector<Ceilings::Best> best = best_times(session.plan(), ceilings);
+  const std::vector<Ceilings::Best> best = best_times(plan, ceilings);
   for (size_t i = 0; i < session.profile().size(); ++i) {
     const StepTime& t = session.profile()[i];
     if (t.runs == 0) continue;
-    const PlanStep& s = session.plan().steps[i];
+    const PlanStep& s = plan.steps[i];
     OpTime& r = rows[{s.op, operands_of(s)}];
     if (r.calls++ == 0) r.phase = phase, r.op = s.op, r.operands = operands_of(s), r.cost = s.cost;
     r.seconds += t.seconds / double(t.runs), r.best += best[i].seconds, r.bound = best[i].by;
@@ -138,7 +139,7 @@ struct BenchOps : Command {
       engine.session().enable_profile(i >= 0);
       engine.step(w, 1e-4);
     }
-    return times_of(engine.session(), fmt::format("training step, B={} T={}", trainer.batch, trainer.tokens), ceilings);
+    return times_of(engine.session(), plan_of_sequences(engine.session().plan(), trainer.batch), fmt::format("training step, B={} T={}", trainer.batch, trainer.tokens), ceilings);
   }
 
   std::vector<OpTime> decode(Device& dev, const Model& model, const Ceilings& ceilings) const {
@@ -150,7 +151,7 @@ struct BenchOps : Command {
       d.session().enable_profile(i >= context);
       d.decode(rows);
     }
-    return times_of(d.session(), fmt::format("decoding {} after {} tokens", parallel, context), ceilings);
+    return times_of(d.session(), d.session().plan(), fmt::format("decoding {} after {} tokens", parallel, context), ceilings);
   }
 };
 
