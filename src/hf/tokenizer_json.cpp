@@ -149,6 +149,16 @@ void read_spaces(const Config& file, const std::vector<Config>& steps, Tokenizer
   }
 }
 
+// Tokens between the two texts of a template for pairs.
+int64_t separators(const json& pair, const std::string& path) {
+  int64_t between = 0, texts = 0;
+  for (const json& part : pair) {
+    const bool is_text = Config(part, path).has("Sequence");
+    texts += is_text, between += texts == 1 && !is_text;
+  }
+  return between;
+}
+
 // What a template puts around a text.
 void read_template(const Config& file, TokenizerJson& t) {
   for (const Config& step : parts_of(file, "post_processor", "processors")) {
@@ -160,6 +170,7 @@ void read_template(const Config& file, TokenizerJson& t) {
               "{}: '{}' is no list of a token and its id", step.path(), key);
         *place = token->front().get<std::string>();
       }
+      t.separates_twice = type == "RobertaProcessing";
       continue;
     }
     if (type != "TemplateProcessing") continue;
@@ -176,6 +187,8 @@ void read_template(const Config& file, TokenizerJson& t) {
       check(place.empty(), "{}: 'single' has several tokens in one place", step.path());
       place = item.object("SpecialToken").text("id", "");
     }
+    if (const json* pair = step.find("pair"); pair && pair->is_array())
+      t.separates_twice = separators(*pair, step.path()) == 2;
   }
 }
 

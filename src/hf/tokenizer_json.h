@@ -35,6 +35,7 @@ struct TokenizerJson {
   std::string pre;                ///< byte_level: the pre-tokenizer as GGUF names it
   std::string unknown;            ///< text of the unknown token, or ""
   std::string first, last;        ///< what is put before and after a text, or ""
+  bool separates_twice = false;   ///< two tokens separate the texts of a pair, as in RoBERTa's kind
   /// @{
   /// Not byte_level: a space is put before the text; the text is cut at line breaks.
   bool add_space_prefix = false, cuts_lines = false;

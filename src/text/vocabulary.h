@@ -41,6 +41,7 @@ struct Vocabulary {
   std::vector<int32_t> shown;         ///< control tokens that are user-defined ones here, because answers show them
   FillTokens fill;                    ///< -1: there is none
   bool add_bos = false, add_eos = false;
+  bool add_sep = false;  ///< one more separator, after the end of a pair's first text
 
   TokenType type(int32_t id) const { return TokenType(types[size_t(id)]); }
   int32_t size() const { return int32_t(tokens.size()); }

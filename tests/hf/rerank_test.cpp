@@ -66,6 +66,13 @@ TEST_P(RankGolden, ReadsPairsAsTransformers) {
   }
 }
 
+TEST_P(RankGolden, SaysHowManySeparatorsAPairHas) {
+  const gguf::File file = gguf::File::open(gguf_);
+  const bool two = GetParam().name == "Roberta";
+  EXPECT_EQ(file.get_bool("tokenizer.ggml.add_sep_token", false), two);
+  if (two) EXPECT_EQ(file.get_u32("tokenizer.ggml.seperator_token_id"), file.get_u32("tokenizer.ggml.eos_token_id"));
+}
+
 TEST_P(RankGolden, LogitsAreThoseOfTransformers) {
   for (const bool reference : {true, false}) {
     const auto device = reference ? make_reference_device() : make_test_device(2);
