@@ -2,6 +2,8 @@
 #include "cli/main.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -21,6 +23,7 @@
 #include "cli/pages.h"
 #include "cli/parse_errors.h"
 #include "cli/synonyms.h"
+#include "cli/tables.h"
 #include "cli/train/config.h"
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"
@@ -36,6 +39,11 @@ void run(CLI::App& app, std::vector<std::string> given) {
     if (const Page* page = given.size() == 2 ? find_page(given[1]) : nullptr;
         page && (given[1].ends_with(".md") || !find_command(app, given[1])))
       return show(*page);
+    const std::string word = fmt::format("{}", fmt::join(given.begin() + 1, given.end(), " "));
+    if (const std::string text = explain_word(word); !text.empty() && !find_command(app, given[1])) {
+      const size_t columns = size_t(terminal_width(STDOUT_FILENO));
+      return fmt::print("{}\n", is_terminal(STDOUT_FILENO) ? wrapped(text, columns, 0) : text);
+    }
     given.erase(given.begin());
     given.emplace_back("--help");
   }
@@ -146,7 +154,7 @@ int run_program(int argc, char** argv, Communicator* ranks) {
   add_commands(app, argc > 1 ? argv[1] : "", ranks);
   app.footer(  // last, because commands inherit it
       "toy help COMMAND shows the options of a command, toy help PAGE a page of the manual (toy help pages lists "
-      "them).\n\n"
+      "them), toy help WORD what a word such as nat means.\n\n"
       "Examples:\n"
       "  toy train from-scratch --corpus book.txt --out out/book\n"
       "  toy infer out/book --prompt \"Once upon a time\"");

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -38,6 +39,10 @@ std::string wrapped_page(std::string_view text, size_t columns) {
   return out;
 }
 
+bool same_letters(std::string_view a, std::string_view b) {
+  return std::ranges::equal(a, b, [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+}
+
 // Whether a pager took the text.
 bool paged(const std::string& text) {
   const char* pager = std::getenv("PAGER");
@@ -57,6 +62,21 @@ const Page* find_page(std::string_view name) {
   for (const Page& p : pages())
     if (p.name.substr(0, p.name.size() - 3) == name) return &p;
   return nullptr;
+}
+
+std::string explain_word(std::string_view word) {
+  constexpr std::string_view kBegin = "\n| **", kBetween = "** | ", kEnd = " |\n";
+  for (const Page& page : pages())
+    for (size_t at = page.text.find(kBegin); at != page.text.npos; at = page.text.find(kBegin, at + 1)) {
+      const size_t begin = at + kBegin.size(), between = page.text.find(kBetween, begin);
+      const size_t end = page.text.find(kEnd, begin);
+      if (between >= end) continue;
+      const std::string name(page.text.substr(begin, between - begin));
+      if (!same_letters(word, name) && !same_letters(word, name + "s")) continue;
+      const size_t text = between + kBetween.size();
+      return fmt::format("{}: {} (toy help {})", name, page.text.substr(text, end - text), page.name);
+    }
+  return "";
 }
 
 void show(const Page& page) {

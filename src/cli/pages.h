@@ -20,6 +20,9 @@ std::span<const Page> pages();
 /// "training", "training.md", "docs/training.md"; nullptr if there is none.
 const Page* find_page(std::string_view name);
 
+/// "nat", "Epochs": what the pages' tables of words (`| **nat** | ... |`) say of it, with the page; "" if nothing.
+std::string explain_word(std::string_view word);
+
 /// Prints a page on stdout: its text, or on a terminal its lines wrapped, through $PAGER (default: less).
 void show(const Page& page);
 

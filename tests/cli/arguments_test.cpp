@@ -148,6 +148,16 @@ TEST_F(CliArguments, PagesOfTheManual) {
   refuses("help traning.md", {"traning.md"});
 }
 
+TEST_F(CliArguments, WordsAreExplained) {
+  for (const char* word : {"nat", "nats", "NAT"})
+    EXPECT_EQ(toy(std::string("help ") + word).out,
+              "nat: the unit of a loss, because its logarithm is natural (toy help "
+              "language-model-in-ten-minutes.md)\n");
+  EXPECT_EQ(toy("help learning rate").out.rfind("learning rate: how far", 0), 0u);
+  EXPECT_NE(toy("help data").out.find("Usage: toy data"), std::string::npos);
+  refuses("help nats per", {"nats"});
+}
+
 TEST_F(CliArguments, TheLastOfARepeatedOptionWins) {
   const std::string infer = std::string("infer ") + TOY_GOLDEN + " --prompt-ids 1 --ignore-eos ";
   const std::string three = toy(infer + "--n 3").out;
