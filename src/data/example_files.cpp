@@ -28,7 +28,8 @@ void require_kind(const ExampleRow& row, Preferences wanted) {
 }  // namespace
 
 int64_t read_examples(const TextFile& file, const ExampleMaker& maker, const ExampleReading& reading) {
-  int64_t skipped = 0;
+  SkippedRows skipped(file.path, reading.warn);
+  int64_t bad = 0;
   RowNotes notes(reading.warn);
   for_each_row(file, [&](int64_t number, const std::string& where, const GetRow& get) {
     ExampleRow row;
@@ -38,17 +39,20 @@ int64_t read_examples(const TextFile& file, const ExampleMaker& maker, const Exa
     } catch (const Error& e) {
       if (e.code() != ErrorCode::bad_input) throw;
       const std::string what = fmt::format("{}: {}", where, e.what());
+      if (reading.bad) {
+        reading.bad(number, e.what());
+        return ++bad > 0;
+      }
       const bool helps = dynamic_cast<const NeedsTemplate*>(&e) == nullptr;  // else all rows like it would be skipped
-      check(reading.skip_bad_rows, "{}{}", what, helps ? "; --bad-rows skip passes over such rows" : "");
-      constexpr int64_t kMostTold = 5;
-      if (++skipped <= kMostTold) reading.warn(what + "; the row is skipped");
-      if (skipped == kMostTold + 1) reading.warn(file.path + ": more rows are skipped");
+      check(reading.skip_bad_rows, "{}{}", what,
+            helps ? "; --bad-rows skip passes over such rows, toy data check lists them" : "");
+      skipped.add(what);
       return true;
     }
     notes.add(where, row.notes);
     return reading.take(row, number);
   });
-  return skipped;
+  return bad + skipped.finish();
 }
 
 ExampleSet load_examples(const std::vector<TextFile>& files, const ExampleMaker& maker, double validation_fraction,
@@ -66,7 +70,7 @@ ExampleSet load_examples(const std::vector<TextFile>& files, const ExampleMaker&
     if (preferences != Preferences::none) out.chosen.push_back(chosen);
   };
   for (const TextFile& file : files) {
-    const ExampleReading reading{skip_bad_rows, preferences, warn, [&](const ExampleRow& row, int64_t) {
+    const ExampleReading reading{skip_bad_rows, preferences, warn, {}, [&](const ExampleRow& row, int64_t) {
                                    row_begins.push_back(begins.size());
                                    add(row.example, row.good);
                                    if (row.rejected) add(*row.rejected, false);

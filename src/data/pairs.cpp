@@ -56,11 +56,10 @@ TextPair pair_of(ordered_json row, const PairReading& reading, std::vector<std::
 }  // namespace
 
 std::vector<TextPair> read_pairs(const std::vector<TextFile>& files, const PairReading& reading) {
-  constexpr int64_t kShown = 5;  // reasons of a file
   std::vector<TextPair> pairs;
   for (const TextFile& file : files) {
     RowNotes notes(reading.warn);
-    int64_t skipped = 0;
+    SkippedRows skipped(file.path, reading.warn);
     for_each_row(file, [&](int64_t, const std::string& where, const GetRow& get) {
       try {
         std::vector<std::string> unused;
@@ -69,11 +68,11 @@ std::vector<TextPair> read_pairs(const std::vector<TextFile>& files, const PairR
       } catch (const Error& e) {
         const std::string text = fmt::format("{}: {}", where, e.what());
         check(reading.skip_bad_rows, "{}", text);
-        if (++skipped <= kShown) reading.warn(text + "; the row is skipped");
+        skipped.add(text);
       }
       return true;
     });
-    if (skipped > kShown) reading.warn(fmt::format("{}: {} more rows were skipped", file.path, skipped - kShown));
+    skipped.finish();
   }
   check(!pairs.empty(), "{}: there is no pair of texts", files.empty() ? "data" : files.front().path);
   return pairs;

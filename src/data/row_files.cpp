@@ -217,6 +217,15 @@ void RowNotes::add(const std::string& where, const std::vector<std::string>& not
   }
 }
 
+void SkippedRows::add(const std::string& why) {
+  if (++count_ <= kTold) warn_(why + "; the row is skipped");
+}
+int64_t SkippedRows::finish() const {
+  if (count_ > kTold)
+    warn_(fmt::format("{}: {} more {} skipped", path_, count_ - kTold, count_ - kTold == 1 ? "row is" : "rows are"));
+  return count_;
+}
+
 std::string unused_note(const std::vector<std::string>& fields) {
   const bool several = fields.size() > 1;
   return fmt::format("the field{} {} {} no effect", several ? "s" : "", fmt::join(fields, ", "),

@@ -36,6 +36,22 @@ class RowNotes {
   std::function<void(const std::string&)> warn_;
   std::set<std::string> told_;
 };
+/// Why rows of a file are skipped: of the first five, and how many more there are.
+class SkippedRows {
+ public:
+  SkippedRows(std::string path, std::function<void(const std::string&)> warn)
+      : path_(std::move(path)), warn_(std::move(warn)) {}
+  /// `why`: the row's place and what is wrong with it.
+  void add(const std::string& why);
+  /// Call it after the last row. Returns how many were skipped.
+  int64_t finish() const;
+
+ private:
+  static constexpr int64_t kTold = 5;
+  std::string path_;
+  std::function<void(const std::string&)> warn_;
+  int64_t count_ = 0;
+};
 /// "the fields score, source have no effect"
 std::string unused_note(const std::vector<std::string>& fields);
 

@@ -1,4 +1,5 @@
 // --data of toy train, and toy data show.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -37,6 +38,33 @@ TEST_F(Cli, DataShowPrintsRowsWithTheirMask) {
   EXPECT_EQ(row.at("line"), 1);
   EXPECT_EQ(row.at("ids").size(), row.at("trained").size());
   EXPECT_EQ(row.at("counted"), 4);
+}
+
+TEST_F(Cli, DataCheckNamesEveryRowThatCannotBeUsed) {
+  const std::string good = write("good.jsonl", chats(3)), text = "{\"text\": \"abc\"}\n";
+  const Result all = toy("data check " + good);
+  EXPECT_EQ(all.code, 0) << all.err;
+  EXPECT_EQ(all.out.rfind("3 rows: 3 messages\nbytes of a row: ", 0), 0u) << all.out;
+  std::string rows = text + chats(1);
+  for (int i = 0; i < 7; ++i) rows += "{\"no\": " + std::to_string(i) + "}\n";
+  const std::string bad = write("bad.jsonl", rows + "{\"text\": \n" + text);
+  const Result r = toy("data check " + good + " " + bad);
+  EXPECT_EQ(r.code, 2);
+  EXPECT_NE(r.out.find("14 rows: 4 messages, 2 text\n"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find(bad + ":2: the same as " + good + ":1\n"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find(bad + ":11: the same as " + bad + ":1\n"), std::string::npos) << r.out;
+  for (int line = 3; line <= 10; ++line)
+    EXPECT_NE(r.out.find(fmt::format("{}:{}: ", bad, line)), std::string::npos) << line << r.out;
+  EXPECT_NE(r.err.find("8 of 14 rows cannot be used"), std::string::npos) << r.err;
+  const auto j = nlohmann::json::parse(toy("data check " + bad + " --json").out);
+  EXPECT_EQ(j.at("rows"), 11);
+  EXPECT_EQ(j.at("kinds").at("text"), 2);
+  EXPECT_EQ(j.at("tokens").at("median").get<int>(), 4);  // "abc" and its end
+  ASSERT_EQ(j.at("bad").size(), 8u);
+  EXPECT_EQ(j.at("bad")[0].at("line"), 3);
+  EXPECT_EQ(j.at("equal")[0].at("line"), 11);
+  refuses("data check " + write("blank.jsonl", "\n"), {"there is no row"});
+  refuses("data check " + path("none.jsonl"), {"none.jsonl"});
 }
 
 TEST_F(Cli, ExamplesMustBeTextWithRows) {

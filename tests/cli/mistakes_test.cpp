@@ -83,8 +83,7 @@ TEST_F(Mistakes, BeforeThereIsAModel) {
        "chat-template: it says how rows of --data are read, and there are none; give a file with --data"},
       {"train from-scratch --data book.txt",
        "book.txt:1: not JSON; each line must be a JSON object (plain text is for --corpus); --bad-rows skip passes "
-       "over "
-       "such rows"},
+       "over such rows, toy data check lists them"},
       {"train from-scratch --data chats.jsonl",
        "chats.jsonl:1: messages need a chat template, and the model has none; give --chat-template, such as chatml, or "
        "a "

@@ -10,6 +10,7 @@
 #include "cli/help.h"
 #include "cli/options.h"
 #include "cli/train/contact_sheet.h"
+#include "cli/train/data_check.h"
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"
 #include "toy/chat/builtin.h"
@@ -153,8 +154,9 @@ struct Show : Command {
 }  // namespace
 
 void add_data(CLI::App& root) {
-  CLI::App& app = add_command_group(root, "data", "Show examples for fine-tuning as a model sees them");
+  CLI::App& app = add_command_group(root, "data", "Show and check examples for fine-tuning");
   add_subcommand<Show>(app, "show", "Print rows of a file with their loss mask");
+  add_subcommand<DataCheck>(app, "check", "Say which rows of files cannot be used, and why");
 }
 
 }  // namespace toy::cli
