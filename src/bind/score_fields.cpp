@@ -15,6 +15,7 @@ ordered_json score_fields(const TextScore& s) {
           {"nats_per_token_error", s.standard_error},
           {"perplexity", s.perplexity()},
           {"perplexity_error", s.perplexity_error()},
+          {"nats_per_byte", s.nats_per_byte()},
           {"bits_per_byte", s.bits_per_byte()},
           {"bits_per_byte_error", s.bits_per_byte_error()}};
 }

@@ -10,7 +10,7 @@
 namespace toy {
 
 double TextScore::perplexity() const { return std::exp(nats_per_token()); }
-double TextScore::bits_per_byte() const { return nats / (std::numbers::ln2 * double(bytes)); }
+double TextScore::bits_per_byte() const { return nats_per_byte() / std::numbers::ln2; }
 
 TextScore score_text(Device& device, const Model& model, const EvalText& text, const ScoreOptions& o,
                      const std::function<void(const TokenScore&)>& on_token) {

@@ -39,6 +39,7 @@ TEST_F(CliEval, TextAndJsonAgreeWithTheLogprobs) {
   EXPECT_NEAR(j.at("nats_per_token"), mean, 1e-12);
   EXPECT_NEAR(j.at("perplexity"), std::exp(mean), 1e-9);
   EXPECT_NEAR(j.at("bits_per_byte"), mean / std::log(2.0), 1e-12);
+  EXPECT_NEAR(j.at("nats_per_byte"), mean, 1e-12);
   const Result t = toy(eval);
   EXPECT_EQ(t.out.rfind("perplexity ", 0), 0u) << t.out;
   EXPECT_NE(t.out.find("bits per byte"), std::string::npos);

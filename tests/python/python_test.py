@@ -122,7 +122,7 @@ class Bytes(unittest.TestCase):
         lines = [json.loads(line) for line in bytes_of("lines.jsonl").splitlines()]
         self.assertEqual(score.logprobs.tolist(), [line["logprob"] for line in lines])
         self.assertEqual(score.ids.tolist(), [line["id"] for line in lines])
-        for name in ("perplexity", "bits_per_byte", "nats_per_token", "nats_per_token_error", "tokens", "bytes"):
+        for name in ("perplexity", "bits_per_byte", "nats_per_byte", "nats_per_token", "nats_per_token_error", "tokens", "bytes"):
             self.assertEqual(getattr(score, name), said[name], name)
 
     def test_logits_are_those_that_scores_come_from(self):

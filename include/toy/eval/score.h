@@ -68,6 +68,7 @@ struct TextScore {
 
   double nats_per_token() const { return nats / double(tokens); }
   double perplexity() const;
+  double nats_per_byte() const { return nats / double(bytes); }
   double bits_per_byte() const;
   /// To first order, from standard_error.
   double perplexity_error() const { return perplexity() * standard_error; }

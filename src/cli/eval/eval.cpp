@@ -153,9 +153,9 @@ struct Eval : Command {
                   {"kv", name_of(decode_shape(model, options).kv)}});
       return print_json(all);
     }
-    fmt::print("perplexity {}\n{} nats per token\n{} bits per byte\n", with_error(s.perplexity(), s.perplexity_error()),
-               with_error(s.nats_per_token(), s.standard_error),
-               with_error(s.bits_per_byte(), s.bits_per_byte_error()));
+    fmt::print("perplexity {}\n{} nats per token, {:.4f} per byte\n{} bits per byte\n",
+               with_error(s.perplexity(), s.perplexity_error()), with_error(s.nats_per_token(), s.standard_error),
+               s.nats_per_byte(), with_error(s.bits_per_byte(), s.bits_per_byte_error()));
     const std::string error =
         s.blocks >= 2 ? fmt::format("+- is the standard error over {} {}", s.blocks, over)
                       : fmt::format("no standard error: it needs at least two {} and has {}", over, s.blocks);
