@@ -102,11 +102,13 @@ size_t parse_bytes(std::string_view option, std::string_view text) {
   constexpr size_t kLeast = size_t(1) << 20;
   constexpr double kMost = 0x1p60;
   const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
-  std::string_view unit = text.substr(digits);
+  std::string upper(text.substr(digits));
+  std::ranges::transform(upper, upper.begin(), [](unsigned char c) { return char(std::toupper(c)); });
+  std::string_view unit = upper;
   double factor = 1, base = 1024;
   if (unit.size() == 2 && unit[1] == 'B')
     base = 1000, unit = unit.substr(0, 1);
-  else if (unit.size() == 3 && unit.substr(1) == "iB")
+  else if (unit.size() == 3 && unit.substr(1) == "IB")
     unit = unit.substr(0, 1);
   const size_t power = unit.empty() ? 0 : std::string_view("KMGT").find(unit) + 1;  // 0: also where it is not found
   for (size_t i = 0; i < power; ++i) factor *= base;

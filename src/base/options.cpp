@@ -129,14 +129,17 @@ std::string alternatives(const std::vector<std::string>& words) {
                      words.back());
 }
 
-// What a whole number is probably meant by as other programs read it: "2M", "1_000", "1,000", "1e3", "16.0"; "" if
-// none.
+// What a whole number is probably meant by as other programs read it: "2M", "1MB", "1_000", "1,000", "1e3", "16.0"; ""
+// if none.
 std::string whole_number_of(std::string_view text) {
+  for (size_t comma = text.find(','); comma != text.npos; comma = text.find(',', comma + 1))
+    if (text.find_first_not_of("0123456789", comma + 1) < comma + 4 || text.size() < comma + 4) return {};  // a list
   std::string digits(text);
   std::erase_if(digits, [](char c) { return c == '_' || c == ',' || c == '\''; });
   double number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  const std::string_view unit(end, size_t(digits.data() + digits.size() - end));
+  std::string_view unit(end, size_t(digits.data() + digits.size() - end));
+  if (unit.size() == 2 && (unit[1] == 'b' || unit[1] == 'B')) unit.remove_suffix(1);
   const double scale = unit.empty()                 ? 1
                        : unit == "k" || unit == "K" ? 1e3
                        : unit == "m" || unit == "M" ? 1e6

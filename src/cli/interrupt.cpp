@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 #include <signal.h>
+#include <time.h>
 
 #include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -16,11 +18,22 @@ constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};  // one that nohup has set
 
 // What a handler may touch has to be global and lock-free.
 std::atomic<int> caught{0};
-static_assert(std::atomic<int>::is_always_lock_free);
+std::atomic<int64_t> caught_at{0};  // milliseconds
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free);
+
+int64_t now() {
+  struct timespec t = {};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return int64_t(t.tv_sec) * 1000 + t.tv_nsec / 1'000'000;
+}
 
 // Only calls that POSIX allows in a handler (signal-safety(7)).
 extern "C" void on_signal(int number, siginfo_t* info, void*) {
-  if (caught.exchange(number) == 0 || info->si_code == SI_QUEUE) return;  // request_stop() may ask again
+  constexpr int64_t kTogether = 1000;  // timeout(1) asks twice: the program, and all of its group
+  const bool first = caught.exchange(number) == 0;
+  if (first) caught_at = now();
+  if (first || info->si_code == SI_QUEUE) return;  // request_stop() may ask again
+  if (number == SIGTERM && now() < caught_at + kTogether) return;
   signal(number, SIG_DFL);
   raise(number);  // delivered when the handler returns
 }

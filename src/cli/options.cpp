@@ -138,6 +138,13 @@ void warn_of_long_context(const std::string& path, const ModelSpec& spec, int64_
                           spec.context, positions));
 }
 
+void note_if_file(const std::string& text, const std::string& option) {
+  std::error_code error;
+  if (std::filesystem::path(text).has_extension() && std::filesystem::is_regular_file(text, error))
+    to_stderr(fmt::format("toy: '{0}' is taken as a text; {1} {2} reads the file\n", one_line(text), option,
+                          shell_quoted(text)));
+}
+
 void print_warnings(const std::string& path, const std::vector<std::string>& warnings) {
   for (const std::string& w : warnings) to_stderr(fmt::format("toy: {}: {}\n", path, one_line(w)));
 }

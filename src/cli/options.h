@@ -73,6 +73,8 @@ void warn_of_long_context(const std::string& path, const ModelSpec& spec, int64_
 
 /// Notes about a file that was opened, one line each on stderr.
 void print_warnings(const std::string& path, const std::vector<std::string>& warnings);
+/// Says on stderr that a text is the name of a file, which `option` would read, if there is such a file.
+void note_if_file(const std::string& text, const std::string& option);
 
 /// The words of the command line (without the program), the values of text options marked so that the parser cannot
 /// mistake them.

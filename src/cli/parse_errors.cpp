@@ -117,7 +117,23 @@ std::string shown_name(const CLI::Option& option) {
   return name;
 }
 
-std::string explain_missing(const CLI::App& app) {
+// The words that are neither commands nor options nor their values.
+std::vector<std::string> arguments_of(const CLI::App& root, const std::vector<std::string>& words) {
+  const CLI::App* app = &root;
+  std::vector<std::string> arguments;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (const CLI::App* sub = arguments.empty() ? find_command(*app, words[i]) : nullptr) {
+      app = sub;
+      continue;
+    }
+    if (!words[i].starts_with("-")) arguments.push_back(words[i]);
+    const CLI::Option* option = words[i].starts_with("-") ? app->get_option_no_throw(words[i]) : nullptr;
+    if (option && option->get_items_expected_min() > 0) ++i;
+  }
+  return arguments;
+}
+
+std::string explain_missing(const CLI::App& app, const std::vector<std::string>& arguments) {
   if (app.get_require_subcommand_min() > 0 && app.get_subcommands().empty())
     return fmt::format("no {} given; use one of {}", kind_of_commands(app), fmt::join(commands_of(app), ", "));
   const CLI::Option* before = nullptr;  // the argument before it
@@ -126,6 +142,13 @@ std::string explain_missing(const CLI::App& app) {
     if (o->get_required() && o->count() == 0 && o->get_positional() && before)
       return fmt::format("{} is missing ({}); '{}' was taken for {}", shown_name(*o), o->get_description(),
                          one_line(before->as<std::string>()), shown_name(*before));
+    std::error_code error;
+    const bool has_arguments =
+        std::ranges::any_of(app.get_options(), [](auto* other) { return other->get_positional(); });
+    if (o->get_required() && o->count() == 0 && !has_arguments && !arguments.empty() && o->get_name() != "--out" &&
+        std::filesystem::exists(arguments[0], error))
+      return fmt::format("{} is missing ({}); did you mean {} {}?", shown_name(*o), o->get_description(),
+                         shown_name(*o), shell_quoted(arguments[0]));
     if (o->get_required() && o->count() == 0)
       return fmt::format("{} is missing ({}); see `{} --help`", shown_name(*o), o->get_description(), full_name(app));
   }
@@ -210,6 +233,28 @@ std::string explain_swallowed(const CLI::App& app) {
   return {};
 }
 
+// "--resume false": a switch takes no word.
+std::string explain_switch(const CLI::App& app, const std::string& word, const std::vector<std::string>& words) {
+  const auto at = std::ranges::find(words, word);
+  if (at == words.begin() || at == words.end()) return {};
+  const CLI::Option* before = app.get_option_no_throw(*std::prev(at));
+  const bool is_truth =
+      std::ranges::count(std::initializer_list<const char*>{"true", "false", "yes", "no", "on", "off", "1", "0"},
+                         CLI::detail::to_lower(word)) > 0;
+  return before && is_flag(*before) && is_truth
+             ? fmt::format("{0} is a switch; write {0}={1}", before->get_name(), word)
+             : "";
+}
+
+bool is_eval(const CLI::App& app) { return app.get_name() == "eval"; }
+
+// Options that may read a file of this name, the likeliest first.
+std::vector<const char*> options_that_read(const std::string& name) {
+  if (name.ends_with(".jsonl")) return {"--data", "--corpus", "--file"};
+  if (name.ends_with(".json")) return {"--config", "--data", "--corpus", "--file"};
+  return {"--corpus", "--file", "--data"};
+}
+
 // A word that is no value of an option and no argument. The parser's text ends with ": WORD".
 std::string explain_extra(const CLI::App& app, const std::string& text, const std::vector<std::string>& words) {
   const size_t colon = text.rfind(": ");
@@ -226,8 +271,14 @@ std::string explain_extra(const CLI::App& app, const std::string& text, const st
         !std::filesystem::exists(first, error) && first.find('/') == first.npos)
       return fmt::format("'{}' is a model, and '{}' is none; the model comes first", one_line(word), one_line(first));
   if (word.empty() || !is_one) return fmt::format("too many arguments; see `{} --help`", full_name(app));
-  for (const char* option : {word.ends_with(".jsonl") ? "--data" : "--corpus", "--corpus", "--file", "--data"})
-    if (const CLI::Option* o = app.get_option_no_throw(option); o && o->count() == 0 && is_file)
+  if (const std::string own = explain_switch(app, word, words); !own.empty()) return own;
+  if (is_eval(app) && model && model->count() > 0 &&
+      (word.ends_with(".gguf") || std::filesystem::is_directory(word, error)))
+    return fmt::format("'{}' is one model too many; toy eval kl --base A --model B --file TEXT compares two",
+                       one_line(word));
+  for (const char* option : options_that_read(word))
+    if (const CLI::Option* o = app.get_option_no_throw(option);
+        o && is_file && (o->count() == 0 || std::string_view(option) == "--corpus"))
       return fmt::format("'{}' is no option; did you mean {} {}?", one_line(word), option, shell_quoted(word));
   const bool is_corpus = app.get_parent() && app.get_parent()->get_name() == "corpus";
   const bool is_number = std::ranges::all_of(word, [](unsigned char c) { return std::isdigit(c); });
@@ -266,8 +317,12 @@ std::string explain_count(const CLI::App& app, const std::string& text) {
   const CLI::Option* o = app.get_option_no_throw(text.substr(0, text.find(':')));
   if (!o) return {};
   const std::string type = o->get_type_name();
-  const char* value = type.find("INT") < 2 ? "a whole number" : type.starts_with("FLOAT") ? "a number" : "a value";
-  return fmt::format("{} has no value; give {}: {}", o->get_name(), value, o->get_description());
+  const std::vector<std::string> words = notes_of(*o).words;
+  const std::string value = !words.empty()              ? alternatives(words)
+                            : type.find("INT") < 2      ? "a whole number"
+                            : type.starts_with("FLOAT") ? "a number"
+                                                        : "one";
+  return fmt::format("{} has no value; give {} ({})", o->get_name(), value, o->get_description());
 }
 
 // Numbers are checked before they are converted; what is left are flags.
@@ -275,6 +330,16 @@ std::string explain_conversion(const CLI::App& app, const std::string& text) {
   for (const CLI::Option* o : app.get_options())
     if (is_flag(*o) && o->count() > 0 && text.find(o->get_name()) != std::string::npos)
       return fmt::format("{} takes no value; remove '{}'", o->get_name(), fmt::join(o->results(), " "));
+  return {};
+}
+
+// How the commands of a group are called on files.
+std::string usual_call(const CLI::App& app) {
+  if (app.get_name() == "data")
+    return "toy data show FILE --model MODEL prints its rows as a model sees them, toy data check FILE looks for "
+           "faults";
+  if (app.get_name() == "search")
+    return "toy search build MODEL FOLDER --out INDEX comes first, then toy search query INDEX TEXT";
   return {};
 }
 
@@ -300,16 +365,22 @@ std::string explain_unknown_command(const CLI::App& root, const std::vector<std:
     if (app->get_require_subcommand_min() == 0) return {};  // the word is an argument
     for (const CLI::App* s : app->get_subcommands({}))
       if (!option.empty() && s->get_option_no_throw(option) && !app->get_option_no_throw(option))
-        return fmt::format("{} is an option of `{}`; write it after that", option, full_name(*s));
+        return fmt::format("{0} is an option of `{1}`; write {1} {0} ...", option, full_name(*s));
     std::error_code error;
     const bool is_run = std::filesystem::exists(word + "/config.json", error);
     if (app->get_name() == "train" && (is_run || word.ends_with(".gguf")) && std::filesystem::exists(word, error))
       return fmt::format("'{0}' is no recipe; did you mean `toy train lora --model {1} --data FILE`{2}?",
                          one_line(word), shell_quoted(word),
                          is_run ? fmt::format(" or `toy train --resume --out {}`", shell_quoted(word)) : "");
+    if (app->get_name() == "train" && word.ends_with(".json") && std::filesystem::exists(word, error))
+      return fmt::format("'{0}' is no recipe; a file of options belongs to one: toy train lora --config {1}",
+                         one_line(word), shell_quoted(word));
     if (app->get_name() == "train" && std::filesystem::exists(word, error))
       return fmt::format("'{}' is no recipe; did you mean `toy train from-scratch {} {}`?", one_line(word),
                          word.ends_with(".jsonl") ? "--data" : "--corpus", shell_quoted(word));
+    if (const std::string usual = usual_call(*app);
+        !usual.empty() && (std::filesystem::exists(word, error) || nearest(word, names).empty()))
+      return fmt::format("'{}' is no command; {}", one_line(word), usual);
     if (const std::string reason = needless_command(*app, word); !reason.empty())
       return fmt::format("there is no `{} {}`; {}", full_name(*app), word, reason);
     if (app == &root && word.ends_with(".gguf") && std::filesystem::exists(word, error))
@@ -336,10 +407,10 @@ std::string explain(const CLI::App& root, const CLI::ParseError& error, const st
       if (own.empty()) own = explain_unknown_command(root, words);
       if (own.empty()) own = explain_spaces(words);
       if (own.empty()) own = explain_unknown_option(root, words);
-      if (own.empty()) own = explain_missing(app);
+      if (own.empty()) own = explain_missing(app, arguments_of(root, words));
       if (own.empty()) own = explain_swallowed(app);
       if (own.empty()) own = explain_quotes(words);
-      if (own.empty() && app.get_option_no_throw("text"))
+      if (own.empty() && (app.get_option_no_throw("text") || app.get_option_no_throw("query")))
         own = fmt::format("too many arguments; put quotes around a text of several words{}",
                           app.get_option_no_throw("--file") ? ", or give several with --file" : "");
       if (own.empty()) own = explain_extra(app, text, words);

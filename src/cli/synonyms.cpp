@@ -137,6 +137,8 @@ std::string needless_option(const CLI::App& app, const std::string& theirs) {
     if (n.theirs == name && (n.of.empty() || app.get_option_no_throw(std::string(n.of))) &&
         (n.group.empty() || n.group == group))
       return std::string(n.reason);
+  if (app.get_option_no_throw("--size") && std::ranges::find(others::kSizeNames, name) != std::end(others::kSizeNames))
+    return std::string(others::kSizes);
   return {};
 }
 
@@ -198,7 +200,7 @@ Words in_our_words(const CLI::App& root, const Words& given) {
         const bool joined = word.size() > name.size();
         if (!joined && i + 1 == words.size()) continue;  // the parser says that the argument is missing
         const std::string value = joined ? word.substr(name.size() + 1) : words[++i];
-        if (found == "out" || found == "text")  // it comes after the model
+        if (found != "model" && found != "in")  // it comes after the model
           last.push_back(value);
         else
           ours.insert(ours.begin() + std::ptrdiff_t(arguments), value);

@@ -32,8 +32,9 @@ Resume::Resume(const RecipeOptions& options, ModelSource& source, Teller& tell, 
           "another --out",
           o_.out, checkpoints_.root());
     const std::string there = earlier_result();
-    check(!writes_ || o_.overwrite || there.empty() || replaces_its_source(),
-          "out: '{}' is of an earlier run and would be lost; choose another --out, or --overwrite it", there);
+    check(!writes_ || o_.overwrite || there.empty(),
+          "out: '{}' is {} and would be lost; choose another --out, or --overwrite it", there,
+          replaces_its_source() ? "the model that this run begins with" : "of an earlier run");
     return;
   }
   from_ = checkpoints_.look();

@@ -29,6 +29,10 @@ TEST(Nearest, FilesOfTheFolder) {
             folder.path("texts/novel.md") + ": no such file; check the path");
   EXPECT_EQ(no_such_file(folder.path("text/a/book.txt")),
             folder.path("text/a/book.txt") + ": no such file; there is no folder '" + folder.path("text") + "'");
+  EXPECT_EQ(no_such_file("https://a.org/b.txt"),
+            "https://a.org/b.txt: no such file; it is an address: download it first");
+  EXPECT_EQ(no_such_file("~/b.txt"), "~/b.txt: no such file; the shell reads ~ only without quotes");
+  EXPECT_EQ(no_such_file("*.txt"), "*.txt: no such file; the shell reads * only without quotes");
 }
 
 }  // namespace

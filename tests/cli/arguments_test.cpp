@@ -274,7 +274,7 @@ TEST_F(CliArguments, MessagesSayWhatIsMeant) {
   refuses("train from-scratch --corpus x --init y", {"unknown option '--init'; `toy train warm-start` has it"});
   refuses("train from-scratch --momentum 0.9", {"unknown option '--momentum'; write --optimizer 'sgd(momentum=...)'"});
   refuses("train --corpus x", {"--corpus is an option of `toy train from-scratch`"});
-  refuses("train --init y", {"--init is an option of `toy train warm-start`", "after"});
+  refuses("train --init y", {"--init is an option of `toy train warm-start`", "write toy train warm-start --init"});
   refuses(infer + "--repeat 1", {"--repeat", "--repeat-penalty or --repeat-last-n"});  // the beginnings of two
   refuses("eval " + std::string(TOY_GOLDEN) + " --by", {"--by", "'--by-documents'"});
   refuses("produce --help", {"unknown command 'produce'"});

@@ -28,6 +28,11 @@ TEST_F(CliInfer, PromptsFromArgumentFileAndStandardInput) {
   const std::string file = write("p.txt", "the cat\n");
   EXPECT_EQ(toy(infer + "--prompt-file " + file).out, argument.out);
   EXPECT_EQ(toy(infer + "--prompt-file -", file).out, argument.out);
+  EXPECT_EQ(argument.err.find("taken as a text"), std::string::npos) << argument.err;
+  const Result name = toy(infer + "--prompt " + file);
+  EXPECT_NE(name.err.find("'" + file + "' is taken as a text; --prompt-file " + file + " reads the file"),
+            std::string::npos)
+      << name.err;
   const Result several = toy(infer + "--prompts -", file);
   EXPECT_EQ(several.out, "--- prompt 1 ---\n" + argument.out);
   const std::string marked = write("marked.txt", "\xEF\xBB\xBF{\"prompt\": \"the cat\"}\n");

@@ -255,6 +255,9 @@ TEST_F(CliLora, ItSaysHowToTryTheAdapterAndForWhichModelItIs) {
   const Result other = toy("infer " + path("other") + try_it);
   EXPECT_EQ(other.code, 0) << other.err;
   EXPECT_NE(other.err.find("the adapter was trained with another model"), std::string::npos) << other.err;
+  const Result merged = toy("merge " + path("other") + " --lora " + path("run") + " --out " + path("merged.gguf"));
+  EXPECT_EQ(merged.code, 0) << merged.err;
+  EXPECT_NE(merged.err.find("the adapter was trained with another model"), std::string::npos) << merged.err;
   // A quantized copy has the norms of the model.
   ASSERT_EQ(toy("quantize " + q8_ + " " + path("small.gguf") + " --type Q4_0").code, 0);
   EXPECT_EQ(toy("infer " + path("small.gguf") + try_it).err.find("another model"), std::string::npos);

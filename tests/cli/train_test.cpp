@@ -60,7 +60,10 @@ TEST_F(CliTrain, WarmStartIsDeterministicAndMayWriteOverItsOwnFile) {
     EXPECT_EQ(r.out, out);
     EXPECT_EQ(slurp(path("second/model.gguf")), bytes);
   }
-  const Result over = toy(warm(first, "first") + "--steps 5");
+  const std::string before = slurp(first);
+  refuses(warm(first, "first") + "--steps 5", {"the model that this run begins with", "--overwrite"});
+  EXPECT_EQ(slurp(first), before);
+  const Result over = toy(warm(first, "first") + "--steps 5 --overwrite");
   ASSERT_EQ(over.code, 0) << over.err;
   EXPECT_EQ(slurp(first), bytes);
 }
@@ -215,7 +218,7 @@ TEST_F(CliTrain, NothingIsLostInTheFolder) {
   // The second name of the model stands for --init only while it is the same file.
   const std::string second = path("r/weights/latest.gguf"),
                     warm = "warm-start" + corpus + " --out " + path("r") + " --init " + second;
-  EXPECT_EQ(toy("train " + warm + " --batch 2 --tokens 8 --steps 1").code, 0);
+  EXPECT_EQ(toy("train " + warm + " --batch 2 --tokens 8 --steps 1 --overwrite").code, 0);
   fs::remove(second);
   fs::copy_file(TOY_GOLDEN, second);
   untouched("r/weights/latest.gguf", warm, "--init");

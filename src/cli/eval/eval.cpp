@@ -81,6 +81,7 @@ struct Eval : Command {
 
   void run() {
     if (!parser->get_subcommands().empty()) return;
+    check(text.file.empty() || text.rows.empty(), "--file and --data exclude each other; give one of them");
     check(!model_path.empty() && text.file.empty() != text.rows.empty(),
           "eval: give a model, and a text with --file, or rows or pictures with --data; see `toy eval --help`");
     ScoreOptions& o = text.score;

@@ -75,8 +75,8 @@ struct Merge : Command {
     device.threads = threads;
     const auto dev = device.make();
     Model model = load_model(model_path, *dev, LoadMode::trainable);
-    print_warnings(model_path, model.warnings);
     adapters.apply(model);
+    print_warnings(model_path, model.warnings);
     merge_adapters(model);
     if (!chat_template.name.empty())
       model.metadata.insert_or_assign("tokenizer.chat_template",

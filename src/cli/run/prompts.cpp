@@ -137,6 +137,7 @@ void PromptOptions::read() {
     prompts_.push_back({.where = name_of(file_), .text = read_text(file_), .ids = {}});
     drop_line_break(*prompts_[0].text);
   } else {
+    note_if_file(text_, "--prompt-file");
     prompts_.push_back({.where = "prompt", .text = text_, .ids = {}});
   }
 }
@@ -157,7 +158,10 @@ std::vector<std::vector<int32_t>> PromptOptions::tokens(const Model& model, cons
         fail("{}", e.at(fmt::format("byte {} of {}", e.offset(), p.where)));
       }
     }
-    check(!ids.empty(), "{}: it is empty; give a text to continue, such as --prompt \"Once upon a time\"", p.where);
+    check(!ids.empty(),
+          "{}: it is empty; give a text to continue, such as --prompt \"Once upon a time\", or --prompt-file - for "
+          "standard input",
+          p.where);
     for (const int32_t id : ids)
       check(id >= 0 && id < model.spec.vocab, "{}: token id {} is outside the vocabulary; use 0 to {}", p.where, id,
             model.spec.vocab - 1);

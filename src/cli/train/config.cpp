@@ -75,6 +75,15 @@ Words words_of(const CLI::Option& option, const GivenOption& given, const std::s
   return words;
 }
 
+// Another recipe than `app` that has all these options, or "".
+std::string other_recipe_of(const CLI::App& app, const std::vector<GivenOption>& options) {
+  const auto has = [](const CLI::App* r, const GivenOption& o) { return r->get_option_no_throw("--" + o.name); };
+  for (const CLI::App* recipe : app.get_parent()->get_subcommands({}))
+    if (recipe != &app && std::ranges::all_of(options, [&](const auto& o) { return has(recipe, o); }))
+      return recipe->get_name();
+  return {};
+}
+
 // The recipe that has all these options: each has some that no other has.
 std::string recipe_of(const CLI::App& train, const std::vector<GivenOption>& options, const std::string& file) {
   const auto recipes = train.get_subcommands({});
@@ -128,11 +137,18 @@ Words with_config(const CLI::App& root, Words words) {
     for (const std::string& name : o->get_lnames())
       if (!is_help(*o) && name != "config") known.push_back(name);
   const Words given = words;
-  for (const GivenOption& option_given : read_options(path)) {
+  const std::vector<GivenOption> options = read_options(path);
+  const bool is_train = app->get_parent() && app->get_parent()->get_name() == "train";
+  for (const GivenOption& option_given : options) {
     const std::string& key = option_given.name;
     if (std::find(known.begin(), known.end(), key) == known.end()) {
       check(!key.starts_with("help") && key != "config", "{}: '{}' belongs on the command line", path, key);
-      const std::string ours = our_option(*app, "--" + key);
+      const std::string ours = our_option(*app, "--" + key), folder = fs::path(path).parent_path().string();
+      if (const std::string other = is_train ? other_recipe_of(*app, options) : ""; !other.empty())
+        fail(
+            "{} is of `toy train {}`, which has '{}', and `toy train {}` has not; toy train --resume --out {} resumes "
+            "it",
+            path, other, key, app->get_name(), shell_quoted(folder.empty() ? "." : folder));
       const std::string near = ours.starts_with("--") ? ours.substr(2) : nearest(key, known);
       fail("{}: unknown key '{}'; {}", path, key,
            near.empty() ? "the keys are the options in --help-all" : "did you mean '" + near + "'?");
