@@ -15,6 +15,10 @@ namespace {
 
 constexpr size_t kMostRounds = 16;  // of calls in an answer
 
+// What other programs call our commands.
+constexpr std::pair<std::string_view, std::string_view> kNamesOfOthers[] = {
+    {"bye", "quit"}, {"exit", "quit"}, {"q", "quit"}, {"new", "clear"}, {"reset", "clear"}};
+
 }  // namespace
 
 struct Session::Known {
@@ -104,12 +108,18 @@ std::optional<std::string> Session::read_message(const std::string& old) {
 void Session::handle(const std::string& message) {
   if (trimmed(message).empty()) return;
   if (const auto command = parse_command(message)) return run_command(*command);
+  for (const std::string_view word : {"exit", "quit", "help"})
+    if (screen_.interactive() && trimmed(message) == word)
+      screen_.note(fmt::format("/{} is the command; this is sent as a message", word == "exit" ? "quit" : word));
   say(plain_message(message));
 }
 
 void Session::run_command(const CommandLine& command) {
+  std::string_view name = command.name;
+  for (const auto& [theirs, ours] : kNamesOfOthers)
+    if (theirs == name) name = ours;
   for (const Known& known : commands()) {
-    if (known.name == command.name) {
+    if (known.name == name) {
       check(*known.operands != 0 || command.rest.empty(), "/{} takes nothing, but is followed by '{}'", known.name,
             one_line(command.rest));
       return (this->*known.run)(command);

@@ -64,6 +64,18 @@ TEST_F(Sessions, AnswersMessagesWithAllThatWasSaid) {
   EXPECT_EQ(s.remembered, (std::vector<std::string>{"/system S", "a", "b \nc", "//d"}));
 }
 
+TEST_F(Sessions, CommandsHaveOtherProgramsNamesToo) {
+  for (const char* word : {"/bye", "/exit", "/q"}) {
+    FakeScreen s{"a", word, "b"};
+    EXPECT_EQ(texts(run(s)), "a,1a0,") << word;
+  }
+  FakeScreen cleared{"a", "/new", "b"};
+  EXPECT_EQ(texts(run(cleared)), "b,1b0,");
+  FakeScreen message{"exit"};
+  EXPECT_EQ(texts(run(message)), "exit,1exit0,");
+  expect_contains(message.notes, "/quit is the command; this is sent as a message");
+}
+
 TEST_F(Sessions, RegenerateTakesTheNextSeedAndAMessageTheFirst) {
   FakeScreen s{"/regenerate", "a", "/regenerate", "/regenerate", "b"};
   EXPECT_EQ(texts(run(s)), "a,1a2,b,3b0,");
