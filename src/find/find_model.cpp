@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -109,6 +110,14 @@ std::string base_of(const std::string& folder) {
   }
 }
 
+// "smollm2" of "models/SmolLM2-135M.gguf"
+bool begins_the_name_of(const std::string& what, const std::string& name) {
+  const std::string beginning = fs::path(what).filename().string(), last = fs::path(name).filename().string();
+  const auto same = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
+  return beginning.size() >= 3 && beginning.size() < last.size() &&
+         std::ranges::equal(beginning, std::string_view(last).substr(0, beginning.size()), same);
+}
+
 [[noreturn]] void no_model(const std::string& what, const std::vector<std::string>& roots) {
   std::vector<std::string> names;
   for (const std::string& root : roots) std::ranges::copy(runs::find_runs(root), std::back_inserter(names));
@@ -117,7 +126,10 @@ std::string base_of(const std::string& folder) {
   const fs::path folder = fs::path(what).parent_path();
   for (fs::directory_iterator i(folder.empty() ? "." : folder, error), end; !error && i != end; i.increment(error))
     if (i->path().extension() == ".gguf") names.push_back((folder / i->path().filename()).string());
-  const std::string near = nearest_path(what, names);
+  std::string near = nearest_path(what, names);
+  if (const auto longer = std::ranges::find_if(names, [&](const auto& n) { return begins_the_name_of(what, n); });
+      near.empty() && longer != names.end())
+    near = *longer;
   if (near.empty() && what.find(' ') != what.npos && what.find('/') == what.npos)  // no name of a model has one
     fail(
         "{}: no such file, no run below this folder, and no model of `toy list`; the model is the first argument, and "

@@ -49,6 +49,14 @@ TEST_F(FindModel, ANameOfTheListIsToldWithItsFile) {
       std::string::npos);
 }
 
+TEST_F(FindModel, TheBeginningOfANameSuggestsIt) {
+  const std::string file = write("SmolLM2-135M-Instruct.gguf", "GGUF");
+  for (const char* part : {"smollm2", "SmolLM2-135M"})
+    EXPECT_NE(message_of([&] { finder_.model(path(part)); }).find("did you mean '" + file + "'?"), std::string::npos)
+        << part;
+  EXPECT_EQ(message_of([&] { finder_.model(path("sm")); }).find("did you mean"), std::string::npos);
+}
+
 TEST_F(FindModel, AnAdapterIsNoModel) {
   write("out/letters/adapter.gguf", "GGUF");
   EXPECT_EQ(finder_.adapter(path("out/letters")), path("out/letters/adapter.gguf"));
