@@ -388,9 +388,9 @@ std::string explain_unknown_command(const CLI::App& root, const std::vector<std:
                          one_line(word), shell_quoted(word));
     std::string near = nearest(word, names);
     if (near.empty() && app == &root) near = known_command(word);
-    return fmt::format(
-        "unknown {} '{}'; {}", kind_of_commands(*app), word,
-        near.empty() ? fmt::format("use one of {}", fmt::join(names, ", ")) : "did you mean '" + near + "'?");
+    return fmt::format("unknown {} '{}'; {}", kind_of_commands(*app), word,
+                       near.empty() ? fmt::format("use {}{}", names.size() > 1 ? "one of " : "", fmt::join(names, ", "))
+                                    : "did you mean '" + near + "'?");
   }
   return {};
 }

@@ -206,7 +206,6 @@ class Run {
                          runs::JsonObject{json_text(effective_)}});
     }
     if (const std::string less = fit_.text(); !less.empty()) tell_.note(less);
-    for (const std::string& note : trainer_->plan().notes) tell_.note("plan: " + note);
     if (rollouts_) return;
     data_->warn_of_epochs(o_.steps * rows_per_step());
     data_->tell_sources({});

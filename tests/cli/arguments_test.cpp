@@ -295,7 +295,7 @@ TEST_F(CliArguments, WhatChanceDecidesNeedsATemperature) {
   const std::string infer = std::string("infer ") + TOY_GOLDEN + " --prompt-ids 1 --n 2 ";
   const Result greedy = toy(infer + "--top-k 4 --seed 1");
   EXPECT_EQ(greedy.code, 0) << greedy.err;
-  EXPECT_NE(greedy.err.find("--top-k, --seed changes nothing at temperature 0"), std::string::npos) << greedy.err;
+  EXPECT_NE(greedy.err.find("--top-k, --seed change nothing at temperature 0"), std::string::npos) << greedy.err;
   EXPECT_EQ(greedy.out, toy(infer).out);
   EXPECT_EQ(toy(infer + "--top-k 4 --temperature 0.5 --seed 1").err, "");
 }

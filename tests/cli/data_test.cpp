@@ -68,7 +68,7 @@ TEST_F(Data, WhatIsProbablyNotMeantIsSaid) {
   EXPECT_NE(warning("--corpus " + path("rows.jsonl")).find("these are JSON Lines"), std::string::npos);
   write("code.json", "{\n  \"a\": 1\n}\n" + text);
   EXPECT_EQ(warning("--corpus " + path("code.json")).find("JSON Lines"), std::string::npos);
-  EXPECT_NE(warning(letters + " --lr 1e3 --clip 0.1").find("--lr 1000 is far above what trains with adamw"),
+  EXPECT_NE(warning(letters + " --lr 1e3 --clip 0.1").find("--lr 1000 is so large that a model is ruined with adamw"),
             std::string::npos);
 }
 

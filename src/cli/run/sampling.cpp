@@ -79,9 +79,9 @@ void SamplingOptions::check_together(const CLI::App& parser) const {
   });
   if (!unused.empty() && s.temperature == 0 && s.dynatemp_range == 0)
     to_stderr(
-        fmt::format("toy: {} changes nothing at temperature 0, which takes the likeliest token; add e.g. "
+        fmt::format("toy: {} {} nothing at temperature 0, which takes the likeliest token; add e.g. "
                     "--temperature 0.8\n",
-                    fmt::join(unused, ", ")));
+                    fmt::join(unused, ", "), unused.size() == 1 ? "changes" : "change"));
   if (parser.count("--repeat-last-n") && s.repeat_penalty == 1 && s.frequency_penalty == 0 && s.presence_penalty == 0)
     to_stderr("toy: --repeat-last-n changes nothing without a penalty; add e.g. --repeat-penalty 1.1\n");
 }

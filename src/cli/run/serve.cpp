@@ -287,7 +287,8 @@ struct Serve : Command {
     };
     o.adapters = names, o.speculation = proposes.options;
     to_stderr(cache_text(model.spec, decoder.state()));
-    to_stderr(fmt::format("toy: requests that do not say it use {}\n", usual_sampling(model.metadata).text()));
+    to_stderr(fmt::format("toy: requests that do not say how they are sampled use {}\n",
+                          usual_sampling(model.metadata).text()));
     say_where(o.name, server.port());
     serve::serve(server, decoder, model, chat, o);
     to_stderr("toy: stopped\n");

@@ -205,7 +205,7 @@ struct Train : Command {
     if (auto* o = std::get_if<FromScratchOptions>(&recipe.options)) o->tokenizer = finder().tokenizer(o->tokenizer);
     RecipeOptions& o = recipe.common();
     if (const double usual = recipe.usual_lr(o.trainer.optimizer); o.lr > 300 * usual)  // 1e3 is soon typed for 1e-3
-      to_stderr(fmt::format("toy: --lr {:g} is far above what trains with {}; {:g} is usual here\n", o.lr,
+      to_stderr(fmt::format("toy: --lr {:g} is so large that a model is ruined with {}; {:g} is usual here\n", o.lr,
                             name_in_list(o.trainer.optimizer.kind), usual));
     o.trainer.ranks = ranks;
     if (ranks && !this->given("--shards")) o.trainer.shards = ranks->size();
