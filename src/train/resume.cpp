@@ -28,9 +28,9 @@ Resume::Resume(const RecipeOptions& options, ModelSource& source, Teller& tell, 
   if (writes_ && fs::is_directory(o_.out)) lock_.emplace(o_.out);
   if (!o_.resume) {
     check(checkpoints_.count() == 0,
-          "out: '{}' has checkpoints of an earlier run; resume it (--resume), remove the folder {}, or choose "
+          "out: '{}' has checkpoints of an earlier run{}; resume it (--resume), remove the folder {}, or choose "
           "another --out",
-          o_.out, checkpoints_.root());
+          o_.out, o_.overwrite ? ", which --overwrite keeps" : "", checkpoints_.root());
     const std::string there = earlier_result();
     check(!writes_ || o_.overwrite || there.empty(),
           "out: '{}' is {} and would be lost; choose another --out, or --overwrite it", there,
