@@ -5,6 +5,7 @@
 
 #include "bind/bound_graph.h"
 #include "bind/bound_model.h"
+#include "bind/convert.h"
 #include "bind/evaluate.h"
 #include "bind/files.h"
 #include "bind/text_options.h"
