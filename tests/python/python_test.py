@@ -1,4 +1,4 @@
-"""The package toy against the program: python_test.py TOY_BINARY WORK."""
+"""The package toy against the program: python_test.py TOY_BINARY WORK SOURCES."""
 import gc
 import json
 import os
@@ -13,7 +13,7 @@ import unittest
 import numpy as np
 import toy
 
-PROGRAM, WORK = sys.argv[1], pathlib.Path(sys.argv[2])
+PROGRAM, WORK, SOURCES = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 os.chdir(WORK)
 
 
@@ -251,6 +251,22 @@ class Evaluation(unittest.TestCase):
             for _ in range(1000):
                 toy.evaluate.answers(MODEL(), "many.jsonl", max_tokens=64)
         timer.join()
+
+    def test_embeddings(self):
+        program("convert", SOURCES / "tests/golden/bert_tiny", "bert.gguf")
+        words = "otter badger fox owl hare toad mole vole".split()
+        pathlib.Path("rated.jsonl").write_text("".join(
+            json.dumps({"sentence1": f"an {a}", "sentence2": f"the {b} is here", "score": i}) + "\n"
+            for i, (a, b) in enumerate(zip(words, words[1:]))))
+        pathlib.Path("pairs.jsonl").write_text("".join(
+            json.dumps({"anchor": f"an {w}", "title": f"the {w} is here", "negative": f"no {w}"}) + "\n" for w in words))
+        model = toy.load("bert.gguf")
+        self.expect(toy.evaluate.sts(model, "rated.jsonl", pooling="cls"), "sts", "bert.gguf", "rated.jsonl", "--pooling", "cls")
+        self.expect(toy.evaluate.retrieval(model, "pairs.jsonl", map="positive=title", anchor_prefix="query: ", dimensions=8),
+                    "retrieval", "bert.gguf", "pairs.jsonl", "--map", "positive=title", "--anchor-prefix", "query: ",
+                    "--dimensions", 8)
+        with self.assertRaisesRegex(toy.BadInput, "several vectors"):
+            toy.evaluate.sts(model, "rated.jsonl", pooling="none")
 
 
 class BadInput(unittest.TestCase):
