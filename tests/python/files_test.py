@@ -20,7 +20,8 @@ def program(*words):
 
 def setUpModule():
     pathlib.Path("book.txt").write_bytes(program("corpus", "stories", "--bytes", 100000, "--seed", 1))
-    toy.train.from_scratch(corpus="book.txt", size="tiny", tokenizer="spm:300", steps=12, batch=2, tokens=64, out="out/book")
+    global RUN
+    RUN = toy.train.from_scratch(corpus="book.txt", size="tiny", tokenizer="spm:300", steps=12, batch=2, tokens=64, out="out/book")
 
 
 def bytes_of(path):
@@ -98,6 +99,7 @@ class Files(unittest.TestCase):
         self.assertEqual(log.summary["step"], 12)
         self.assertEqual((steps["loss"].dtype, log.table("no such kind")), (np.float64, {}))
         self.assertIn("<svg", log._repr_html_())
+        self.assertEqual(RUN._repr_html_(), log._repr_html_())
         self.assertIn("step=12", repr(log))
         self.assertIn("tensors, vocabulary 300", repr(MODEL()))
         self.assertTrue(MODEL()._repr_html_().startswith("<svg"))

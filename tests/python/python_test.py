@@ -15,6 +15,7 @@ import toy
 
 PROGRAM, WORK, SOURCES = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 os.chdir(WORK)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell has started this as `... &`
 
 
 def program(*words):
@@ -53,17 +54,26 @@ class Bytes(unittest.TestCase):
         self.assertEqual(run.end, "done")
 
     def test_other_recipes(self):
-        """Rewards of answers, and a classifier of pictures: the last two recipes."""
+        """All but from-scratch and lora."""
         program("corpus", "shapes", "--images", 40, "--test", 10, "--image-size", 16, "--seed", 1, "--out", "shapes")
-        pathlib.Path("ask.jsonl").write_text("".join(
-            json.dumps({"prompt": f"Q: {i}?\nA:", "answer": str(i)}) + "\n" for i in range(4)))
-        for recipe, options in (("grpo", {"model": "out/book", "data": "ask.jsonl", "steps": 2, "batch": 2, "tokens": 96, "rank": 2,
+        program("convert", SOURCES / "tests/golden/bert_tiny", "encoder.gguf")
+        for name, rows in (("ask", [{"prompt": f"Q: {i}?\nA:", "answer": str(i)} for i in range(4)]),
+                           ("better", [{"prompt": f"Q: {i}?", "chosen": f" {i}.", "rejected": " no."} for i in range(8)]),
+                           ("pairs", [{"anchor": f"an {w}", "positive": f"the {w}"} for w in "fox owl hare toad".split()])):
+            pathlib.Path(f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        text = {"corpus": "book.txt", "steps": 2, "batch": 2, "tokens": 32}
+        for recipe, options in (("warm-start", {"init": "out/book", **text}), ("full-finetune", {"model": "out/book", **text}),
+                                ("dpo", {"model": "out/book", "data": "better.jsonl", "steps": 2, "batch": 2, "tokens": 64, "rank": 2}),
+                                ("grpo", {"model": "out/book", "data": "ask.jsonl", "steps": 2, "batch": 2, "tokens": 96, "rank": 2,
                                           "reward": "exact"}),
-                                ("vit", {"data": "shapes", "size": "vit-micro", "steps": 3, "batch": 4})):
-            own = getattr(toy.train, recipe)(**options, out=f"out/{recipe}1")
+                                ("vit", {"data": "shapes", "size": "vit-micro", "steps": 3, "batch": 4}),
+                                ("contrastive", {"model": "encoder.gguf", "data": "pairs.jsonl", "val": "pairs.jsonl", "steps": 2,
+                                                 "batch": 4})):
+            own = getattr(toy.train, recipe.replace("-", "_"))(**options, out=f"out/{recipe}1")
             program("train", recipe, "--out", f"out/{recipe}2", *[w for k, v in options.items() for w in (f"--{k}", v)])
             name = "adapter.gguf" if own.model is None or "adapter" in own.model else "model.gguf"
             self.assertEqual(bytes_of(f"out/{recipe}1/{name}"), bytes_of(f"out/{recipe}2/{name}"), recipe)
+        self.assertEqual(toy.train.__all__[4:], ["from_scratch", "warm_start", "full_finetune", "lora", "dpo", "grpo", "vit", "contrastive"])
 
     def test_generate(self):
         for options in ({"temperature": 0.0}, {"temperature": 0.9, "seed": 7},
