@@ -52,6 +52,7 @@ RETURNS = {"Model.generate": "str", "Model.stream": "Stream", "Model.score": "Sc
            "Log.table": "dict[str, NDArray[np.float64]]", "Log._repr_html_": "str", "Model._repr_html_": "str", "read": "Log", "svg": "str",
            "Model.embed": "NDArray[np.float32]", "Model.taps": "dict[str, NDArray[Any]]", "Model.tap_names": "list[str]",
            "choices": "dict[str, Any]", "answers": "dict[str, Any]", "kl": "dict[str, Any]", "lmc": "dict[str, Any]",
+           "sts": "dict[str, Any]", "retrieval": "dict[str, Any]",
            "Tensor.__dlpack__": "Any", "Tensor.__dlpack_device__": "tuple[int, int]"}
 FIELDS = {"Token": ["id: int", "text: str", "logprob: float", "top: list[tuple[int, float]]"],
           "Score": ["ids: NDArray[np.int32]", "logprobs: NDArray[np.float64]", "tokens: int", "bytes: int",
@@ -66,12 +67,13 @@ ARGUMENTS = {"text": "str", "ids": "Iterable[int]", "id": "int", "name": "str", 
              "prompt": "str | Iterable[int]", "model": "str | PathLike[str]", "dtype": "Any", "copy": "bool | None",
              "texts": "str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]]", "names": "str | Sequence[str]",
              "file": "str | PathLike[str]", "base": "Model", "a": "Model", "b": "Model",
-             "choices.model": "Model", "answers.model": "Model", "kl.model": "Model", "alphas": "Iterable[float]",
+             "choices.model": "Model", "answers.model": "Model", "kl.model": "Model", "sts.model": "Model",
+             "retrieval.model": "Model", "alphas": "Iterable[float]",
              "out": "str | PathLike[str]", "kind": "str", "metric": "str", "run": "str | PathLike[str]",
              "runs": "Sequence[str | PathLike[str] | Log]", "messages": "Sequence[dict[str, Any]]", "on_text": "Callable[[str], object] | None"}
 CALLS = {"generate": "generate", "stream": "generate", "score": "score", "logits": "logits", "load": "load",
          "chat": "chat", "embed": "embed", "choices": "choices", "answers": "answers", "kl": "kl", "lmc": "lmc",
-         "quantize": "quantize", "merge": "merge", "convert": "convert"}
+         "sts": "sts", "retrieval": "retrieval", "quantize": "quantize", "merge": "merge", "convert": "convert"}
 HEAD = ('from collections.abc import Callable, Iterable, Iterator, Sequence\nfrom os import PathLike\n'
         'from typing import Any\n\nimport numpy as np\nfrom numpy.typing import NDArray\n\n')
 
@@ -141,6 +143,7 @@ class Run:
     loss: float | None
     seconds: float
     end: str
+    def _repr_html_(self) -> str: ...
 
 class Events(Iterable[Event]):
     run: Run | None

@@ -16,7 +16,7 @@ new_root() {  # FOLDER
   if [[ -d $TOY_BARE_ROOT ]]; then cp -a "$TOY_BARE_ROOT/." "$1"; else tar -xf "$TOY_BARE_ROOT" -C "$1"; fi
   cp /etc/resolv.conf "$1/etc/resolv.conf"
 }
-# A command in the stage's root, with its folder and user; /proc and /dev go when it ends.
+# A command in the stage's root, with its folder and user; /proc and /dev go when it ends. TOY_JOBS bounds what compiles there.
 inside() {  # WORD...
   # shellcheck disable=SC2016  # the inner shell reads the variables
   unshare --mount --pid --fork bash -c '
@@ -27,6 +27,7 @@ inside() {  # WORD...
       mount --bind "/dev/$device" "$root/dev/$device"
     done
     exec chroot --userspec="$user" "$root" env -i HOME=/root DEBIAN_FRONTEND=noninteractive \
+      ${TOY_JOBS:+CMAKE_BUILD_PARALLEL_LEVEL=$TOY_JOBS} \
       PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin sh -c "cd \"$folder\" && exec \"\$@\"" sh "$@"
   ' bash "$stage" "$folder" "$user" "$@"
 }

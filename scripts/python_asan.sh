@@ -54,7 +54,7 @@ chmod +x "$work/toy"
 export PYTHONPATH=$work/site PYTHONMALLOC=malloc
 export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
 LD_PRELOAD=$runtime "$python" python/stubs.py build/wheel-asan python/toy "$work/site/toy"
-for test in python_test.py graph_test.py "hostile_test.py $rounds"; do
+for test in python_test.py files_test.py graph_test.py "hostile_test.py $rounds"; do
   say "$test"
   read -ra words <<< "$test"
   mkdir "$work/${words[0]}"

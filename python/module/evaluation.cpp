@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "bind/eval_embeddings.h"
 #include "bind/evaluate.h"
 #include "module.h"
 
@@ -39,4 +40,18 @@ void add_evaluation(nb::module_& m) {
         return toy::bind::evaluate_lmc(a, b, text, alphas, options, check_signals);
       },
       "a"_a, "b"_a, "text"_a, "alphas"_a, "options"_a);
+  m.def(
+      "evaluate_sts",
+      [](BoundModel& model, const std::string& file, const std::string& options) {
+        const nb::gil_scoped_release free;
+        return toy::bind::evaluate_sts(model, file, options);
+      },
+      "model"_a, "file"_a, "options"_a);
+  m.def(
+      "evaluate_retrieval",
+      [](BoundModel& model, const std::string& file, const std::string& options) {
+        const nb::gil_scoped_release free;
+        return toy::bind::evaluate_retrieval(model, file, options);
+      },
+      "model"_a, "file"_a, "options"_a);
 }

@@ -2,6 +2,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "bind/convert.h"
 #include "bind/files.h"
 #include "module.h"
 

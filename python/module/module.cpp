@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bind/describe_options.h"
+#include "bind/file_error.h"
 #include "bind/version.h"
 #include "toy/base/error.h"
 
@@ -33,6 +34,8 @@ void translate(const std::exception_ptr& thrown, void* payload) {
     PyErr_SetString(types.disk_full.ptr(), e.what());
   } catch (const toy::Error& e) {
     PyErr_SetString(e.code() == toy::ErrorCode::bad_input ? types.bad_input.ptr() : types.error.ptr(), e.what());
+  } catch (const std::filesystem::filesystem_error& e) {
+    PyErr_SetString(types.bad_input.ptr(), toy::bind::file_error_text(e).c_str());
   }
 }
 

@@ -303,7 +303,8 @@ def merge(model, out, **options):
 
 
 def convert(model, out, **options):
-    """Writes a folder from Hugging Face as a GGUF, or a GGUF as such a folder, as `toy convert`. Returns warnings."""
+    """Writes a folder from Hugging Face as a GGUF, a GGUF as such a folder, or with another type or chat template as a GGUF,
+    as `toy convert`. Returns warnings."""
     return _toy.convert(_path(model), _path(out), _options(options))
 
 

@@ -10,7 +10,7 @@ import json as _json
 
 from . import _option_lines, _options, _path, _toy
 
-__all__ = ["answers", "choices", "kl", "lmc"]
+__all__ = ["answers", "choices", "kl", "lmc", "retrieval", "sts"]
 
 
 def choices(model, file, **options):
@@ -33,6 +33,16 @@ def lmc(a, b, text, alphas=(0.0, 0.25, 0.5, 0.75, 1.0), **options):
     return _json.loads(_toy.evaluate_lmc(a._model, b._model, text, [float(x) for x in alphas], _options(options)))
 
 
-for _function in (choices, answers, kl, lmc):
+def sts(model, file, **options):
+    """Correlations of the cosines of pairs with how alike people find them, as `toy eval sts`."""
+    return _json.loads(_toy.evaluate_sts(model._model, _path(file), _options(options)))
+
+
+def retrieval(model, file, **options):
+    """How often embeddings find the text that belongs to another, as `toy eval retrieval`."""
+    return _json.loads(_toy.evaluate_retrieval(model._model, _path(file), _options(options)))
+
+
+for _function in (choices, answers, kl, lmc, sts, retrieval):
     _function.__doc__ += _option_lines(_function.__name__)
 del _function

@@ -34,6 +34,10 @@ class Run:
     def __repr__(self):
         return f"Run({self.out!r}, step={self.step}, loss={self.loss}, end={self.end!r})"
 
+    def _repr_html_(self):
+        from . import runs
+        return runs.svg([self.out])
+
 
 def _name_of(recipe):
     return _RECIPES.get(recipe.replace("-", "_"), recipe)

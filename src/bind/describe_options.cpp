@@ -5,6 +5,8 @@
 
 #include "bind/bound_graph.h"
 #include "bind/bound_model.h"
+#include "bind/convert.h"
+#include "bind/eval_embeddings.h"
 #include "bind/evaluate.h"
 #include "bind/files.h"
 #include "bind/text_options.h"
@@ -122,6 +124,12 @@ std::string options_json(std::string_view call) {
   } else if (call == "score" || call == "kl" || call == "lmc") {
     ScoreTextOptions o;
     ScoreTextOptions::fields(o, d);
+  } else if (call == "sts") {
+    EvalEmbedOptions o;
+    EvalEmbedOptions::fields(o, d);
+  } else if (call == "retrieval") {
+    RetrievalCallOptions o;
+    RetrievalCallOptions::fields(o, d);
   } else if (call == "logits") {
     TextOptions o;
     TextOptions::read_fields(o, d);

@@ -12,19 +12,22 @@
 #include "toy/base/error.h"
 #include "toy/formats/imatrix.h"
 #include "toy/formats/requantize.h"
-#include "toy/hf/convert.h"
 #include "toy/models/adapter.h"
 #include "toy/models/save_as.h"
 #include "toy/runs/report.h"
 #include "toy/runs/run.h"
 
 namespace toy::bind {
-namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-// Only models are replaced, and those only if asked.
+void require_new(const std::string& option, const std::string& out, bool overwrite, std::string_view how) {
+  std::error_code error;
+  check(overwrite || !fs::is_regular_file(out, error) || fs::file_size(out, error) == 0,
+        "{}: '{}' is another model and would be lost; use another name, or {}", option, out, how);
+}
+
 void require_free(const std::string& out, const std::string& model, bool overwrite) {
   std::error_code error;
   check(!out.empty(), "out is empty; give the name of a file");
@@ -35,14 +38,6 @@ void require_free(const std::string& out, const std::string& model, bool overwri
   check(std::string_view(begin.data(), begin.size()) == "GGUF",
         "out: '{}' exists and is no model; use another name, or remove it", out);
   require_new("out", out, overwrite, "overwrite=True");
-}
-
-}  // namespace
-
-void require_new(const std::string& option, const std::string& out, bool overwrite, std::string_view how) {
-  std::error_code error;
-  check(overwrite || !fs::is_regular_file(out, error) || fs::file_size(out, error) == 0,
-        "{}: '{}' is another model and would be lost; use another name, or {}", option, out, how);
 }
 
 std::string quantize(const std::string& model, const std::string& out, std::string_view json, const Between& between) {
@@ -83,36 +78,6 @@ void merge(const std::string& model, const std::string& out, std::string_view js
   apply_adapters(m, adapters);
   merge_adapters(m);
   save_model(m, out, stored);
-}
-
-std::string model_to_convert(const ModelFinder& finder, const std::string& what) {
-  std::string in = what;
-  if (const std::string listed = finder.listed(in, true); !listed.empty()) in = listed;
-  const std::string run = finder.run(in);
-  const std::string model = run.empty() ? "" : runs::newest_model(run).file;
-  return model.empty() ? in : model;
-}
-
-std::vector<std::string> convert(const std::string& what, const std::string& out, std::string_view json,
-                                 const Between& between) {
-  const auto given = read_options<ConvertFileOptions>("convert", json);
-  hf::ConvertOptions o{.type = std::nullopt, .tokenizer = given.tokenizer};
-  o.progress = [&](size_t, size_t) { between(); };
-  if (!given.type.empty()) {
-    const StoredAs stored = parse_stored_as("type", given.type);
-    check(stored.mix.empty(), "type is '{}'; use f32, f16 or bf16, or quantize()", given.type);
-    o.type = stored.plain;
-  }
-  const ModelFinder finder;
-  const std::string model = model_to_convert(finder, what);
-  if (hf::is_model_folder(model)) {
-    require_free(out, model, given.overwrite);
-    check(out.ends_with(".gguf"), "out is '{}'; a folder becomes a GGUF, so use a name that ends with .gguf", out);
-    return hf::convert_folder(model, out, o).warnings;
-  }
-  check(!out.ends_with(".gguf"),
-        "out is '{}'; a GGUF becomes a folder of Hugging Face. For another type use quantize()", out);
-  return hf::convert_gguf(gguf::File::open(finder.model(model)), out, o).warnings;
 }
 
 BoundRun read_run(const std::string& what) {

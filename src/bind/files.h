@@ -9,7 +9,6 @@
 
 #include "bind/shared_device.h"
 #include "toy/base/options.h"
-#include "toy/find/find_model.h"
 
 namespace toy::bind {
 
@@ -18,6 +17,8 @@ inline constexpr Option kOverwrite{"overwrite", "Replace a model of this name", 
 /// Throws Error{bad_input} naming `option` where `out` is a file that is not empty, unless it may be replaced; `how`
 /// says what allows that.
 void require_new(const std::string& option, const std::string& out, bool overwrite, std::string_view how);
+/// The same of a binding's `out`; also throws where that is `model`, or a file that is no model.
+void require_free(const std::string& out, const std::string& model, bool overwrite);
 
 /// How `quantize` writes a file.
 struct QuantizeOptions {
@@ -55,18 +56,6 @@ struct MergeOptions : DeviceOptions {
   }
 };
 
-/// How `convert` writes a folder or a file.
-struct ConvertFileOptions {
-  std::string type;
-  bool tokenizer = true, overwrite = false;
-  /// See toy/base/options.h.
-  static void fields(auto& o, auto&& f) {
-    f(text_option("type", "Type of matrices; by default as they are", "Output", "f32|f16|bf16"), o.type);
-    f({"tokenizer", "Write the tokenizer, too", {}, "Output"}, o.tokenizer);
-    f(kOverwrite, o.overwrite);
-  }
-};
-
 /// Called between two tensors; what it throws ends the work, and nothing remains.
 using Between = std::function<void()>;
 
@@ -76,11 +65,6 @@ using Between = std::function<void()>;
 std::string quantize(const std::string& model, const std::string& out, std::string_view json, const Between& between);
 /// `toy merge`: a model and its adapters as one model.
 void merge(const std::string& model, const std::string& out, std::string_view json);
-/// The folder of Hugging Face that `what` names, or a GGUF: of a run its model. What neither is stays.
-std::string model_to_convert(const ModelFinder& finder, const std::string& what);
-/// `toy convert`: a Hugging Face folder as a GGUF, or a GGUF as a folder. Returns warnings.
-std::vector<std::string> convert(const std::string& model, const std::string& out, std::string_view json,
-                                 const Between& between);
 
 /// What a run has left.
 struct BoundRun {

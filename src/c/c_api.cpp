@@ -10,6 +10,7 @@
 #include "bind/bound_model.h"
 #include "bind/chat_run.h"
 #include "bind/describe_options.h"
+#include "bind/file_error.h"
 #include "bind/score_fields.h"
 #include "bind/text_run.h"
 #include "bind/train_run.h"
@@ -46,6 +47,9 @@ toy_status guarded(const F& f) {
   } catch (const toy::Error& e) {
     last_error = e.what();
     return e.code() == toy::ErrorCode::bad_input ? TOY_BAD_INPUT : TOY_FAILURE;
+  } catch (const std::filesystem::filesystem_error& e) {
+    last_error = toy::bind::file_error_text(e);
+    return TOY_BAD_INPUT;
   } catch (const std::bad_alloc&) {
     last_error = "there is not enough memory";
   } catch (const std::exception& e) {

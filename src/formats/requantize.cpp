@@ -153,6 +153,10 @@ std::pair<std::string, DType> parse_type_rule(const std::string& text) {
 }
 
 std::vector<RequantizedTensor> plan_requantize(const File& from, const RequantizeOptions& options) {
+  check(from.get_string("general.type", "") != "adapter",
+        "{0}: an adapter, whose matrices stay as they are; make one model of both: toy merge MODEL --lora {0} --type "
+        "TYPE --out FILE",
+        from.path());
   const bool keeps = options.mix.empty();
   const std::vector<DType> types =
       keeps ? std::vector<DType>()

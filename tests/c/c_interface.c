@@ -85,6 +85,10 @@ static void check_errors(toy_model* model) {
   toy_model* none = NULL;
   const int32_t outside = 300;
   toy_text* run = NULL;
+  char long_name[3000];
+  memset(long_name, 'a', sizeof long_name);
+  long_name[sizeof long_name - 1] = 0;
+  refused(toy_load(long_name, NULL, &none), "", "a name that is too long");
   refused(toy_load("/nonexistent.gguf", NULL, &none), "no such file", "a missing file");
   refused(toy_load(NULL, NULL, &none), "NULL", "no file");
   require(none == NULL, "a model that is none");

@@ -234,6 +234,12 @@ TEST_F(CliLora, Refuses) {
   refuses("merge " + q8_ + " --out " + path("m.gguf"), {"nothing to merge", "--lora"});
   ASSERT_EQ(toy(lora("run")).code, 0);
   refuses("infer " + path("run") + " --prompt a", {"the run made an adapter of " + q8_, "--lora", "toy merge " + q8_});
+  const std::string adapter = path("run/adapter.gguf"), new_file = " " + path("new.gguf");
+  refuses("convert " + path("run") + new_file, {"the run made an adapter of " + q8_, "toy merge " + q8_});
+  refuses("convert " + path("run/peft") + new_file, {"is an adapter", "toy merge MODEL"});
+  refuses("convert " + adapter + " " + path("folder"), {"an adapter", "give the model"});
+  refuses("convert " + adapter + new_file + " --type f16", {"an adapter", "toy merge MODEL --lora"});
+  refuses("quantize " + adapter + new_file + " --type Q8_0", {"an adapter", "toy merge MODEL --lora"});
   refuses("bench train --shape tiny --rank 4", {"--rank", "--mode lora"});
   refuses("train full-finetune --model " + q8_ + " --corpus " + text_ + " --freeze 'blk.*.x' --out " + path("y"),
           {"freeze", "blk.*.x"});

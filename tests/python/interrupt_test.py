@@ -15,7 +15,8 @@ WORK = pathlib.Path(sys.argv[2])
 TIMES = int(sys.argv[4]) if len(sys.argv) > 4 else 50
 
 RUN = """
-import sys, toy
+import signal, sys, toy
+signal.signal(signal.SIGINT, signal.default_int_handler)
 out, steps, resume = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "resume"
 said = False
 def see(event):

@@ -1,4 +1,4 @@
-"""The package toy against the program: python_test.py TOY_BINARY WORK."""
+"""The package toy against the program: python_test.py TOY_BINARY WORK SOURCES."""
 import gc
 import json
 import os
@@ -13,8 +13,9 @@ import unittest
 import numpy as np
 import toy
 
-PROGRAM, WORK = sys.argv[1], pathlib.Path(sys.argv[2])
+PROGRAM, WORK, SOURCES = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 os.chdir(WORK)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell has started this as `... &`
 
 
 def program(*words):
@@ -53,17 +54,26 @@ class Bytes(unittest.TestCase):
         self.assertEqual(run.end, "done")
 
     def test_other_recipes(self):
-        """Rewards of answers, and a classifier of pictures: the last two recipes."""
+        """All but from-scratch and lora."""
         program("corpus", "shapes", "--images", 40, "--test", 10, "--image-size", 16, "--seed", 1, "--out", "shapes")
-        pathlib.Path("ask.jsonl").write_text("".join(
-            json.dumps({"prompt": f"Q: {i}?\nA:", "answer": str(i)}) + "\n" for i in range(4)))
-        for recipe, options in (("grpo", {"model": "out/book", "data": "ask.jsonl", "steps": 2, "batch": 2, "tokens": 96, "rank": 2,
+        program("convert", SOURCES / "tests/golden/bert_tiny", "encoder.gguf")
+        for name, rows in (("ask", [{"prompt": f"Q: {i}?\nA:", "answer": str(i)} for i in range(4)]),
+                           ("better", [{"prompt": f"Q: {i}?", "chosen": f" {i}.", "rejected": " no."} for i in range(8)]),
+                           ("pairs", [{"anchor": f"an {w}", "positive": f"the {w}"} for w in "fox owl hare toad".split()])):
+            pathlib.Path(f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        text = {"corpus": "book.txt", "steps": 2, "batch": 2, "tokens": 32}
+        for recipe, options in (("warm-start", {"init": "out/book", **text}), ("full-finetune", {"model": "out/book", **text}),
+                                ("dpo", {"model": "out/book", "data": "better.jsonl", "steps": 2, "batch": 2, "tokens": 64, "rank": 2}),
+                                ("grpo", {"model": "out/book", "data": "ask.jsonl", "steps": 2, "batch": 2, "tokens": 96, "rank": 2,
                                           "reward": "exact"}),
-                                ("vit", {"data": "shapes", "size": "vit-micro", "steps": 3, "batch": 4})):
-            own = getattr(toy.train, recipe)(**options, out=f"out/{recipe}1")
+                                ("vit", {"data": "shapes", "size": "vit-micro", "steps": 3, "batch": 4}),
+                                ("contrastive", {"model": "encoder.gguf", "data": "pairs.jsonl", "val": "pairs.jsonl", "steps": 2,
+                                                 "batch": 4})):
+            own = getattr(toy.train, recipe.replace("-", "_"))(**options, out=f"out/{recipe}1")
             program("train", recipe, "--out", f"out/{recipe}2", *[w for k, v in options.items() for w in (f"--{k}", v)])
             name = "adapter.gguf" if own.model is None or "adapter" in own.model else "model.gguf"
             self.assertEqual(bytes_of(f"out/{recipe}1/{name}"), bytes_of(f"out/{recipe}2/{name}"), recipe)
+        self.assertEqual(toy.train.__all__[4:], ["from_scratch", "warm_start", "full_finetune", "lora", "dpo", "grpo", "vit", "contrastive"])
 
     def test_generate(self):
         for options in ({"temperature": 0.0}, {"temperature": 0.9, "seed": 7},
@@ -188,74 +198,6 @@ class Arrays(unittest.TestCase):
             t.decode([10**6])
 
 
-class Files(unittest.TestCase):
-    """Python's files are the program's."""
-
-    def test_quantize(self):
-        program("quantize", "out/book/model.gguf", "theirs.gguf", "--type", "Q4_K_M", "--tensor", "blk.0.*=Q8_0")
-        tensors = toy.quantize("out/book", pathlib.Path("own.gguf"), type="q4_k_m", tensor=["blk.0.*=Q8_0"])
-        self.assertEqual(bytes_of("own.gguf"), bytes_of("theirs.gguf"))
-        with self.assertRaisesRegex(toy.BadInput, "own.gguf' is another model and would be lost; .* overwrite=True"):
-            toy.quantize("out/book", "own.gguf", type="Q8_0")
-        self.assertEqual(bytes_of("own.gguf"), bytes_of("theirs.gguf"))
-        changed = [t for t in tensors if t["from"] != t["to"]]
-        self.assertTrue(changed)
-        exact, own = MODEL().tensors, toy.load("own.gguf").tensors
-        for t in changed:
-            w = exact[t["name"]].numpy().astype(np.float64)
-            error = np.sqrt(((own[t["name"]].dequantize() - w)**2).mean() / (w**2).mean())
-            self.assertAlmostEqual(t["error"], error, delta=1e-6)
-
-    def test_merge(self):
-        toy.train.lora(model="out/book", corpus="book.txt", rank=2, steps=2, batch=2, tokens=32, out="out/merged")
-        for kind in ("F16", "Q8_0"):
-            program("merge", "out/book", "--lora", "out/merged", "--type", kind, "--overwrite", "--out", "theirs2.gguf")
-            toy.merge("out/book", "own2.gguf", lora=["out/merged"], type=kind, overwrite=True)
-            self.assertEqual(bytes_of("own2.gguf"), bytes_of("theirs2.gguf"))
-
-    def test_convert(self):
-        toy.convert("out/book", "hf-own")
-        program("convert", "out/book", "hf-theirs")
-        for file in sorted(pathlib.Path("hf-theirs").iterdir()):
-            self.assertEqual(bytes_of(pathlib.Path("hf-own") / file.name), file.read_bytes(), file)
-        toy.convert("hf-own", "back.gguf", type="f16")
-        program("convert", "hf-theirs", "back2.gguf", "--type", "f16")
-        self.assertEqual(toy.load("back.gguf").generate(PROMPT, max_tokens=8),
-                         toy.load("back2.gguf").generate(PROMPT, max_tokens=8))
-
-    def test_runs(self):
-        log = toy.runs.read("out/book")
-        steps = log.table("step")
-        self.assertEqual(steps["step"].tolist(), list(range(1, 13)))
-        lines = [json.loads(line) for line in bytes_of("out/book/events.jsonl").splitlines()]
-        self.assertEqual(steps["loss"].tolist(), [e["loss"] for e in lines if e["kind"] == "step"])
-        self.assertEqual(log.summary["step"], 12)
-        self.assertEqual((steps["loss"].dtype, log.table("no such kind")), (np.float64, {}))
-        self.assertIn("<svg", log._repr_html_())
-        self.assertIn("step=12", repr(log))
-        self.assertIn("tensors, vocabulary 300", repr(MODEL()))
-        self.assertTrue(MODEL()._repr_html_().startswith("<svg"))
-        with self.assertRaises(toy.BadInput):
-            toy.runs.read("no/such/run")
-        with self.assertRaisesRegex(toy.BadInput, "loss"):
-            toy.runs.svg([log], "losss")
-
-    def test_refuses(self):
-        pathlib.Path("note.txt").write_text("mine")
-        for pattern, call in (
-                ("is no model", lambda: toy.quantize("out/book", "note.txt", type="Q8_0")),
-                ("which is the model", lambda: toy.quantize("out/book", "out/book/model.gguf", type="Q8_0")),
-                ("type is missing", lambda: toy.quantize("out/book", "a.gguf")),
-                ("Q9", lambda: toy.quantize("out/book", "a.gguf", type="Q9")),
-                ("did you mean 'imatrix'", lambda: toy.quantize("out/book", "a.gguf", type="Q8_0", imatrx="x")),
-                ("nothing to merge", lambda: toy.merge("out/book", "a.gguf")),
-                ("ends with .gguf|becomes a folder", lambda: toy.convert("out/book", "a.gguf")),
-                ("no such file", lambda: toy.convert("nothing", "folder"))):
-            with self.assertRaisesRegex(toy.BadInput, pattern):
-                call()
-        self.assertEqual(pathlib.Path("note.txt").read_text(), "mine")
-
-
 class Evaluation(unittest.TestCase):
     """What `toy eval --json` prints, but for the names of files."""
 
@@ -319,6 +261,22 @@ class Evaluation(unittest.TestCase):
             for _ in range(1000):
                 toy.evaluate.answers(MODEL(), "many.jsonl", max_tokens=64)
         timer.join()
+
+    def test_embeddings(self):
+        program("convert", SOURCES / "tests/golden/bert_tiny", "bert.gguf")
+        words = "otter badger fox owl hare toad mole vole".split()
+        pathlib.Path("rated.jsonl").write_text("".join(
+            json.dumps({"sentence1": f"an {a}", "sentence2": f"the {b} is here", "score": i}) + "\n"
+            for i, (a, b) in enumerate(zip(words, words[1:]))))
+        pathlib.Path("pairs.jsonl").write_text("".join(
+            json.dumps({"anchor": f"an {w}", "title": f"the {w} is here", "negative": f"no {w}"}) + "\n" for w in words))
+        model = toy.load("bert.gguf")
+        self.expect(toy.evaluate.sts(model, "rated.jsonl", pooling="cls"), "sts", "bert.gguf", "rated.jsonl", "--pooling", "cls")
+        self.expect(toy.evaluate.retrieval(model, "pairs.jsonl", map="positive=title", anchor_prefix="query: ", dimensions=8),
+                    "retrieval", "bert.gguf", "pairs.jsonl", "--map", "positive=title", "--anchor-prefix", "query: ",
+                    "--dimensions", 8)
+        with self.assertRaisesRegex(toy.BadInput, "several vectors"):
+            toy.evaluate.sts(model, "rated.jsonl", pooling="none")
 
 
 class BadInput(unittest.TestCase):

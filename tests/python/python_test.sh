@@ -28,6 +28,7 @@ if [[ ${3:-} == --slow ]]; then
   exit 0
 fi
 run python_test
+run files_test
 run graph_test
 run hostile_test 100
 run interrupt_test 6

@@ -26,6 +26,8 @@ def use(path: str) -> float:
     print(toy.quantize(path, "a.gguf", type="Q8_0")[0]["error"])
     print(toy.evaluate.choices(model, path, limit=3)["accuracy"], toy.evaluate.kl(model, model, text)["kl"],
           toy.evaluate.answers(model, path, stop=["."], rows=True)["rows"],
-          toy.evaluate.lmc(model, model, text, [0, 1])["points"])
+          toy.evaluate.lmc(model, model, text, [0, 1])["points"], toy.evaluate.sts(model, path, pooling="cls")["pearson"],
+          toy.evaluate.retrieval(model, path, map="anchor=title")["mrr_10"])
+    toy.convert(path, "a.gguf", type="f16", chat_template="plain")
     dims = model.tensors["token_embd.weight"].shape
     return model.score(text + "".join(pieces)).perplexity + float(total) + run.step + dims[0]

@@ -50,8 +50,8 @@ struct RequantizedTensor {
 
 /// What requantize() will do, in the order of the file; errors are not known before. Norms, biases and other tensors
 /// that llama.cpp does not quantize keep their type. Rows that are not whole blocks get the type that llama.cpp falls
-/// back to. Throws naming file and tensor for an unknown mix, a type that toy cannot read, and an imatrix of other
-/// dimensions.
+/// back to. Throws naming file and tensor for an unknown mix, a type that toy cannot read, an imatrix of other
+/// dimensions, and an adapter.
 std::vector<RequantizedTensor> plan_requantize(const File& from, const RequantizeOptions& options);
 
 /// Writes the file, tensor by tensor and in pieces of rows, so that memory is bounded whatever the tensors' sizes, and

@@ -1,12 +1,10 @@
 // toy convert: a model in another form.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "bind/files.h"
+#include "bind/convert.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/files/model_file.h"
@@ -17,8 +15,6 @@
 #include "toy/base/memory.h"
 #include "toy/chat/builtin.h"
 #include "toy/hf/convert.h"
-#include "toy/hf/peft.h"
-#include "toy/runs/run.h"
 
 namespace toy::cli {
 namespace {
@@ -60,23 +56,16 @@ struct Convert : Command {
   }
 
   void run() {
-    rewrite.in = bind::model_to_convert(finder(), rewrite.in);
-    check(!hf::is_peft_folder(rewrite.in),
-          "'{0}' is an adapter; add it to its model: toy merge MODEL --lora {0} --out {1}", rewrite.in, rewrite.out);
-    if (hf::is_model_folder(rewrite.in)) {
-      check(rewrite.out.ends_with(".gguf"), "OUT is '{}'; a folder becomes a GGUF, so use a name that ends with .gguf",
-            rewrite.out);
-      rewrite.check_out();
+    using enum bind::Conversion::Kind;
+    const auto [kind, in] = bind::plan_conversion(finder(), rewrite.in, rewrite.out, "OUT");
+    rewrite.in = in;
+    check(kind == folder_to_gguf || !reranker, "--reranker is for Hugging Face folders; '{}' is none", in);
+    if (kind != gguf_to_folder) rewrite.check_out();
+    if (kind == folder_to_gguf)
       return convert([&](const hf::ConvertOptions& o) { return hf::convert_folder(rewrite.in, rewrite.out, o); });
-    }
-    check(!reranker, "--reranker is for Hugging Face folders; '{}' is none", rewrite.in);
-    rewrite.in = model_file(rewrite.in);
-    const gguf::File file = gguf::File::open(rewrite.in);
-    const bool is_file = rewrite.out.ends_with(".gguf") || std::filesystem::is_regular_file(rewrite.out);
-    if (is_file) rewrite.check_out();
-    if (!is_file) {
+    const gguf::File file = gguf::File::open(in);
+    if (kind == gguf_to_folder) {
       check(!rewrite.overwrite, "--overwrite replaces GGUF files; '{}' is a folder, so remove it first", rewrite.out);
-      refuse_name_of_file();
       return convert([&](const hf::ConvertOptions& o) { return hf::convert_gguf(file, rewrite.out, o); });
     }
     check(!rewrite.type.empty() || !chat_template.empty(),
@@ -93,17 +82,6 @@ struct Convert : Command {
   }
 
  private:
-  // A new folder that is called like a file is a mistake.
-  void refuse_name_of_file() const {
-    std::string ending = std::filesystem::path(rewrite.out).extension().string();
-    std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return char(std::tolower(c)); });
-    if (std::filesystem::is_directory(rewrite.out)) return;
-    check(ending != ".gguf", "OUT is '{}'; the name of a GGUF ends with .gguf in small letters", rewrite.out);
-    for (const char* of_a_file : {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".json", ".onnx", ".zip"})
-      check(ending != of_a_file, "OUT is '{0}', but becomes a folder of Hugging Face; did you mean '{1}'?", rewrite.out,
-            std::filesystem::path(rewrite.out).replace_extension().string());
-  }
-
   std::string template_for(const Tokenizer& tokenizer) const {
     return chat_template_named(chat_template, tokenizer).source();
   }
