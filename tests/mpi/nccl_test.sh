@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# toy train --device cuda under mpirun, with a CUDA driver and an NCCL that have no GPU (tests/gpu/fake): the bytes of one
+# rank, and what the user sees where NCCL is missing, too old, finds an error, or hangs.
+#   nccl_test.sh TOY FOLDER_OF_THE_DRIVER FOLDER_OF_NCCL
+set -euo pipefail
+toy=$1 cuda=$2 nccl=$3
+skip() { echo "skipped: $*"; exit 77; }
+failed() { echo "FAILED: $*"; exit 1; }
+command -v mpirun > /dev/null || skip "there is no mpirun (apt-get install libopenmpi-dev openmpi-bin)"
+[[ -e $(dirname "$toy")/libtoy_mpi.so ]] || skip "toy was built without MPI (apt-get install libopenmpi-dev openmpi-bin)"
+LD_LIBRARY_PATH=$cuda "$toy" devices | grep -q '^cuda *yes' || skip "the build has no kernels for CUDA (nvcc)"
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir"
+mkdir tmp
+export TMPDIR=$dir/tmp OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+both=$cuda:$nccl
+sum() { sha256sum < "$1"; }
+"$toy" corpus stories --bytes 20000 --seed 1 --out book.txt
+cat > small.json << 'END'
+{"architecture": "llama", "n_layers": 1, "d_model": 16, "n_heads": 2, "n_kv": 1, "d_head": 8, "d_ff": 24, "context": 64, "rms_eps": 1e-5, "tied": true, "rope_base": 10000}
+END
+options=(from-scratch --corpus book.txt --tokenizer bytes --size small.json --tokens 8 --batch 4 --shards 4 --steps 2
+         --seed 3 --eval-every 0)
+on() {  # LIBRARIES RANKS ARGUMENTS...
+  LD_LIBRARY_PATH=$1 timeout -k 10 200 mpirun -np "$2" "$toy" train "${options[@]}" --device cuda "${@:3}"
+}
+
+# ---- the same bytes
+LD_LIBRARY_PATH=$cuda "$toy" train "${options[@]}" --device cuda --out out/alone > log 2>&1 || { cat log; failed "alone"; }
+for n in 2 4; do
+  on "$both" $n --out out/$n > log 2>&1 || { cat log; failed "$n ranks"; }
+  [[ $(sum out/$n/model.gguf) == "$(sum out/alone/model.gguf)" ]] || failed "other bytes in $n ranks"
+done
+TOY_NCCL=off on "$cuda" 2 --out out/host > log 2>&1 || { cat log; failed "through the host"; }
+[[ $(sum out/host/model.gguf) == "$(sum out/alone/model.gguf)" ]] || failed "other bytes through the host"
+echo "one sha256"
+
+# ---- what is missing or wrong: one message, the same exit code everywhere, and no rank waits
+ends() {  # CODE PATTERN LIBRARIES ARGUMENTS...
+  local code=0 begin=$SECONDS
+  on "$3" 2 "${@:4}" > out.log 2> err || code=$?
+  ((code == $1)) || { cat out.log err; failed "exit code $code, not $1, for: $2"; }
+  grep -q -- "$2" err || { cat err; failed "no '$2'"; }
+  (($(grep -c '^toy: ' err) == 1)) || { cat err; failed "not one message for: $2"; }
+  ((SECONDS - begin < 60)) || failed "it took $((SECONDS - begin)) s to say: $2"
+}
+host=$(hostname)
+if ! ldconfig -p | grep -q 'libnccl\.so\.2'; then
+  ends 2 "rank 0 (host $host): GPUs of several ranks need NVIDIA's NCCL: libnccl.so.2" "$cuda" --out out/none
+fi
+TOY_FAKE_NCCL_VERSION=21304 ends 2 "rank 0 (host $host): NVIDIA's NCCL is too old: version 2.13" "$both" --out out/old
+TOY_FAKE_NCCL_FAILS='ncclSend 1 3' ends 1 "rank 1 (host $host): ncclSend: what a test wants (NCCL, error 6)" "$both" --out out/wrong
+tail -n 1 out/wrong/events.jsonl | grep -q '"run_end".*ncclSend' || failed "no run_end for an error of NCCL"
+TOY_FAKE_NCCL_FAILS='hang' ends 1 'NCCL has moved nothing for 1 s, half of --rank-timeout' "$both" --rank-timeout 2s --out out/hangs
+echo "messages: ok"
+
+# ---- a rank that dies, or hangs, in the middle
+long=(--steps 8 --checkpoint-every 2)
+LD_LIBRARY_PATH=$cuda "$toy" train "${options[@]}" "${long[@]}" --device cuda --out out/calm > log 2>&1
+for signal in KILL STOP; do
+  on "$both" 2 "${long[@]}" --rank-timeout 3s --out out/$signal > log 2>&1 &
+  job=$! code=0
+  while [[ ! -e out/$signal/checkpoints ]] && kill -0 $job 2> /dev/null; do sleep 0.02; done
+  for pid in $(pgrep -f "^$toy train .*out/$signal\$"); do
+    if tr '\0' '\n' < "/proc/$pid/environ" 2> /dev/null | grep -qx OMPI_COMM_WORLD_RANK=1; then kill -$signal "$pid"; fi
+  done
+  wait $job || code=$?
+  ((code != 0)) || { cat log; failed "a job whose rank 1 got SIG$signal ended with 0"; }
+  [[ $signal == KILL ]] || grep -q "rank 1 (host $host) has not answered for 3 s" log || { cat log; failed "rank 1 is not named"; }
+  LD_LIBRARY_PATH=$both timeout -k 10 200 mpirun -np 4 "$toy" train --resume --out out/$signal > log 2>&1 || { cat log; failed "resuming"; }
+  [[ $(sum out/$signal/model.gguf) == "$(sum out/calm/model.gguf)" ]] || failed "other bytes after SIG$signal"
+done
+echo "ok"
