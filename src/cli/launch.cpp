@@ -48,6 +48,7 @@ int run_in_ranks(std::span<char*> arguments, const std::function<int(Communicato
     }
   }
   if (const std::string few = share_cores(*ranks); !few.empty()) to_stderr(fmt::format("toy: {}\n", few));
+  share_gpus(*ranks);
   if (ranks->rank() > 0) return work_for(*ranks);
   const int code = work(ranks.get());
   try {

@@ -144,6 +144,9 @@ Crew::Crew(Device& device, const Model& model, const TrainerOptions& options)
       skips_(options.local_steps > 0 ? size_t(ranks_.size()) : 0) {
   ranks_.give_up_after(options.rank_timeout);
   for (const TensorSpec& t : trained_tensors(model.spec)) tensors_.push_back(t.name);
+  if (DeviceSums::possible(device))
+    on_device_ =
+        std::make_unique<DeviceSums>(device, ranks_, options.wire == TrainerOptions::Wire::bf16, options.rank_timeout);
   if (!leads()) return;
   to_others(packed(recipe_of(device, model, options)));
   try {
@@ -179,6 +182,7 @@ void Crew::broadcast(int root, const ParamStore& store, const std::string& name)
   const Place at = store.place(name);
   std::vector<std::byte> bytes;
   const size_t size = bytes_of(store.stored(name), store.type(name).shape);
+  if (on_device_) return on_device_->broadcast(root, at, size);
   if (device_.host_visible() && !store.frozen(name)) return ranks_.broadcast(root, {device_.host(at), size});
   bytes.resize(size);
   if (ranks_.rank() == root) device_.download(bytes.data(), at, size);
@@ -280,12 +284,14 @@ std::vector<double> Crew::collect(const PartResult& mine) {
 }
 
 void Crew::reserve(size_t bytes) {
+  if (on_device_) return on_device_->reserve(bytes);
   const DType type = device_.storage(DType::f32);
   reserve_sums(buffers_, ranks_.size(), type, bytes / size_of(type), options_.wire == TrainerOptions::Wire::bf16);
   if (!device_.host_visible() && copy_.bytes() < bytes) copy_ = Buffer(bytes);
 }
 
 void Crew::sum(ThreadPool& pool, Place begin, size_t bytes) {
+  if (on_device_) return on_device_->sum(begin, bytes);
   const DType type = device_.storage(DType::f32);
   const bool in_bf16 = options_.wire == TrainerOptions::Wire::bf16;
   if (device_.host_visible()) return sum_ranks(ranks_, pool, buffers_, type, {device_.host(begin), bytes}, in_bf16);

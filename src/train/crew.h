@@ -11,6 +11,7 @@
 #include "toy/base/communicator.h"
 #include "toy/base/threads.h"
 #include "toy/train/trainer.h"
+#include "train/device_sums.h"
 #include "train/sum_ranks.h"
 
 namespace toy {
@@ -121,7 +122,8 @@ class Crew {
   ThreadPool pool_;                   // adds
   std::vector<int64_t> skips_;
   SumBuffers buffers_;
-  Buffer copy_;  // where the host does not see the device's memory
+  Buffer copy_;                            // where the host does not see the device's memory
+  std::unique_ptr<DeviceSums> on_device_;  // where the device does it all
 };
 
 /// @{ Messages; see archive.h.

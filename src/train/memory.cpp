@@ -136,7 +136,7 @@ TrainMemory memory_of(const TrainPlans& plans, const ModelSpec& spec, const Devi
     rest -= std::min(rest, b.bytes);
   }
   m.activations = rest;
-  if (device.host_visible()) m.workspace += plans.exchange;
+  m.workspace += plans.exchange;
   return m;
 }
 

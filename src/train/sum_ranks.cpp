@@ -76,11 +76,6 @@ void add_packed(std::span<const BF16* const> parts, int64_t first, int64_t count
   for (int64_t i = 0; i < count; ++i) to[first + i] = to_bf16(float(at[0][i]));
 }
 
-// Values of a bucket, each of `bytes`, of `all`.
-size_t most_values(size_t bytes, size_t all) { return std::min(kSumBucket / bytes / kBlock * kBlock, all); }
-// Of these, the most that one of n ranks adds.
-size_t largest_part(size_t n, size_t most) { return ((most / kBlock + n) / n) * kBlock; }
-
 // At least `count` values; what they were is lost.
 template <class T>
 std::span<T> values_in(Buffer& buffer, size_t count) {
@@ -91,16 +86,14 @@ std::span<T> values_in(Buffer& buffer, size_t count) {
 template <class T>
 void sum_in_bf16(Communicator& ranks, ThreadPool& pool, SumBuffers& buffers, std::span<T> values) {
   const auto n = size_t(ranks.size()), rank = size_t(ranks.rank());
-  const size_t most = most_values(sizeof(BF16), values.size());
+  const SumCut cut(ranks.size(), sizeof(BF16), values.size());
+  const size_t most = cut.most, largest = cut.largest;
   const std::span<BF16> packed = values_in<BF16>(buffers.packed, most);
   // Of the others; of this rank it is in `packed`.
-  const size_t largest = largest_part(n, most);
   const std::span<BF16> received = values_in<BF16>(buffers.received, (n - 1) * largest);
   for (size_t begin = 0; begin < values.size(); begin += most) {
     const std::span<T> bucket = values.subspan(begin, std::min(most, values.size() - begin));
-    const size_t units = (bucket.size() + kBlock - 1) / kBlock;
-    std::vector<size_t> bounds;  // in bytes
-    for (size_t r = 0; r <= n; ++r) bounds.push_back(std::min(bucket.size(), units * r / n * kBlock) * sizeof(BF16));
+    const std::vector<size_t> bounds = cut.bounds(bucket.size());
     std::vector<std::byte*> to;
     std::vector<const BF16*> parts;
     BF16* const mine = packed.data() + bounds[rank] / sizeof(BF16);
@@ -136,6 +129,19 @@ void round_values(ThreadPool& pool, std::span<T> values) {
 
 }  // namespace
 
+SumCut::SumCut(int ranks, size_t size, size_t values)
+    : most(std::min(kSumBucket / size / kBlock * kBlock, values)),
+      largest((most / kBlock / size_t(ranks) + 1) * kBlock),
+      ranks_(size_t(ranks)),
+      size_(size) {}
+
+std::vector<size_t> SumCut::bounds(size_t count) const {
+  const size_t blocks = (count + kBlock - 1) / kBlock;
+  std::vector<size_t> list;
+  for (size_t r = 0; r <= ranks_; ++r) list.push_back(std::min(count, blocks * r / ranks_ * kBlock) * size_);
+  return list;
+}
+
 void round_to_bf16(ThreadPool& pool, DType type, std::span<std::byte> values) {
   if (type == DType::f64)
     round_values(pool, values_of<double>(values));
@@ -144,14 +150,16 @@ void round_to_bf16(ThreadPool& pool, DType type, std::span<std::byte> values) {
 }
 
 size_t sum_buffer_bytes(int ranks, DType type, size_t values, bool in_bf16) {
-  const size_t size = in_bf16 ? sizeof(BF16) : size_of(type), most = most_values(size, values);
-  return (size_t(ranks - 1) * largest_part(size_t(ranks), most) + (in_bf16 ? most : 0)) * size;
+  const size_t size = in_bf16 ? sizeof(BF16) : size_of(type);
+  const SumCut cut(ranks, size, values);
+  return (size_t(ranks - 1) * cut.largest + (in_bf16 ? cut.most : 0)) * size;
 }
 
 void reserve_sums(SumBuffers& buffers, int ranks, DType type, size_t values, bool in_bf16) {
-  const size_t size = in_bf16 ? sizeof(BF16) : size_of(type), most = most_values(size, values);
-  values_in<std::byte>(buffers.received, size_t(ranks - 1) * largest_part(size_t(ranks), most) * size);
-  if (in_bf16) values_in<std::byte>(buffers.packed, most * size);
+  const size_t size = in_bf16 ? sizeof(BF16) : size_of(type);
+  const SumCut cut(ranks, size, values);
+  values_in<std::byte>(buffers.received, size_t(ranks - 1) * cut.largest * size);
+  if (in_bf16) values_in<std::byte>(buffers.packed, cut.most * size);
 }
 
 bool can_share(int64_t shards, int64_t ranks) {
@@ -170,15 +178,12 @@ void sum_ranks(Communicator& ranks, ThreadPool& pool, SumBuffers& buffers, DType
   if (in_bf16 && type == DType::f64) return sum_in_bf16(ranks, pool, buffers, values_of<double>(values));
   if (in_bf16) return sum_in_bf16(ranks, pool, buffers, values_of<float>(values));
   const auto n = size_t(ranks.size()), rank = size_t(ranks.rank());
-  const size_t unit = size_t(kBlock) * size_of(type);
-  const size_t most = most_values(size_of(type), values.size() / size_of(type)) * size_of(type);
-  const size_t largest = largest_part(n, most / size_of(type)) * size_of(type);
+  const SumCut cut(ranks.size(), size_of(type), values.size() / size_of(type));
+  const size_t most = cut.most * size_of(type), largest = cut.largest * size_of(type);
   const std::span<std::byte> received = values_in<std::byte>(buffers.received, (n - 1) * largest);
   for (size_t at = 0; at < values.size(); at += most) {
     const std::span<std::byte> bucket = values.subspan(at, std::min(most, values.size() - at));
-    const size_t units = (bucket.size() + unit - 1) / unit;
-    std::vector<size_t> bounds;
-    for (size_t r = 0; r <= n; ++r) bounds.push_back(std::min(bucket.size(), units * r / n * unit));
+    const std::vector<size_t> bounds = cut.bounds(bucket.size() / size_of(type));
     const size_t size = bounds[rank + 1] - bounds[rank];
     std::vector<std::byte*> parts;
     for (size_t r = 0; r < n; ++r)

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "toy/base/communicator.h"
 #include "toy/base/threads.h"
@@ -18,6 +19,18 @@ std::string sharing_ranks(int64_t shards);
 
 constexpr size_t kSumBucket = size_t(25) << 20;  ///< bytes on their way at once
 
+/// How sum_ranks() cuts values of `size` bytes each: `most` of them are on their way at once, of which a rank adds up
+/// to `largest`.
+struct SumCut {
+  size_t most, largest;
+  SumCut(int ranks, size_t size, size_t values);
+  /// Of so many that are on their way: where each rank's part begins, and where the last one ends, in bytes.
+  std::vector<size_t> bounds(size_t count) const;
+
+ private:
+  size_t ranks_, size_;
+};
+
 /// Memory of sum_ranks(), at most about kSumBucket each, for the next call.
 struct SumBuffers {
   Buffer packed, received;
@@ -28,7 +41,7 @@ struct SumBuffers {
 /// are numbers of bf16, and so is every sum, rounded; half the bytes go around.
 void sum_ranks(Communicator& ranks, ThreadPool& pool, SumBuffers& buffers, DType type, std::span<std::byte> values,
                bool in_bf16 = false);
-/// Bytes of SumBuffers for `values` on each rank.
+/// Bytes of SumBuffers, or of a device that adds, for `values` on each rank.
 size_t sum_buffer_bytes(int ranks, DType type, size_t values, bool in_bf16);
 /// Allocates them.
 void reserve_sums(SumBuffers& buffers, int ranks, DType type, size_t values, bool in_bf16);

@@ -14,6 +14,7 @@
 #include "train/agree.h"
 #include "train/contrastive.h"
 #include "train/crew.h"
+#include "train/device_sums.h"
 #include "train/early_sums.h"
 #include "train/feed.h"
 #include "train/gradient_sums.h"
@@ -244,7 +245,7 @@ TrainPlans compile_training(Device& device, const ModelSpec& spec, const Weights
     plans.update = compiled(build_update_graph(spec, dtype_of, options), plan_options);
     plans.sums = compile_sums(device, spec, options);
     plans.outer = compile_outer(device, spec, options);
-    if (options.ranks && options.ranks->size() > 1)
+    if (options.ranks && options.ranks->size() > 1 && (device.host_visible() || DeviceSums::possible(device)))
       plans.exchange = sum_buffer_bytes(options.ranks->size(), device.storage(DType::f32), size_t(trained_count(spec)),
                                         options.wire == TrainerOptions::Wire::bf16);
   }
@@ -289,7 +290,7 @@ size_t TrainPlans::bytes(const Device& device) const {
   size_t bytes = arena_bytes();
   for (const auto& [name, size] : params) bytes += size;
   bytes -= std::min(bytes, mapped);
-  if (device.host_visible()) bytes += exchange;
+  bytes += exchange;
   for (const Plan* p : all()) bytes += p->input_bytes(device);
   return bytes;
 }
@@ -322,6 +323,7 @@ Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
       local_ = std::make_unique<LocalSteps>(device, model, options, plans_, moments_, *sums_, arena_);
     else if (device.host_visible() && options.ranks->any_thread())
       early_ = std::make_unique<EarlySums>(*plans_.step, model.spec, *sums_, *crew_);
+    if (!early_) crew_->reserve(sums_->bytes());
   }
   forwards_.resize(plans_.forwards.size());
   objective_ = make_objective(options_, model.spec);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <functional>
 #include <thread>
 
@@ -83,6 +84,25 @@ TEST(LocalCommunicator, ARankThatDoesNotAnswerIsNamed) {
   waiting.join();
   expect_contains(other, "another rank");
   expect_contains(error_of([&] { ranks[0]->send(1, {}); }), "another rank");
+}
+
+// A GPU for each rank of a machine, of those that a launcher gives to all of them.
+TEST(ShareGpus, OneEach) {
+  const auto ranks = local_communicators(3);
+  const auto seen_by = [&](int rank, const char* given) {
+    given ? setenv("CUDA_VISIBLE_DEVICES", given, 1) : unsetenv("CUDA_VISIBLE_DEVICES");
+    share_gpus(*ranks[size_t(rank)]);
+    const std::string seen = std::getenv("CUDA_VISIBLE_DEVICES");
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    return seen;
+  };
+  EXPECT_EQ(seen_by(0, nullptr), "0");
+  EXPECT_EQ(seen_by(2, nullptr), "2");
+  EXPECT_EQ(seen_by(1, "4,GPU-5f,6,7"), "GPU-5f");
+  EXPECT_EQ(seen_by(2, "4,5,6"), "6");
+  EXPECT_EQ(seen_by(1, "3"), "3");  // of its own
+  share_gpus(*local_communicators(1)[0]);
+  EXPECT_EQ(std::getenv("CUDA_VISIBLE_DEVICES"), nullptr);
 }
 
 }  // namespace

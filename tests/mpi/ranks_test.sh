@@ -17,9 +17,16 @@ at_end() {  # what a job left is ended, so that the folder can go
 }
 trap at_end EXIT
 failed() { echo "FAILED: $*"; exit 1; }
+pids=()
+begin() { "$@" & pids+=($!); }  # COMMAND...: next to others; most of the time they wait
+all_ended() {  # of begin(): fails if one has failed
+  local pid
+  for pid in "${pids[@]}"; do wait "$pid" || exit 1; done
+  pids=()
+}
 stands() {  # NAME WHAT: fails with what its processes wait for
   local pid
-  echo "---- log of $1"; tail -n 20 log || true
+  echo "---- log of $1"; tail -n 20 "$1.log" || true
   for pid in $(processes "$1"); do
     echo "---- process $pid: $(tr '\0' ' ' < "/proc/$pid/cmdline" 2> /dev/null)"
     grep -E '^(State|PPid|Threads|SigIgn|SigCgt)' "/proc/$pid/status" 2> /dev/null || true
@@ -28,15 +35,15 @@ stands() {  # NAME WHAT: fails with what its processes wait for
   done
   failed "$1: $2"
 }
-jobs=0 outlived=0  # that were ended from outside, and of these the launchers that did not end by themselves
+touch jobs outlived  # that were ended from outside, and of these the launchers that did not end by themselves
 ended() {  # NAME MPIRUN SECONDS: waits for the job, which ends in that time; sets `code`
   local until=$((SECONDS + $3)) alone=$SECONDS told=no
-  jobs=$((jobs + 1))
+  echo "$1" >> jobs
   while kill -0 "$2" 2> /dev/null; do
     if pgrep -f "^$toy .*$dir/out/$1\$" > /dev/null; then alone=$SECONDS; fi
     if ((SECONDS - alone > 30)); then  # it waits for ranks that are gone, which is not toy's to repair
       echo "$1: mpirun has not ended 30 s after its ranks; it is killed"
-      if [[ $told == no ]]; then outlived=$((outlived + 1)) told=yes; fi
+      if [[ $told == no ]]; then echo "$1" >> outlived; told=yes; fi
       kill -KILL $(launcher_of "$1") "$2" 2> /dev/null || true
       alone=$SECONDS
     fi
@@ -52,8 +59,10 @@ ended() {  # NAME MPIRUN SECONDS: waits for the job, which ends in that time; se
   done
 }
 launchers() {  # now and then Open MPI waits for ranks that are gone; often would be for ranks that do not end as they should
-  echo "$outlived of $jobs launchers have outlived their ranks by 30 s"
-  ((outlived * 4 <= jobs + 4)) || failed "too many launchers have outlived their ranks"
+  local all lost
+  all=$(wc -l < jobs) lost=$(wc -l < outlived)
+  echo "$lost of $all launchers have outlived their ranks by 30 s"
+  ((lost * 4 <= all + 4)) || failed "too many launchers have outlived their ranks"
 }
 on() {  # RANKS ARGUMENTS...: in so many ranks; 0: without a launcher
   local n=$1
@@ -70,31 +79,33 @@ same() {  # NAME RESULT ARGUMENTS...: the same bytes in 2 and 4 ranks and withou
   local name=$1 result=$2 n
   shift 2
   for n in 0 $more 2 4; do
-    on "$n" train "$@" "${common[@]}" --steps 4 --checkpoint-every 4 --out "out/$name-$n" > log 2>&1 || { cat log; failed "$name in $n ranks"; }
+    on "$n" train "$@" "${common[@]}" --steps 4 --checkpoint-every 4 --out "out/$name-$n" > "$name.log" 2>&1 || { cat "$name.log"; failed "$name in $n ranks"; }
     [[ $(sum "out/$name-$n/$result") == "$(sum "out/$name-0/$result")" ]] || failed "$name: other bytes in $n ranks"
     diff -r "out/$name-$n/checkpoints" "out/$name-0/checkpoints" || failed "$name: another checkpoint in $n ranks"
   done
   grep -q '"shards": 4' "out/$name-4/config.json" || failed "$name: config.json does not hold the shards"
   echo "$name: one sha256"
 }
-from=(from-scratch --tokenizer bytes)
+from=(from-scratch --tokenizer bytes) more=''
+apart() {  # Ranks that train apart: resumed in the middle of a round.
+  on 4 train "${from[@]}" --size tiny "${common[@]}" --local-steps 5 --steps 10 --checkpoint-every 7 --out out/apart > apart.log 2>&1 || { cat apart.log; failed "local steps"; }
+  local before
+  before=$(sum out/apart/model.gguf)
+  rm -r out/apart/checkpoints/step_000010 out/apart/model.gguf
+  on 4 train --resume --out out/apart > apart.log 2>&1 || { cat apart.log; failed "local steps: resuming"; }
+  [[ $(sum out/apart/model.gguf) == "$before" ]] || failed "local steps: other bytes after step 7 was resumed"
+  echo "local steps, resumed in a round: one sha256"
+}
 if [[ $part == bits ]]; then
-more=1
-same tiny model.gguf "${from[@]}" --size tiny --dropout 0.1 --accumulate 2 --clip 0.1
-more=''
-same hybrid model.gguf "${from[@]}" --size hybrid-tiny --optimizer muon --ema 0.9 --eval-every 2
+begin apart
+more=1 same tiny model.gguf "${from[@]}" --size tiny --dropout 0.1 --accumulate 2 --clip 0.1
+begin same hybrid model.gguf "${from[@]}" --size hybrid-tiny --optimizer muon --ema 0.9 --eval-every 2
+begin same gpt2 model.gguf "${from[@]}" --size gpt2-tiny --optimizer lion
+begin same adamw8 model.gguf "${from[@]}" --size tiny --optimizer adamw8 --documents blank-lines --pack
+begin same lora adapter.gguf lora --model out/tiny-0/model.gguf --rank 4 --lora-dropout 0.1
+all_ended
 cmp out/hybrid-4/model-ema.gguf out/hybrid-0/model-ema.gguf || failed "hybrid: other averages in 4 ranks"
-same gpt2 model.gguf "${from[@]}" --size gpt2-tiny --optimizer lion
-same adamw8 model.gguf "${from[@]}" --size tiny --optimizer adamw8 --documents blank-lines --pack
-same lora adapter.gguf lora --model out/tiny-0/model.gguf --rank 4 --lora-dropout 0.1
-# Ranks that train apart: resumed in the middle of a round.
-on 4 train "${from[@]}" --size tiny "${common[@]}" --local-steps 5 --steps 10 --checkpoint-every 7 --out out/apart > log 2>&1 || { cat log; failed "local steps"; }
 [[ $(sum out/apart/model.gguf) != "$(sum out/tiny-4/model.gguf)" ]] || failed "local steps: the bytes of shared steps"
-before=$(sum out/apart/model.gguf)
-rm -r out/apart/checkpoints/step_000010 out/apart/model.gguf
-on 4 train --resume --out out/apart > log 2>&1 || { cat log; failed "local steps: resuming"; }
-[[ $(sum out/apart/model.gguf) == "$before" ]] || failed "local steps: other bytes after step 7 was resumed"
-echo "local steps, resumed in a round: one sha256"
 python3 - << 'EOF'
 import json
 events = [json.loads(line) for line in open("out/tiny-4/events.jsonl")]
@@ -106,9 +117,10 @@ fi
 
 # ---- ended in any way, resumed in another number of ranks
 run=("${from[@]}" --size tiny "${common[@]}" --steps 40 --checkpoint-every 3 --time-limit 1000s)
+calm=calm  # the run that nothing happens to
 resumed() {  # NAME RANKS
-  on "$2" train --resume --out "$dir/out/$1" > log 2>&1 || { cat log; failed "$1: resuming in $2 ranks"; }
-  [[ $(sum "out/$1/model.gguf") == "$(sum out/calm/model.gguf)" ]] || failed "$1: other bytes after it was resumed"
+  on "$2" train --resume --out "$dir/out/$1" > "$1.log" 2>&1 || { cat "$1.log"; failed "$1: resuming in $2 ranks"; }
+  [[ $(sum "out/$1/model.gguf") == "$(sum "out/$calm/model.gguf")" ]] || failed "$1: other bytes after it was resumed"
   echo "$1, then resumed in $2 ranks: the same sha256"
 }
 steps_of() { find "$1/checkpoints" -name "step*" 2> /dev/null | wc -l; }
@@ -125,7 +137,7 @@ kill_rank() {  # NAME RANKS RANK SIGNAL MORE_RANKS: ends that rank of the run af
   local name=$1 n=$2 rank=$3 signal=$4 pid mpirun code=0 killed=no try
   for try in 1 2 3 4 5; do  # the run may be over first
     rm -rf "out/$name"
-    timeout -k 10 300 mpirun -np "$n" "$toy" train "${run[@]}" --out "$dir/out/$name" > log 2>&1 &
+    timeout -k 10 300 mpirun -np "$n" "$toy" train "${run[@]}" --out "$dir/out/$name" > "$name.log" 2>&1 &
     mpirun=$!
     has_begun "$name" $mpirun
     ((try > 1)) || sleep "0.$((RANDOM % 4))"
@@ -140,18 +152,21 @@ kill_rank() {  # NAME RANKS RANK SIGNAL MORE_RANKS: ends that rank of the run af
   [[ -e out/$name/model.gguf || $code != 0 ]] || failed "$name: the job ended with 0 without a model"
   resumed "$name" "$5"
 }
+local_steps() {  # Ranks that train apart, with checkpoints inside their rounds.
+  run=("${from[@]}" --size tiny "${common[@]}" --shards 2 --local-steps 10 --steps 40 --checkpoint-every 3 --time-limit 1000s)
+  calm=calm-apart
+  on 2 train "${run[@]}" --out out/$calm > $calm.log 2>&1 || { cat $calm.log; failed "local steps"; }
+  kill_rank local-killed 2 1 KILL 2
+}
 if [[ $part == kill ]]; then
+begin local_steps
 on 0 train "${run[@]}" --out out/calm > log 2>&1
-kill_rank worker-killed 4 3 KILL 2
-kill_rank first-killed 2 0 KILL 4
-kill_rank launcher-killed 2 launcher KILL 0
-kill_rank first-stopped 4 0 INT 1
-kill_rank launcher-stopped 2 launcher TERM 4
-# Ranks that train apart, with checkpoints inside their rounds.
-run=("${from[@]}" --size tiny "${common[@]}" --shards 2 --local-steps 10 --steps 40 --checkpoint-every 3 --time-limit 1000s)
-rm -r out/calm
-on 2 train "${run[@]}" --out out/calm > log 2>&1 || { cat log; failed "local steps"; }
-kill_rank local-killed 2 1 KILL 2
+begin kill_rank worker-killed 4 3 KILL 2
+begin kill_rank first-killed 2 0 KILL 4
+begin kill_rank launcher-killed 2 launcher KILL 0
+begin kill_rank first-stopped 4 0 INT 1
+begin kill_rank launcher-stopped 2 launcher TERM 4
+all_ended
 launchers
 fi
 
@@ -165,7 +180,7 @@ for ((kills = 0; kills < all;)); do
   name=round-$((++round))
   while [[ ! -e out/$name/model.gguf ]]; do
     n=$((RANDOM % 2 ? 2 : 4)) killed=no
-    timeout -k 10 300 mpirun -np $n "$toy" train "${run[@]}" --resume --out "$dir/out/$name" > log 2>&1 &
+    timeout -k 10 300 mpirun -np $n "$toy" train "${run[@]}" --resume --out "$dir/out/$name" > "$name.log" 2>&1 &
     mpirun=$!
     sleep "$((RANDOM % 2)).$((RANDOM % 10))"
     if ((kills < all)) && kill -0 $mpirun 2> /dev/null; then
@@ -174,8 +189,8 @@ for ((kills = 0; kills < all;)); do
       if [[ -n $pid ]] && kill -KILL "$pid" 2> /dev/null; then killed="$victim of $n" kills=$((kills + 1)); fi
     fi
     ended "$name" $mpirun 200
-    [[ $code == 0 || $killed != no ]] || { cat log; failed "$name: exit code $code, and nothing was killed"; }
-    ((code != 2)) || { cat log; failed "$name: cannot be resumed in $n ranks"; }
+    [[ $code == 0 || $killed != no ]] || { cat "$name.log"; failed "$name: exit code $code, and nothing was killed"; }
+    ((code != 2)) || { cat "$name.log"; failed "$name: cannot be resumed in $n ranks"; }
     [[ $code != 0 || -e out/$name/model.gguf ]] || failed "$name: the job ended with 0 without a model"
   done
   [[ $(sum "out/$name/model.gguf") == "$(sum out/calm/model.gguf)" ]] || failed "$name: other bytes after $kills kills"
@@ -185,52 +200,59 @@ launchers
 fi
 
 # ---- a rank that hangs, and toy runs stop
-long=("${from[@]}" --size tiny "${common[@]}" --steps 150 --checkpoint-every 50 --rank-timeout 2s)
+long=("${from[@]}" --size tiny "${common[@]}" --steps 120 --checkpoint-every 40 --rank-timeout 2s)
 hangs() {  # NAME RANKS RANK MORE_RANKS: that rank stops without a word; the others say so and end
-  local name=$1 n=$2 rank=$3 code=0 begin
-  timeout -k 10 300 mpirun -np "$n" "$toy" train "${long[@]}" --out "$dir/out/$name" > log 2>&1 &
+  local name=$1 n=$2 rank=$3 code=0 since
+  timeout -k 10 300 mpirun -np "$n" "$toy" train "${long[@]}" --out "$dir/out/$name" > "$name.log" 2>&1 &
   local mpirun=$!
   has_begun "$name" $mpirun
   kill -STOP "$(process_of "$name" "$rank")"
-  begin=$SECONDS
+  since=$SECONDS
   ended "$name" $mpirun 100
-  ((code != 0)) || { cat log; failed "$name: the job ended with 0"; }
-  ((SECONDS - begin < 60)) || failed "$name: the job took $((SECONDS - begin)) s to end"
+  ((code != 0)) || { cat "$name.log"; failed "$name: the job ended with 0"; }
+  ((SECONDS - since < 60)) || failed "$name: the job took $((SECONDS - since)) s to end"
   # In a broadcast the root does not know who is missing.
-  grep -q "\(rank $rank (host $(hostname))\|a rank\) has not answered for 2 s" log || { cat log; failed "$name: the rank is not named"; }
+  grep -q "\(rank $rank (host $(hostname))\|a rank\) has not answered for 2 s" "$name.log" || { cat "$name.log"; failed "$name: the rank is not named"; }
   if ((rank > 0)); then tail -n 1 "out/$name/events.jsonl" | grep -q '"run_end".*has not answered' || failed "$name: no run_end"; fi
   resumed "$name" "$4"
 }
+asked() {  # toy runs stop
+  local mpirun
+  timeout -k 10 300 mpirun -np 2 "$toy" train "${long[@]}" --out out/asked > asked.log 2>&1 &
+  mpirun=$!
+  has_begun asked $mpirun
+  "$toy" runs stop out/asked > said || { cat asked.log; failed "toy runs stop"; }
+  grep -q 'ended (stopped) at step [0-9]*; saved in .*checkpoints/step_' said || { cat said; failed "what toy runs stop says"; }
+  ! wait $mpirun || failed "a stopped job ended with 0"
+  resumed asked 4
+}
 if [[ $part == hang ]]; then
 on 0 train "${long[@]}" --out out/calm > log 2>&1
-hangs worker-hangs 4 3 2
-hangs first-hangs 2 0 0
-timeout -k 10 300 mpirun -np 2 "$toy" train "${long[@]}" --out out/asked > log 2>&1 &
-mpirun=$!
-has_begun asked $mpirun
-"$toy" runs stop out/asked > said || { cat log; failed "toy runs stop"; }
-grep -q 'ended (stopped) at step [0-9]*; saved in .*checkpoints/step_' said || { cat said; failed "what toy runs stop says"; }
-! wait $mpirun || failed "a stopped job ended with 0"
-resumed asked 4
+begin hangs worker-hangs 4 3 2
+begin hangs first-hangs 2 0 0
+begin asked
+all_ended
 fi
 
 # ---- bad input: exit code 2, one message, from rank 0
 refused() {  # RANKS PATTERN ARGUMENTS...
-  local n=$1 pattern=$2 code=0
+  local n=$1 pattern=$2 code=0 err
   shift 2
-  on "$n" "$@" > log 2> err || code=$?
-  ((code == 2)) || { cat log err; failed "exit code $code for: $*"; }
-  grep -q -- "$pattern" err || { cat err; failed "no '$pattern' for: $*"; }
-  (($(grep -c '^toy: ' err) == 1)) || { cat err; failed "not one message for: $*"; }
+  err=$(mktemp err.XXXXXX)
+  on "$n" "$@" > "$err.log" 2> "$err" || code=$?
+  ((code == 2)) || { cat "$err.log" "$err"; failed "exit code $code for: $*"; }
+  grep -q -- "$pattern" "$err" || { cat "$err"; failed "no '$pattern' for: $*"; }
+  (($(grep -c '^toy: ' "$err") == 1)) || { cat "$err"; failed "not one message for: $*"; }
 }
 [[ $part == input ]] || { echo "ok"; exit 0; }
 on 0 train "${run[@]}" --steps 6 --out out/four > log 2>&1
-refused 3 'start 1, 2 or 4 ranks' train "${run[@]}" --out out/none
-refused 2 'Unknown\|unknown\|did you mean' train "${run[@]}" --sed 1 --out out/none
-refused 2 'start 4 ranks (here: ranks 2, shards 4)' train "${run[@]}" --local-steps 5 --out out/none
-refused 4 'steps is 40, and ranks meet every 7 steps' train "${run[@]}" --local-steps 7 --out out/none
-refused 0 'was trained with --shards 4, this is --shards 2' train --resume --out out/four --shards 2 --steps 9
-TOY_MPI_PLUGIN=/nowhere.so refused 2 'cannot be used: /nowhere.so' train "${run[@]}" --out out/none
+begin refused 3 'start 1, 2 or 4 ranks' train "${run[@]}" --out out/none
+begin refused 2 'Unknown\|unknown\|did you mean' train "${run[@]}" --sed 1 --out out/none
+begin refused 2 'start 4 ranks (here: ranks 2, shards 4)' train "${run[@]}" --local-steps 5 --out out/none
+begin refused 4 'steps is 40, and ranks meet every 7 steps' train "${run[@]}" --local-steps 7 --out out/none
+begin refused 0 'was trained with --shards 4, this is --shards 2' train --resume --out out/four --shards 2 --steps 9
+TOY_MPI_PLUGIN=/nowhere.so begin refused 2 'cannot be used: /nowhere.so' train "${run[@]}" --out out/none
+all_ended
 [[ ! -e out/none ]] || failed "a refused run left a folder"
 
 # ---- other commands run once

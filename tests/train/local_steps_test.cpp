@@ -17,7 +17,6 @@ namespace toy {
 namespace {
 
 using testing::expect_contains;
-using testing::Job;
 using testing::kTokens;
 using testing::message_of;
 using testing::rows;
@@ -42,7 +41,7 @@ Values values_of(const ParamStore& store) {
 
 // Weights after `steps` in two ranks, of one sequence each.
 Values after(int64_t steps, const TrainerOptions& given, std::vector<double>* losses = nullptr) {
-  Job job(2);
+  testing::Job job(2);
   const auto device = make_cpu_device(1);
   Model model = new_model(*device);
   TrainerOptions o = given;
@@ -122,7 +121,7 @@ TEST(LocalSteps, ResumeToTheSameBits) {
     int64_t updates = 0;
     const auto device = make_cpu_device(1);
     for (const bool resumed : {false, true}) {
-      Job job(2);
+      testing::Job job(2);
       Model model = new_model(*device);
       o.ranks = &job.first();
       Trainer trainer(*device, model, o);
@@ -148,7 +147,7 @@ TEST(LocalSteps, LearnAsWellAsSharedSteps) {
   const auto device = make_cpu_device(1);
   constexpr int64_t kSteps = 200, kBatch = 8;
   const auto loss_after = [&](int64_t local_steps, double lr, double outer_lr, double momentum) {
-    Job job(2);
+    testing::Job job(2);
     Model model = new_model(*device);
     TrainerOptions o{
         .batch = kBatch, .tokens = kTokens, .shards = 2, .ranks = &job.first(), .local_steps = local_steps};
@@ -173,7 +172,7 @@ TEST(LocalSteps, LearnAsWellAsSharedSteps) {
 // Of a token whose vector is not finite, which one rank's rows have alone: that rank skips its steps, and it is counted
 // with the step after.
 TEST(LocalSteps, StepsThatAnotherRankSkipsAreCounted) {
-  Job job(2);
+  testing::Job job(2);
   const auto device = make_cpu_device(1);
   ModelSpec spec = testing::odd_spec(false);
   Model model = random_model(spec, *device, 9);

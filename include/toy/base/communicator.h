@@ -63,6 +63,11 @@ std::unique_ptr<Communicator> launched_communicator(const Launch& launch);
 /// threads. Returns, on rank 0, a warning where a launcher left cores of a machine unused; else "".
 std::string share_cores(Communicator& ranks);
 
+/// Ranks of one machine take a GPU each: CUDA_VISIBLE_DEVICES becomes the local_rank()'th of those that it lists, or,
+/// where it is not set, that number. A list with fewer than there are ranks is left as it is. Before CUDA's driver is
+/// loaded.
+void share_gpus(const Communicator& ranks);
+
 /// Threads of one process as ranks: each thread takes one of these.
 std::vector<std::unique_ptr<Communicator>> local_communicators(int size);
 

@@ -153,15 +153,14 @@ struct TrainPlans {
   std::shared_ptr<const Plan> outer = {};                  ///< of ranks that train apart; see src/train/local_steps.h
   std::vector<std::shared_ptr<const Plan>> forwards = {};  ///< of the objective; the first one is a validation's
   size_t mapped = 0;                                       ///< bytes of frozen weights that stay in the file
-  size_t exchange = 0;                                     ///< bytes of the host for sums over ranks
+  size_t exchange = 0;                                     ///< bytes of the device for sums over ranks
   /// Those of a step.
   std::vector<const Plan*> steps() const;
   /// Those that there are.
   std::vector<const Plan*> all() const;
   /// Of the largest arena.
   size_t arena_bytes() const;
-  /// All parameters but mapped ones, the arena, inputs and constants, and what is exchanged where the device's memory
-  /// is the host's.
+  /// All parameters but mapped ones, the arena, inputs and constants, and what is exchanged.
   size_t bytes(const Device& device) const;
 };
 /// Compiles them for weights that `dtype_of` describes. Allocates nothing.

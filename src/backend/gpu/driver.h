@@ -15,6 +15,10 @@
 
 #include "toy/backend/device.h"
 
+namespace toy {
+class Communicator;
+}
+
 namespace toy::gpu {
 
 /// Every kernel (kernels/kernels.def).
@@ -127,6 +131,13 @@ class Driver {
   virtual std::unique_ptr<Recording> record(std::span<const Launch> launches) { return nullptr; }
   /// A recording of this driver.
   virtual void replay(Recording& recording) {}
+
+  /// Does connect() give something?
+  virtual bool connects() const { return false; }
+  /// Called by all ranks: ranks whose broadcast(), exchange() and all_gather() take addresses of this driver's memory,
+  /// and see what was queued before. Throws Error on all ranks for what one of them lacks. They must not outlive it.
+  /// `seconds`: what the ranks were told by give_up_after().
+  virtual std::unique_ptr<Communicator> connect(Communicator& ranks, double seconds);
 };
 
 }  // namespace toy::gpu

@@ -7,6 +7,7 @@
 #include "backend/gpu/fuse.h"
 #include "backend/gpu/launches.h"
 #include "toy/base/clock.h"
+#include "toy/base/communicator.h"
 #include "toy/base/error.h"
 
 namespace toy::gpu {
@@ -168,6 +169,8 @@ void Driver::run_timed(std::span<const Launch> launches, std::span<const size_t>
     before = after;
   }
 }
+
+std::unique_ptr<Communicator> Driver::connect(Communicator&, double) { return nullptr; }
 
 std::string title_of(const Device& device) {
   const auto* gpu = dynamic_cast<const GpuDevice*>(&device);

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "backend/flush_denormals.h"
@@ -29,17 +30,26 @@ constexpr Result kInvalidValue = 1, kInvalidImage = 200, kNotFound = 500;
 constexpr uint32_t kFatBinary = 0xba55ed50;
 
 using Work = std::vector<std::function<void()>>;
-std::deque<std::function<void()>> queued;
+std::deque<std::function<bool()>> queued;  // true: done; false: it waits for another rank
 std::unique_ptr<Work> captured;
 std::map<Address, size_t> memory;
 float clock_ms = 0;
 
 Result queue(std::function<void()> work) {
-  captured ? captured->push_back(std::move(work)) : queued.push_back(std::move(work));
+  if (captured)
+    captured->push_back(std::move(work));
+  else
+    queued.push_back([work = std::move(work)] { return work(), true; });
   return cuda::kOk;
 }
+// As far as that goes.
+bool advance() {
+  for (; !queued.empty(); queued.pop_front(), ++clock_ms)
+    if (!queued.front()()) return false;
+  return true;
+}
 Result drain() {
-  for (; !queued.empty(); queued.pop_front(), ++clock_ms) queued.front()();
+  while (!advance()) std::this_thread::yield();
   return cuda::kOk;
 }
 void* host(Address at) { return reinterpret_cast<void*>(at); }
@@ -201,6 +211,7 @@ TOY_EXPORT Result cuStreamSynchronize(Stream) {
   TOY_MAY_FAIL
   return cuda::kOk;
 }
+TOY_EXPORT Result cuStreamQuery(Stream) { return advance() ? cuda::kOk : cuda::kNotReady; }
 TOY_EXPORT Result cuStreamBeginCapture_v2(Stream, unsigned) {
   TOY_MAY_FAIL
   captured = std::make_unique<Work>();
@@ -251,4 +262,7 @@ TOY_EXPORT Result cuEventDestroy_v2(Event event) {
   delete as<float>(event);
   return cuda::kOk;
 }
+
+// For fake_nccl.cpp.
+TOY_EXPORT void toy_fake_cuda_queue(std::function<bool()> work) { queued.push_back(std::move(work)); }
 }  // extern "C"

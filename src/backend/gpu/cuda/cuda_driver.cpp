@@ -7,6 +7,7 @@
 
 #include "backend/gpu/cuda/functions.h"
 #include "backend/gpu/cuda/images.h"
+#include "backend/gpu/cuda/nccl.h"
 #include "backend/gpu/cuda/staging.h"
 #include "backend/gpu/gpu_device.h"
 #include "toy/backend/devices.h"
@@ -196,10 +197,20 @@ class CudaDriver final : public Driver {
     check_result(f_.cuGraphLaunch(dynamic_cast<GraphRecording&>(recording).exec(), stream_), "a graph of launches");
   }
 
+  bool connects() const override { return nccl_is_wanted(); }
+  std::unique_ptr<Communicator> connect(Communicator& ranks, double seconds) override {
+    return make_nccl_communicator(ranks, {stream_, [this] { enter(); }, [this] { return idle(); }}, seconds);
+  }
+
  private:
   static Address address(const void* memory) { return reinterpret_cast<uintptr_t>(memory); }
   // The context belongs to a thread, and another one may call next.
   void enter() const { check_result(f_.cuCtxSetCurrent(context_), "the GPU cannot be used"); }
+  bool idle() const {
+    const Result r = f_.cuStreamQuery(stream_);
+    if (r != kNotReady) check_result(r, "a kernel failed");
+    return r == kOk;
+  }
   int attribute(int which) const {
     int value = 0;
     check_result(f_.cuDeviceGetAttribute(&value, which, device_), "an attribute of the GPU");

@@ -20,7 +20,7 @@ using Graph = struct GraphOfDriver*;
 using GraphExec = struct GraphExecOfDriver*;
 
 // Values of CUresult that toy tells apart.
-inline constexpr Result kOk = 0, kOutOfMemory = 2, kNoDevice = 100;
+inline constexpr Result kOk = 0, kOutOfMemory = 2, kNoDevice = 100, kNotReady = 600;
 // CUdevice_attribute
 inline constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76;
 // Flags
@@ -55,6 +55,7 @@ inline constexpr unsigned kNonBlockingStream = 1, kRelaxedCapture = 2;
   F(cuStreamCreate, Stream*, unsigned flags)                                                               \
   F(cuStreamDestroy_v2, Stream)                                                                            \
   F(cuStreamSynchronize, Stream)                                                                           \
+  F(cuStreamQuery, Stream)                                                                                 \
   F(cuStreamBeginCapture_v2, Stream, unsigned mode)                                                        \
   F(cuStreamEndCapture, Stream, Graph*)                                                                    \
   F(cuGraphInstantiateWithFlags, GraphExec*, Graph, unsigned long long flags)                              \

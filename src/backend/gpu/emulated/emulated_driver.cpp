@@ -13,6 +13,7 @@
 #include "backend/flush_denormals.h"
 #include "backend/gpu/emulated/texts.h"
 #include "backend/gpu/gpu_device.h"
+#include "backend/gpu/over_ranks.h"
 #include "toy/backend/devices.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
@@ -111,6 +112,10 @@ class EmulatedDriver final : public Driver {
     run_groups(texts()[size_t(launch.kernel)], launch, order_);
   }
   void synchronize() override {}
+  bool connects() const override { return true; }
+  std::unique_ptr<Communicator> connect(Communicator& ranks, double) override {
+    return std::make_unique<OverRanks>(ranks);
+  }
 
  private:
   ItemOrder order_;
