@@ -27,6 +27,23 @@ for n in 2 4; do
     { cat log; failed "$n ranks"; }
   [[ $(sum out/$n/model.gguf) == "$(sum out/alone/model.gguf)" ]] || failed "other bytes in $n ranks"
 done
+# Gradients of several buckets, most of which are exchanged while backward computes.
+cat > large.json << 'END'
+{"architecture": "llama", "n_layers": 4, "d_model": 256, "n_heads": 4, "n_kv": 4, "d_head": 64, "d_ff": 1024, "context": 64, "rms_eps": 1e-5, "tied": true, "rope_base": 10000}
+END
+large=(--corpus book.txt --tokenizer bytes --size large.json --tokens 16 --batch 4 --shards 4 --threads 1 --seed 3 --steps 2)
+"$toy" train from-scratch "${large[@]}" --out out/large-alone > log 2>&1
+timeout -k 10 300 "$mpiexec" -n 2 "$toy" train from-scratch "${large[@]}" --out out/large > log 2>&1 || { cat log; failed "several buckets"; }
+[[ $(sum out/large/model.gguf) == "$(sum out/large-alone/model.gguf)" ]] || failed "other bytes with several buckets"
+
+# Ranks that train apart, resumed in the middle of a round.
+timeout -k 10 300 "$mpiexec" -n 4 "$toy" train from-scratch "${options[@]}" --local-steps 5 --steps 10 --checkpoint-every 7 --out out/apart > log 2>&1 ||
+  { cat log; failed "local steps"; }
+before=$(sum out/apart/model.gguf)
+rm -r out/apart/checkpoints/step_000010 out/apart/model.gguf
+timeout -k 10 300 "$mpiexec" -n 4 "$toy" train --resume --out out/apart > log 2>&1 || { cat log; failed "local steps: resuming"; }
+[[ $(sum out/apart/model.gguf) == "$before" ]] || failed "local steps: other bytes after step 7 was resumed"
+
 code=0
 timeout -k 10 300 "$mpiexec" -n 3 "$toy" train from-scratch "${options[@]}" --steps 30 --out out/none > log 2>&1 || code=$?
 ((code == 2)) || { cat log; failed "bad input: exit code $code"; }

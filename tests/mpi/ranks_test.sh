@@ -96,12 +96,22 @@ apart() {  # Ranks that train apart: resumed in the middle of a round.
   [[ $(sum out/apart/model.gguf) == "$before" ]] || failed "local steps: other bytes after step 7 was resumed"
   echo "local steps, resumed in a round: one sha256"
 }
+preferences() {
+  local n
+  python3 -c 'for i in range(40): print("{\"prompt\": \"say %d:\", \"chosen\": \" yes%s\", \"rejected\": \" no%s\"}" % (i % 7, "!" * (i % 3), "." * (i % 2)))' > pairs.jsonl
+  for n in 0 2 4; do
+    on $n train dpo --model out/tiny-0/model.gguf --data pairs.jsonl --rank 4 --tokens 48 --batch 4 --shards 4 --threads 1 --steps 3 --eval-every 3 --out out/dpo-$n > dpo.log 2>&1 || { cat dpo.log; failed "preferences in $n ranks"; }
+    [[ $(sum out/dpo-$n/adapter.gguf) == "$(sum out/dpo-0/adapter.gguf)" ]] || failed "preferences: other bytes in $n ranks"
+  done
+  echo "preferences: one sha256"
+}
 if [[ $part == bits ]]; then
 begin apart
 more=1 same tiny model.gguf "${from[@]}" --size tiny --dropout 0.1 --accumulate 2 --clip 0.1
 begin same hybrid model.gguf "${from[@]}" --size hybrid-tiny --optimizer muon --ema 0.9 --eval-every 2
 begin same gpt2 model.gguf "${from[@]}" --size gpt2-tiny --optimizer lion
 begin same adamw8 model.gguf "${from[@]}" --size tiny --optimizer adamw8 --documents blank-lines --pack
+begin preferences
 begin same lora adapter.gguf lora --model out/tiny-0/model.gguf --rank 4 --lora-dropout 0.1
 all_ended
 cmp out/hybrid-4/model-ema.gguf out/hybrid-0/model-ema.gguf || failed "hybrid: other averages in 4 ranks"
@@ -252,7 +262,26 @@ begin refused 2 'start 4 ranks (here: ranks 2, shards 4)' train "${run[@]}" --lo
 begin refused 4 'steps is 40, and ranks meet every 7 steps' train "${run[@]}" --local-steps 7 --out out/none
 begin refused 0 'was trained with --shards 4, this is --shards 2' train --resume --out out/four --shards 2 --steps 9
 TOY_MPI_PLUGIN=/nowhere.so begin refused 2 'cannot be used: /nowhere.so' train "${run[@]}" --out out/none
+no_memory() {  # of a rank that has less than the others
+  local code=0
+  mpirun -np 1 "$toy" train "${from[@]}" --size tiny "${common[@]}" --steps 1 --device emulated --out out/none : \
+    -np 1 -x TOY_EMULATED_MEMORY=1M "$toy" train > memory.log 2> memory.err || code=$?
+  ((code == 2)) || { cat memory.log memory.err; failed "exit code $code for a rank without memory"; }
+  grep -q "^toy: rank 1 (host $(hostname)): memory: .* are free" memory.err || { cat memory.err; failed "the rank without memory is not named"; }
+}
+begin no_memory
+in_use() {  # a folder that another job writes to
+  local mpirun
+  timeout -k 10 300 mpirun -np 2 "$toy" train "${run[@]}" --steps 2000 --out "$dir/out/used" > used.log 2>&1 &
+  mpirun=$!
+  has_begun used $mpirun
+  refused 2 'out/used: another run .* is writing to this folder' train "${run[@]}" --out out/used
+  "$toy" runs stop out/used > /dev/null
+  ! wait $mpirun || failed "a stopped job ended with 0"
+}
+begin in_use
 all_ended
+rm -rf out/used
 [[ ! -e out/none ]] || failed "a refused run left a folder"
 
 # ---- other commands run once
