@@ -21,7 +21,7 @@ namespace toy {
 namespace {
 
 using testing::expect_contains;
-using testing::Job;
+using SharedJob = testing::Job;
 using testing::kTokens;
 using testing::message_of;
 using testing::rows;
@@ -70,7 +70,7 @@ void expect_same_for_any_ranks(const std::function<Model(const Device&)>& make, 
                                const std::string& what, bool packed = false) {
   const Outcome alone = train(nullptr, make, o, 3, packed);
   for (const int n : {2, 4}) {
-    Job job(n);
+    SharedJob job(n);
     const Outcome together = train(&job.first(), make, o, 3, packed);
     EXPECT_TRUE(together == alone) << what << ", " << n << " ranks";
   }
@@ -142,10 +142,10 @@ TEST(Ranks, NumbersThatAreNoPowerOfTwo) {
   const auto make = random_of(testing::odd_spec(true));
   const Outcome alone = train(nullptr, make, o);
   for (const int n : {3, 6, 12}) {
-    Job job(n);
+    SharedJob job(n);
     EXPECT_TRUE(train(&job.first(), make, o) == alone) << n;
   }
-  Job two(2);
+  SharedJob two(2);
   const std::string message = message_of([&] { train(&two.first(), make, o); });
   expect_contains(message, "2 ranks");
   expect_contains(message, "1, 3, 6 or 12");
@@ -230,13 +230,13 @@ TEST(Ranks, ASkippedStepIsSkippedEverywhere) {
     EXPECT_EQ(trainer.updates(), 2);
     return model.params->read(name);
   };
-  Job job(2);
+  SharedJob job(2);
   EXPECT_EQ(after(&job.first()), after(nullptr));
 }
 
 // Each rank keeps what the optimizer remembers of the tensors that it updates; with averages, of all.
 TEST(Ranks, DivideTheMomentsAmongThemselves) {
-  Job job(4);
+  SharedJob job(4);
   const auto device = make_cpu_device(1);
   Model model = random_model(testing::odd_spec(true), *device, 9);
   TrainerOptions o = sharded();
@@ -255,7 +255,7 @@ TEST(Ranks, DivideTheMomentsAmongThemselves) {
 
 // What a rank finds wrong is said by the first one, and ends nothing.
 TEST(Ranks, AnErrorOfARank) {
-  Job job(4);
+  SharedJob job(4);
   const auto device = make_cpu_device(1);
   Model model = random_model(testing::odd_spec(true), *device, 9);
   TrainerOptions o = sharded();
@@ -277,7 +277,7 @@ TEST(Ranks, AnErrorOfARank) {
 
 // A disk that is full while another rank's moments, in several pieces, are written to it: the job can continue.
 TEST(Ranks, AFullDiskDoesNotStopTheOthers) {
-  Job job(2);
+  SharedJob job(2);
   const auto device = make_cpu_device(1);
   ModelSpec spec = testing::small_model("tiny", {.vocab = 30000,
                                                  .d_model = 36,
@@ -313,7 +313,7 @@ TEST(Ranks, AFullDiskDoesNotStopTheOthers) {
 
 // A rank that runs out of memory in backward still takes part in the sums that the others wait for.
 TEST(Ranks, AFailureOfAnyKindEndsAStepEverywhere) {
-  Job job(4);
+  SharedJob job(4);
   const auto device = make_cpu_device(1);
   Model model = random_model(testing::odd_spec(true), *device, 9);
   TrainerOptions o = sharded();
@@ -371,7 +371,7 @@ TEST(Ranks, SumsInBf16) {
   o.batch = o.shards = 12;
   const Outcome alone = train(nullptr, make, o);
   for (const int n : {3, 6}) {
-    Job job(n);
+    SharedJob job(n);
     EXPECT_TRUE(train(&job.first(), make, o) == alone) << n;
   }
   o.batch = o.shards = 1;

@@ -74,8 +74,8 @@ Ceilings read_ceilings(const std::string& path);
 int32_t random_token(int64_t i, int64_t vocab);
 /// Such tokens, and what follows each.
 Windows random_windows(int64_t tokens, int64_t vocab);
-/// The plan of a training step on `sequences` of equal length, with what their attention costs: an op states the cost of
-/// one sequence of all rows.
+/// The plan of a training step on `sequences` of equal length, with what their attention costs: an op states the cost
+/// of one sequence of all rows.
 Plan plan_of_sequences(Plan plan, int64_t sequences);
 /// Time, FLOPs and bytes of a session's profiled steps, summed by op, on stderr. `costs`: the session's plan, or one of
 /// the same graph for as many rows as were computed.

@@ -139,7 +139,8 @@ struct BenchOps : Command {
       engine.session().enable_profile(i >= 0);
       engine.step(w, 1e-4);
     }
-    return times_of(engine.session(), plan_of_sequences(engine.session().plan(), trainer.batch), fmt::format("training step, B={} T={}", trainer.batch, trainer.tokens), ceilings);
+    return times_of(engine.session(), plan_of_sequences(engine.session().plan(), trainer.batch),
+                    fmt::format("training step, B={} T={}", trainer.batch, trainer.tokens), ceilings);
   }
 
   std::vector<OpTime> decode(Device& dev, const Model& model, const Ceilings& ceilings) const {
@@ -151,7 +152,8 @@ struct BenchOps : Command {
       d.session().enable_profile(i >= context);
       d.decode(rows);
     }
-    return times_of(d.session(), d.session().plan(), fmt::format("decoding {} after {} tokens", parallel, context), ceilings);
+    return times_of(d.session(), d.session().plan(), fmt::format("decoding {} after {} tokens", parallel, context),
+                    ceilings);
   }
 };
 

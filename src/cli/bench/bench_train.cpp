@@ -198,7 +198,8 @@ struct BenchTrain : Command {
                    {"anonymous_mib", anonymous_memory() >> 20},
                    {"peak_rss_mib", peak_resident_memory() >> 20}};
     if (const size_t held = device_bytes(*dev)) j["device_mib"] = held >> 20;
-    if (profile) print_profile(engine.session(), fma, plan_of_sequences(engine.session().plan(), options.batch / options.shards));
+    if (profile)
+      print_profile(engine.session(), fma, plan_of_sequences(engine.session().plan(), options.batch / options.shards));
     if (json) return print_json(j);
     fmt::print("{} B={} T={}: {:.2f} ms per step, {:.0f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}; peak {} MiB{}\n",
                name, trainer.batch, trainer.tokens, 1e3 * seconds, double(n) / seconds, gflop / seconds,
