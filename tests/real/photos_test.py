@@ -43,6 +43,12 @@ def random_weights(model):
         p.data = r
 
 
+def middle(picture):
+    """As transformers cuts it; torchvision rounds the half of an odd number of pixels to an even one."""
+    left, top = (picture.width - 224) // 2, (picture.height - 224) // 2
+    return picture.crop((left, top, left + 224, top + 224))
+
+
 def main():
     photos = [os.path.join(sys.argv[2], name) for name in ("china.jpg", "flower.jpg")]
     worst = 0
@@ -50,7 +56,7 @@ def main():
         model = timm.create_model(name, pretrained=False).eval()
         random_weights(model)
         mean, std = model.pretrained_cfg["mean"], model.pretrained_cfg["std"]
-        see = T.Compose([T.Resize(224, T.InterpolationMode.BILINEAR), T.CenterCrop(224), T.ToTensor(), T.Normalize(mean, std)])
+        see = T.Compose([T.Resize(224, T.InterpolationMode.BILINEAR), middle, T.ToTensor(), T.Normalize(mean, std)])
         with tempfile.TemporaryDirectory() as folder:
             save_for_hf(model, os.path.join(folder, "timm"), model_config={"crop_pct": 1.0}, safe_serialization=True)
             toy("convert", os.path.join(folder, "timm"), os.path.join(folder, "m.gguf"))
