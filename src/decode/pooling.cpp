@@ -18,10 +18,18 @@ Pooling pooling_of(std::string_view word) {
   fail("pooling is '{}'; there are: mean, cls, last, none", word);
 }
 
+Pooling pooling_of_scores(const ScoreHead& head, const ModelSpec& spec) {
+  return head.mean ? Pooling::mean : spec.causal ? Pooling::last : Pooling::first;
+}
+
 EmbedOptions embed_options(const Model& model, const std::string& pooling) {
   check(!model.spec.vision.there(), "model {}: it reads pictures, and no text; use toy infer with --image",
         model.spec.name);
   const EmbeddingRule rule = embedding_rule(model.metadata);
+  check(!(pooling.empty() && model.spec.score.classifies()),
+        "model {}: it classifies texts and has no pooling of its own; use toy infer --prompt TEXT, or --pooling mean, "
+        "cls or last",
+        model.spec.name);
   const std::string& word = pooling.empty() ? rule.pooling : pooling;
   check(word != "rank" && !(pooling.empty() && model.spec.score.there()),
         "model {}: it ranks texts and has no pooling of its own; use toy rerank, or --pooling mean, cls or last",

@@ -4,14 +4,10 @@
 #include <cmath>
 
 #include "toy/base/error.h"
-#include "toy/base/memory.h"
 #include "toy/models/embedding_rule.h"
-#include "toy/models/transformer.h"
 
 namespace toy {
 namespace {
-
-constexpr int64_t kHeadRows = 64;  // of a call of the head
 
 constexpr std::string_view kQuery = "{query}", kDocument = "{document}";
 
@@ -43,6 +39,8 @@ int64_t separators(const ModelSpec& m) { return m.token_types == 1 && m.position
 }  // namespace
 
 void require_ranker(const Model& model) {
+  check(!model.spec.score.classifies(), "model {}: it classifies texts and does not rank; use toy infer --prompt TEXT",
+        model.spec.name);
   check(model.spec.score.there(),
         "model {}: it does not rank: it has no head that gives a text a score (cls.output); use a reranker, such as "
         "ms-marco-MiniLM, or Qwen3-Reranker from toy convert --reranker",
@@ -51,27 +49,7 @@ void require_ranker(const Model& model) {
 }
 
 Ranker::Ranker(Device& device, const Model& model, const EncoderOptions& options)
-    : model_(checked(model)),
-      pooling_{.pooling = model.spec.score.mean ? Pooling::mean
-                          : model.spec.causal   ? Pooling::last
-                                                : Pooling::first,
-               .normalize = false},
-      encoder_(device, model, with_pairs(model, options)),
-      template_(template_of(model)),
-      fixed_(!device.host_visible()) {
-  Graph g;
-  const Shape shape{kHeadRows, model.spec.d_model};
-  const Value x = g.input("state", fixed_ ? TensorType{DType::f32, shape, 0}
-                                          : g.rows_type(g.declare_rows("rows", kHeadRows), DType::f32, {shape[1]}));
-  const auto dtype_of = [&](const std::string& name) { return model.params->type(name).dtype; };
-  const Value scores = Transformer(model.spec, Weights(g, dtype_of), 0).head.scores(x);
-  PlanOptions o{.fuse = !options.check_finite};
-  if (!options.exact) o.products = DType::q8_0;
-  const auto plan = std::make_shared<const Plan>(compile(g, std::vector{scores}, {}, device, o));
-  require_memory(device, plan->arena_bytes + plan->input_bytes(device), "computing the scores");
-  head_ = std::make_unique<Session>(device, plan, std::initializer_list<const ParamStore*>{model.params.get()});
-  head_->check_finite(options.check_finite);
-}
+    : model_(checked(model)), scorer_(device, model, with_pairs(model, options)), template_(template_of(model)) {}
 
 RankPair Ranker::pair(std::string_view query, std::string_view document) const {
   return model_.spec.causal ? pair_of_decoder(query, document) : pair_of_encoder(query, document);
@@ -133,31 +111,11 @@ std::vector<double> Ranker::logits(std::span<const RankPair> pairs) {
     texts.push_back(p.ids);
     if (model_.spec.token_types > 1) second.push_back(p.second);
   }
-  const auto width = size_t(encoder_.width()), labels = size_t(model_.spec.score.labels);
-  std::vector<float> states(texts.size() * width);
-  encoder_.encode(
-      texts,
-      [&](size_t i, std::span<const float> hidden) {
-        std::ranges::copy(pooled(hidden, int64_t(width), pooling_), states.begin() + std::ptrdiff_t(i * width));
-      },
-      second);
+  const std::vector<float> scores = scorer_.scores(texts, second);
+  const auto labels = size_t(model_.spec.score.labels);
   std::vector<double> logits;
-  for (size_t first = 0; first < texts.size(); first += size_t(kHeadRows)) {
-    const size_t n = std::min(size_t(kHeadRows), texts.size() - first);
-    std::vector<float> rows(states.begin() + std::ptrdiff_t(first * width),
-                            states.begin() + std::ptrdiff_t((first + n) * width));
-    if (fixed_)
-      rows.resize(size_t(kHeadRows) * width);
-    else
-      head_->set_rows("rows", int64_t(n));
-    head_->set("state", rows);
-    head_->run();
-    const std::vector<float> scores = head_->values(0);
-    for (size_t i = 0; i < n; ++i) {
-      const float* s = scores.data() + i * labels;
-      logits.push_back(labels == 2 ? double(s[0]) - double(s[1]) : double(s[0]));
-    }
-  }
+  for (const float* s = scores.data(); s < scores.data() + scores.size(); s += labels)
+    logits.push_back(labels == 2 ? double(s[0]) - double(s[1]) : double(s[0]));
   return logits;
 }
 

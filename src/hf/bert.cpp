@@ -112,6 +112,7 @@ void write_bert(ordered_json& c, const ModelSpec& m) {
   c["num_hidden_layers"] = m.layers.size(), c["num_attention_heads"] = l.heads;
   c["max_position_embeddings"] = m.context, c["type_vocab_size"] = m.token_types;
   c["layer_norm_eps"] = shortest(m.norm_eps), c["hidden_act"] = "gelu";
+  if (m.mask_head) c["tie_word_embeddings"] = true;
 }
 
 bool is_ranker(const Config& c) {
@@ -120,23 +121,36 @@ bool is_ranker(const Config& c) {
          classes->front().get<std::string>().ends_with("ForSequenceClassification");
 }
 
-void read_one_label(const Config& c, ModelSpec& m, ScoreHead::Dense dense) {
-  const auto labels = int64_t(c.has("id2label") ? c.object("id2label").values().size() : 2);  // as transformers has it
-  check(labels == 1, "{}: the head has {} labels (id2label); a reranker has one, and classifiers of texts do not run",
-        c.path(), labels);
-  m.score = {.labels = 1, .dense = dense};
+void read_labels(const Config& c, ModelSpec& m, ScoreHead::Dense dense) {
+  std::vector<std::string> names{"LABEL_0", "LABEL_1"};  // as transformers has it
+  if (c.has("id2label")) {
+    const Config labels = c.object("id2label");
+    names.assign(labels.values().size(), "");
+    for (size_t i = 0; i < names.size(); ++i) names[i] = labels.text(std::to_string(i), "");
+    for (size_t i = 0; i < names.size(); ++i)
+      check(!names[i].empty(), "{}: 'id2label' has {} labels, and none for {}", c.path(), names.size(), i);
+  }
+  const std::string problem = c.text("problem_type", "single_label_classification");
+  check(names.size() == 1 || problem == "single_label_classification",
+        "{}: 'problem_type' is '{}'; a text has exactly one class in classifiers that toy computes", c.path(), problem);
+  m.score = {.labels = int64_t(names.size()), .dense = dense};
+  if (names.size() > 1) m.score.names = names;
 }
 
-void write_one_label(ordered_json& c) { c["id2label"] = {{"0", "LABEL_0"}}, c["label2id"] = {{"LABEL_0", 0}}; }
+void write_labels(ordered_json& c, const ModelSpec& m) {
+  const std::vector<std::string> reranker{"LABEL_0"}, &names = m.score.classifies() ? m.score.names : reranker;
+  for (size_t i = 0; i < names.size(); ++i) c["id2label"][std::to_string(i)] = names[i], c["label2id"][names[i]] = i;
+  if (m.score.classifies()) c["problem_type"] = "single_label_classification";
+}
 
 void read_bert_ranker(const Config& c, Reading& r) {
   read_bert(c, r);
-  read_one_label(c, r.spec, ScoreHead::tanh);
+  read_labels(c, r.spec, ScoreHead::tanh);
 }
 
 void write_bert_ranker(ordered_json& c, const ModelSpec& m) {
   write_bert(c, m);
-  write_one_label(c);
+  write_labels(c, m);
 }
 
 void write_embedding_rule(const std::string& folder, const ModelSpec& spec, gguf::Writer& writer,

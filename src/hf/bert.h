@@ -12,15 +12,16 @@ namespace toy::hf {
 void read_bert(const Config& c, Reading& r);
 void write_bert(nlohmann::ordered_json& c, const ModelSpec& m);
 
-/// The same with a head of one label. Throws naming the number of labels for another one.
+/// The same with a head that ranks or tells classes.
 void read_bert_ranker(const Config& c, Reading& r);
 void write_bert_ranker(nlohmann::ordered_json& c, const ModelSpec& m);
 /// Does config.json name a class with a head that scores texts?
 bool is_ranker(const Config& c);
 
-/// The head of one label of such a class. Throws for a config whose id2label has others.
-void read_one_label(const Config& c, ModelSpec& m, ScoreHead::Dense dense);
-void write_one_label(nlohmann::ordered_json& c);
+/// The head of such a class: of one label (id2label) it ranks, of several it is a classifier's. Throws for texts that
+/// may have several classes.
+void read_labels(const Config& c, ModelSpec& m, ScoreHead::Dense dense);
+void write_labels(nlohmann::ordered_json& c, const ModelSpec& m);
 
 /// Sets the keys of an EmbeddingRule from modules.json and the files that it names. Without it, an encoder's pooling is
 /// the mean, as in sentence-transformers, with a warning. Throws Error{bad_input} naming file and key for what is not

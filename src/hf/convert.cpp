@@ -279,7 +279,7 @@ Converted convert_folder(const std::string& folder, const std::string& gguf, con
 
 Converted convert_gguf(const gguf::File& file, const std::string& folder, const ConvertOptions& options) {
   ModelSpec spec = spec_from_gguf(file);
-  const bool answers = spec.causal && spec.score.there();
+  const bool answers = spec.causal && spec.score.there() && !spec.score.classifies();
   if (answers) spec.score = {};  // rows of the output, which the folder has
   const HfModel& model = model_of(spec);
   const DType type = options.type.value_or(folder_type(file, spec));

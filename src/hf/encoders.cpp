@@ -76,12 +76,12 @@ void write_roberta(ordered_json& c, const ModelSpec& m) {
 
 void read_roberta_ranker(const Config& c, Reading& r) {
   read_roberta(c, r);
-  read_one_label(c, r.spec, ScoreHead::tanh);
+  read_labels(c, r.spec, ScoreHead::tanh);
 }
 
 void write_roberta_ranker(ordered_json& c, const ModelSpec& m) {
   write_roberta(c, m);
-  write_one_label(c);
+  write_labels(c, m);
 }
 
 void read_nomic_bert(const Config& c, Reading& r) {
@@ -191,7 +191,7 @@ void write_modern_bert(ordered_json& c, const ModelSpec& m) {
 
 void read_modern_bert_ranker(const Config& c, Reading& r) {
   read_modern_bert(c, r);
-  read_one_label(c, r.spec, ScoreHead::gelu_norm);
+  read_labels(c, r.spec, ScoreHead::gelu_norm);
   c.require("classifier_bias", false);
   c.require("classifier_activation", "gelu");
   const std::string pooling = c.text("classifier_pooling", "cls");
@@ -202,7 +202,7 @@ void read_modern_bert_ranker(const Config& c, Reading& r) {
 
 void write_modern_bert_ranker(ordered_json& c, const ModelSpec& m) {
   write_modern_bert(c, m);
-  write_one_label(c);
+  write_labels(c, m);
   c["classifier_pooling"] = m.score.mean ? "mean" : "cls";
 }
 

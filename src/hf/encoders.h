@@ -19,7 +19,7 @@ inline constexpr const char* kModernBertDefaults =
 
 void read_roberta(const Config& c, Reading& r);
 void write_roberta(nlohmann::ordered_json& c, const ModelSpec& m);
-/// The same with a head of one label.
+/// The same with a head that ranks or tells classes.
 void read_roberta_ranker(const Config& c, Reading& r);
 void write_roberta_ranker(nlohmann::ordered_json& c, const ModelSpec& m);
 
@@ -29,7 +29,7 @@ void write_nomic_bert(nlohmann::ordered_json& c, const ModelSpec& m);
 
 void read_modern_bert(const Config& c, Reading& r);
 void write_modern_bert(nlohmann::ordered_json& c, const ModelSpec& m);
-/// The same with a head of one label.
+/// The same with a head that ranks or tells classes.
 void read_modern_bert_ranker(const Config& c, Reading& r);
 void write_modern_bert_ranker(nlohmann::ordered_json& c, const ModelSpec& m);
 

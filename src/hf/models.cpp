@@ -166,7 +166,6 @@ void write_gpt_oss(ordered_json& c, const ModelSpec& m) {
 
 bool is_any(const ModelSpec&) { return true; }
 bool has_experts(const ModelSpec& m) { return m.layers.front().experts.count > 0; }
-bool has_scores(const ModelSpec& m) { return m.score.there(); }
 bool has_windows(const ModelSpec& m) {
   return std::any_of(m.layers.begin(), m.layers.end(), [](const LayerSpec& l) { return l.window > 0; });
 }
@@ -376,92 +375,6 @@ constexpr HfModel kModels[] = {
      .write = write_kimi_linear,
      .names = kKimiLinearNames,
      .renamed = kKimiLinearRenamed},
-    {.type = "roberta",
-     .class_name = "RobertaForSequenceClassification",
-     .architecture = "bert",
-     .defaults = kRobertaDefaults,
-     .read = read_roberta_ranker,
-     .write = write_roberta_ranker,
-     .fits = [](const ModelSpec& m) { return m.token_types == 1 && m.score.there(); },
-     .names = kRobertaRankerNames,
-     .layers = "roberta.encoder.layer.",
-     .takes = is_ranker,
-     .unused_positions = kUnusedPositions},
-    {.type = "roberta",
-     .class_name = "RobertaModel",
-     .architecture = "bert",
-     .defaults = kRobertaDefaults,
-     .read = read_roberta,
-     .write = write_roberta,
-     .fits = [](const ModelSpec& m) { return m.token_types == 1 && !m.score.there(); },
-     .names = kBertNames,
-     .layers = "encoder.layer.",
-     .unused_positions = kUnusedPositions},
-    {.type = "xlm-roberta",
-     .class_name = "XLMRobertaForSequenceClassification",
-     .architecture = "bert",
-     .defaults = kRobertaDefaults,
-     .read = read_roberta_ranker,
-     .write = write_roberta_ranker,
-     .fits = [](const ModelSpec& m) { return m.token_types == 1 && m.score.there(); },
-     .names = kRobertaRankerNames,
-     .layers = "roberta.encoder.layer.",
-     .takes = is_ranker,
-     .unused_positions = kUnusedPositions},
-    {.type = "xlm-roberta",
-     .class_name = "XLMRobertaModel",
-     .architecture = "bert",
-     .defaults = kRobertaDefaults,
-     .read = read_roberta,
-     .write = write_roberta,
-     .fits = [](const ModelSpec& m) { return m.token_types == 1 && !m.score.there(); },
-     .names = kBertNames,
-     .layers = "encoder.layer.",
-     .unused_positions = kUnusedPositions},
-    {.type = "bert",
-     .class_name = "BertForSequenceClassification",
-     .architecture = "bert",
-     .defaults = R"({"layer_norm_eps": 1e-12, "max_position_embeddings": 512, "type_vocab_size": 2})",
-     .read = read_bert_ranker,
-     .write = write_bert_ranker,
-     .fits = has_scores,
-     .names = kBertRankerNames,
-     .layers = "bert.encoder.layer.",
-     .takes = is_ranker},
-    {.type = "bert",
-     .class_name = "BertModel",
-     .architecture = "bert",
-     .defaults = R"({"layer_norm_eps": 1e-12, "max_position_embeddings": 512, "type_vocab_size": 2})",
-     .read = read_bert,
-     .write = write_bert,
-     .names = kBertNames,
-     .layers = "encoder.layer."},
-    {.type = "nomic_bert",
-     .class_name = "NomicBertModel",
-     .architecture = "nomic-bert",
-     .defaults = R"({"rope_theta": 1000, "max_position_embeddings": 2048})",
-     .read = read_nomic_bert,
-     .write = write_nomic_bert,
-     .names = kNomicBertNames,
-     .layers = "encoder.layers."},
-    {.type = "modernbert",
-     .class_name = "ModernBertForSequenceClassification",
-     .architecture = "modern-bert",
-     .defaults = kModernBertDefaults,
-     .read = read_modern_bert_ranker,
-     .write = write_modern_bert_ranker,
-     .fits = has_scores,
-     .names = kModernBertRankerNames,
-     .layers = "model.layers.",
-     .takes = is_ranker},
-    {.type = "modernbert",
-     .class_name = "ModernBertModel",
-     .architecture = "modern-bert",
-     .defaults = kModernBertDefaults,
-     .read = read_modern_bert,
-     .write = write_modern_bert,
-     .names = kModernBertNames,
-     .layers = "layers."},
     {.type = "vit",
      .class_name = "ViTForImageClassification",
      .architecture = "vit",
@@ -494,6 +407,13 @@ constexpr HfModel kModels[] = {
 
 }  // namespace
 
-std::span<const HfModel> models() { return kModels; }
+std::span<const HfModel> models() {
+  static const std::vector<HfModel> all = [] {
+    std::vector<HfModel> list(std::begin(kModels), std::end(kModels));
+    list.insert(list.end(), encoder_models().begin(), encoder_models().end());
+    return list;
+  }();
+  return all;
+}
 
 }  // namespace toy::hf

@@ -61,6 +61,8 @@ struct HfModel {
 
 /// All that are known.
 std::span<const HfModel> models();
+/// Of these the encoders of texts.
+std::span<const HfModel> encoder_models();
 /// The model of a config, which gets the defaults of its class. `text_config` of a multimodal model is taken instead of
 /// the outer object. Throws naming the type and those that are supported.
 const HfModel& model_of(Config& config);

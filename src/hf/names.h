@@ -235,6 +235,24 @@ inline constexpr TensorName kBertRankerNames[] = {
     {"cls", "bert.pooler.dense"},
     {"cls.output", "classifier"},
 };
+/// BertForMaskedLM.
+inline constexpr TensorName kBertMaskNames[] = {
+    {"token_embd", "bert.embeddings.word_embeddings"},
+    {"position_embd", "bert.embeddings.position_embeddings"},
+    {"token_types", "bert.embeddings.token_type_embeddings"},
+    {"token_embd_norm", "bert.embeddings.LayerNorm"},
+    {"attn_q", "attention.self.query"},
+    {"attn_k", "attention.self.key"},
+    {"attn_v", "attention.self.value"},
+    {"attn_output", "attention.output.dense"},
+    {"attn_output_norm", "attention.output.LayerNorm"},
+    {"ffn_up", "intermediate.dense"},
+    {"ffn_down", "output.dense"},
+    {"layer_output_norm", "output.LayerNorm"},
+    {"mlm.dense", "cls.predictions.transform.dense"},
+    {"mlm.norm", "cls.predictions.transform.LayerNorm"},
+    {"mlm.bias", "cls.predictions.bias"},
+};
 /// RobertaForSequenceClassification, and that of XLM-RoBERTa.
 inline constexpr TensorName kRobertaRankerNames[] = {
     {"token_embd", "roberta.embeddings.word_embeddings"},
@@ -251,6 +269,24 @@ inline constexpr TensorName kRobertaRankerNames[] = {
     {"layer_output_norm", "output.LayerNorm"},
     {"cls", "classifier.dense"},
     {"cls.output", "classifier.out_proj"},
+};
+/// RobertaForMaskedLM, and that of XLM-RoBERTa.
+inline constexpr TensorName kRobertaMaskNames[] = {
+    {"token_embd", "roberta.embeddings.word_embeddings"},
+    {"position_embd", "roberta.embeddings.position_embeddings"},
+    {"token_types", "roberta.embeddings.token_type_embeddings"},
+    {"token_embd_norm", "roberta.embeddings.LayerNorm"},
+    {"attn_q", "attention.self.query"},
+    {"attn_k", "attention.self.key"},
+    {"attn_v", "attention.self.value"},
+    {"attn_output", "attention.output.dense"},
+    {"attn_output_norm", "attention.output.LayerNorm"},
+    {"ffn_up", "intermediate.dense"},
+    {"ffn_down", "output.dense"},
+    {"layer_output_norm", "output.LayerNorm"},
+    {"mlm.dense", "lm_head.dense"},
+    {"mlm.norm", "lm_head.layer_norm"},
+    {"mlm.bias", "lm_head.bias"},
 };
 inline constexpr TensorName kNomicBertNames[] = {
     {"token_embd", "embeddings.word_embeddings"},
@@ -296,6 +332,24 @@ inline constexpr TensorName kModernBertRankerNames[] = {
     {"cls", "head.dense"},
     {"cls.norm", "head.norm"},
     {"cls.output", "classifier"},
+};
+/// ModernBertForMaskedLM.
+inline constexpr TensorName kModernBertMaskNames[] = {
+    {"token_embd", "model.embeddings.tok_embeddings"},
+    {"token_embd_norm", "model.embeddings.norm"},
+    {"output_norm", "model.final_norm"},
+    {"attn_norm", "attn_norm"},
+    {"attn_q", "attn.Wqkv"},
+    {"attn_k", "attn.Wqkv"},
+    {"attn_v", "attn.Wqkv"},
+    {"attn_output", "attn.Wo"},
+    {"ffn_norm", "mlp_norm"},
+    {"ffn_gate", "mlp.Wi"},
+    {"ffn_up", "mlp.Wi"},
+    {"ffn_down", "mlp.Wo"},
+    {"mlm.dense", "head.dense"},
+    {"mlm.norm", "head.norm"},
+    {"mlm.bias", "decoder.bias"},
 };
 inline constexpr TensorName kGpt2Names[] = {
     {"token_embd", "transformer.wte"},

@@ -374,6 +374,7 @@ AdapterFactors fused(const std::vector<Adapted>& parts) {
 void save_peft(const Model& model, size_t number, const std::string& folder, const std::string& base) {
   const AdapterSpec& adapter = model.spec.adapters.at(number);
   check(!adapter.maps.empty(), "peft: the adapter changes nothing");
+  check(!adapter.head, "the head of a classifier is not written there; merge the adapter and convert the model");
   const auto all = adapted_modules(model, number);
   std::set<std::string> targets;
   for (const auto& parts : all) targets.insert(parts[0].home.target());

@@ -136,10 +136,12 @@ Picture with_channels(const Picture& p, int64_t channels) {
 
 namespace {
 
-// For each of `to` places: where its sum begins among `from`, and the weights, which sum up to 1.
+// For each of `to` places: where its sum begins among `from`, and the weights, which sum up to about 2^22: in whole
+// numbers, as in Pillow, whose pixels are then the same.
 struct Sums {
+  static constexpr int64_t kOne = int64_t(1) << 22;
   std::vector<int64_t> first;
-  std::vector<std::vector<double>> weights;
+  std::vector<std::vector<int64_t>> weights;
   Sums(int64_t from, int64_t to) {
     const double scale = double(from) / double(to), support = std::max(1.0, scale);
     for (int64_t i = 0; i < to; ++i) {
@@ -152,13 +154,14 @@ struct Sums {
         w.push_back(std::max(0.0, 1 - std::fabs(double(j) + 0.5 - center) / support));
         sum += w.back();
       }
-      for (double& x : w) x /= sum;
-      first.push_back(begin), weights.push_back(std::move(w));
+      first.push_back(begin);
+      std::vector<int64_t>& whole = weights.emplace_back();
+      for (const double x : w) whole.push_back(int64_t(0.5 + x / sum * double(kOne)));
     }
   }
 };
 
-uint8_t rounded(double v) { return uint8_t(std::clamp(std::floor(v + 0.5), 0.0, 255.0)); }
+uint8_t rounded(int64_t sum) { return uint8_t(std::clamp<int64_t>((sum + Sums::kOne / 2) / Sums::kOne, 0, 255)); }
 
 // Rows first, then columns; 8 bits in between, as PIL.
 Picture resized(const Picture& p, int64_t width, int64_t height) {
@@ -169,17 +172,15 @@ Picture resized(const Picture& p, int64_t width, int64_t height) {
   for (int64_t y = 0; y < p.height; ++y)
     for (int64_t x = 0; x < width; ++x)
       for (int64_t c = 0; c < p.channels; ++c) {
-        double sum = 0;
-        int64_t at = across.first[size_t(x)];
-        for (const double w : across.weights[size_t(x)]) sum += w * p.at(at++, y, c);
+        int64_t sum = 0, at = across.first[size_t(x)];
+        for (const int64_t w : across.weights[size_t(x)]) sum += w * p.at(at++, y, c);
         flat.values[size_t((y * width + x) * p.channels + c)] = rounded(sum);
       }
   for (int64_t y = 0; y < height; ++y)
     for (int64_t x = 0; x < width; ++x)
       for (int64_t c = 0; c < p.channels; ++c) {
-        double sum = 0;
-        int64_t at = down.first[size_t(y)];
-        for (const double w : down.weights[size_t(y)]) sum += w * flat.at(x, at++, c);
+        int64_t sum = 0, at = down.first[size_t(y)];
+        for (const int64_t w : down.weights[size_t(y)]) sum += w * flat.at(x, at++, c);
         out.values[size_t((y * width + x) * p.channels + c)] = rounded(sum);
       }
   return out;

@@ -35,6 +35,10 @@ constexpr Size kSizes[] = {
     {"hybrid-tiny", "qwen35", 64, 176, 4, 4, 2, 16, 256, 512, 1e4},
     {"hybrid-60m", "qwen35", 512, 1536, 12, 8, 2, 64, 32000, 8192, 1e4},
     {"gpt2-355m", "gpt2", 1024, 4096, 24, 16, 16, 64, 50257, 1024},
+    {"bert-tiny", "bert", 128, 512, 2, 2, 2, 64, 30522, 512},
+    {"bert-mini", "bert", 256, 1024, 4, 4, 4, 64, 30522, 512},
+    {"bert-small", "bert", 512, 2048, 4, 8, 8, 64, 30522, 512},
+    {"bert-base", "bert", 768, 3072, 12, 12, 12, 64, 30522, 512},
 };
 // Of pictures: 64 patches of 32 x 32 pixels, until a data set says otherwise.
 constexpr Size kImageSizes[] = {

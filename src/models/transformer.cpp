@@ -259,6 +259,12 @@ Head::Head(const ModelSpec& spec, const Weights& weights, const Embedder& embedd
                   weights({Init::zeros, "head_dist.bias", {spec.vocab}})};
   if (spec.tied && embedder.lens()) lens_ = permute(embedder.lens(), {1, 0});
   adapters_ = make_adapters(weights, output.name, output.shape);
+  if (spec.mask_head) {
+    mask_dense_ = {weights({Init::matrix, "mlm.dense.weight", {spec.d_model, spec.d_model}}),
+                   spec.norm_bias ? weights({Init::zeros, "mlm.dense.bias", {spec.d_model}}) : Value{}};
+    mask_norm_ = {make_norm(spec, weights, "mlm.norm")};
+    bias_ = weights({Init::zeros, "mlm.bias", {spec.vocab}});
+  }
   const ScoreHead& s = spec.score;
   if (!s.there()) return;
   const auto map = [&](const std::string& name, int64_t rows, bool bias) -> nn::Linear {
@@ -277,7 +283,10 @@ Value Head::norm(Value x) const {
   return x_final;
 }
 
-Value Head::before_output(Value x) const { return lens_ ? linear(scale_(x), lens_) : scale_(x); }
+Value Head::before_output(Value x) const {
+  if (mask_dense_.weight) return mask_norm_(gelu_erf(mask_dense_(x)));
+  return lens_ ? linear(scale_(x), lens_) : scale_(x);
+}
 
 Value Head::logits(Value x, Value rows) const {
   const Value y = before_output(x);
@@ -289,12 +298,12 @@ Value Head::logits(Value x, Value rows) const {
   return softcapped(logits, softcap_);
 }
 
-Value Head::scores(Value x) const {
+Value Head::scores(Value x, const nn::Context& ctx) const {
   check(bool(scores_.weight), "the model gives texts no scores: it has no head for that (cls.output)");
   const auto scope = x.graph->scope("scores");
   Value y = x;
   if (score_dense_.weight) y = score_norm_.piece ? score_norm_(gelu_erf(score_dense_(y))) : tanh(score_dense_(y));
-  return scores_(y);
+  return scores_(ctx.dropout(y, "scores"));
 }
 
 Value Head::logits_of_both(Value x, Value distilled) const {
@@ -303,8 +312,9 @@ Value Head::logits_of_both(Value x, Value distilled) const {
 
 CrossEntropy Head::loss(Value x, Value targets, Value weight) const {
   const Value y = before_output(x);
-  if (adapters_.empty()) return linear_xent(y, output_, targets, weight, {softcap_});
+  if (adapters_.empty() && !bias_) return linear_xent(y, output_, targets, weight, {softcap_});
   std::vector<Value> z, b;
+  if (bias_) z.push_back(fill(*x.graph, {y.dim(0), 1}, 1)), b.push_back(reshape(bias_, {-1, 1}));
   for (const nn::Adapter& o : adapters_) {
     z.push_back(nn::Scale{o.scale}(linear(o.dropout(y, o.name), o.a)));
     b.push_back(o.b);

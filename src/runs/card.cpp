@@ -29,7 +29,8 @@ constexpr Lesson kLessons[] = {{"from-scratch", "learns to predict the next toke
                                {"lora", "learns to answer, by an adapter", "Hu et al. 2021"},
                                {"dpo", "learns which of two answers is better", "Rafailov et al. 2023"},
                                {"grpo", "learns from rewards of its own answers", "Shao et al. 2024"},
-                               {"contrastive", "learns which texts belong together", "van den Oord et al. 2018"}};
+                               {"contrastive", "learns which texts belong together", "van den Oord et al. 2018"},
+                               {"classify", "learns which class a text has", "Devlin et al. 2018"}};
 
 // Curves of a stage that say what it learned, first what it aims at.
 constexpr const char* kShown[] = {"reward", "groups_mixed", "reward_margin", "reward_accuracy", "loss", "entropy"};

@@ -109,6 +109,35 @@ std::string statistics(const Log& log, const char* title) {
                      last.size() <= kOpen ? " open" : "", title, last.size(), head, rows);
 }
 
+// Which classes the last validation took for which, and what it was most wrong about.
+std::string classes(const Log& log) {
+  const Eval* last = nullptr;
+  for (const Event& e : log.events)
+    if (const Eval* v = e.as<Eval>(); v && v->classes) last = v;
+  if (!last) return {};
+  const auto j = parse_json<ordered_json>(last->classes->text);
+  if (!j.is_object() || !j.contains("names") || !j.contains("confusion") || !j.contains("worst")) return {};
+  const auto text = [](const ordered_json& v) { return markup(v.is_string() ? v.get<std::string>() : json_text(v)); };
+  std::string table = "<table class=\"stats\"><tr><th class=\"l\">class</th>";
+  for (const ordered_json& name : j["names"]) table += fmt::format("<th>{}</th>", text(name));
+  size_t at = 0;
+  for (const ordered_json& row : j["confusion"]) {
+    table += fmt::format("</tr>\n<tr><td class=\"l\">{}</td>", at < j["names"].size() ? text(j["names"][at]) : "");
+    for (size_t k = 0; k < row.size(); ++k) {
+      const std::string n = row[k] == 0 && k != at ? "" : text(row[k]);
+      table += k == at ? fmt::format("<td><b>{}</b></td>", n) : fmt::format("<td>{}</td>", n);
+    }
+    ++at;
+  }
+  std::string worst;
+  for (const ordered_json& w : j["worst"])
+    if (w.is_object() && w.contains("name") && w.contains("class") && w.contains("chosen") && w["class"] != w["chosen"])
+      worst +=
+          fmt::format("<li>{}: {}, the model says {}</li>\n", text(w["name"]), text(w["class"]), text(w["chosen"]));
+  return html_card("Classes of the last validation: rows are right, columns are what the model says",
+                   table + "</tr></table>" + (worst.empty() ? "" : "<p>Most wrong:</p><ul>\n" + worst + "</ul>"));
+}
+
 std::string samples(const Log& log) {
   std::string out;
   int open = 3;
@@ -195,7 +224,8 @@ std::string about(const Log& log) {
 }  // namespace
 
 std::string html_report(const Log& log, const Summary& s) {
-  return html_page(s.id, header(s) + charts(log) + timings(log) + statistics<Tap>(log, "Activations, last seen") +
+  return html_page(s.id, header(s) + charts(log) + classes(log) + timings(log) +
+                             statistics<Tap>(log, "Activations, last seen") +
                              statistics<Grad>(log, "Gradients, last seen") + samples(log) + notes(log) + about(log));
 }
 

@@ -127,7 +127,7 @@ Calibration calibrate(Device& device, Model& model, Trainer& trainer, const Trai
   constexpr double kLong = 2;     // seconds
   const int64_t rows = options.rows();
   const double work = trainer.plan().cost().flops * double(options.passes());
-  const bool of_texts = !options.preference && !options.contrastive && !model.spec.vision.there();
+  const bool of_texts = model.spec.causal && !options.preference && !options.contrastive && !options.classes;
   if (most > 0 && of_texts && rows * options.tokens > 2 * kFew && work > kWork)
     if (const Calibration c = extrapolate(device, model, trainer, options, windows, text, lr, kFew); c.step > kLong)
       return c;

@@ -10,6 +10,7 @@
 #include "toy/models/vision.h"
 #include "train/feed.h"
 #include "train/objective.h"
+#include "train/pooled_texts.h"
 
 namespace toy {
 namespace {
@@ -33,22 +34,6 @@ std::map<int64_t, std::set<int64_t>> right_answers(const std::vector<RowTexts>& 
   for (const auto& [anchor, positive, negative] : rows)
     if (anchor != nullptr) right[anchor->id].insert({anchor->id, positive->id});
   return right;
-}
-
-std::vector<float> pool_of(const std::vector<RowTexts>& rows, size_t places, Pooling pooling) {
-  std::vector<float> pool(size_t(kTextsOfRow) * rows.size() * places);
-  for (size_t r = 0; r < rows.size(); ++r)
-    for (size_t slot = 0; slot < size_t(kTextsOfRow); ++slot) {
-      const Answer* a = rows[r][slot];
-      if (a == nullptr) continue;
-      float* row = pool.data() + (slot * rows.size() + r) * places;
-      const int64_t last = a->first + a->places - 1;
-      if (pooling == Pooling::mean)
-        std::fill(row + a->first, row + last + 1, 1.0f / float(a->places));
-      else
-        row[pooling == Pooling::first ? a->first : last] = 1;
-    }
-  return pool;
 }
 
 class ContrastiveObjective final : public Objective {
@@ -95,22 +80,12 @@ class ContrastiveObjective final : public Objective {
 ContrastiveGraph build_contrastive(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& dtype_of, int64_t rows,
                                    int64_t tokens, Value random, double dropout, const ContrastiveOptions& o) {
   constexpr float kEps = 1e-12f;  // far below the squared length of a state, and a text that is missing has zeros
-  const int64_t n = rows * tokens, positions = std::min(tokens, spec.context);
-  const TensorType ids{DType::i32, {n}, 0};
-  const Value inputs = g.input("tokens", ids, spec.vocab);
-  const Value sequence = g.input("sequence", ids), position = g.input("position", ids, positions);
-  const Value until = g.input("until", ids, positions + 1);
-  const Value pool = g.input("pool", {DType::f32, {kTextsOfRow * rows, n}, 0});
+  const PooledTexts p = build_pooled_texts(g, spec, dtype_of, rows, tokens, kTextsOfRow * rows, random, dropout);
   const TensorType scored{DType::f32, {rows, (kTextsOfRow - 1) * rows}, 0};
   const Value bias = g.input("bias", scored), shares = g.input("shares", scored);
-  const Value weight = g.input("weight", {DType::f32, {n}, 0});
-  const nn::Context ctx{.batch = {.sequence = sequence, .position = position},
-                        .dropout = {dropout > 0 ? random : Value{}, dropout},
-                        .until = spec.causal ? Value{} : until};
-  const Transformer model(spec, Weights(g, dtype_of), positions, random);
-  const Value x = model(inputs, ctx);
+  const Value weight = g.input("weight", {DType::f32, {rows * tokens}, 0});
   const auto scope = g.scope("contrastive");
-  const Value vectors = l2_norm(matmul(pool, x), kEps);
+  const Value vectors = l2_norm(p.vectors, kEps);
   const Value anchors = slice(vectors, 0, 0, rows), texts = slice(vectors, 0, rows, (kTextsOfRow - 1) * rows);
   const Value scores = scale(matmul(anchors, texts, {.transpose_b = true}), 1 / o.temperature) + bias;
   const Value of_rows = slice(reshape(weight, {rows, tokens}), 1, 0, 1);
@@ -119,10 +94,7 @@ ContrastiveGraph build_contrastive(Graph& g, const ModelSpec& spec, const Weight
 
 void feed_contrastive(Session& session, const Windows& batch, int64_t tokens, const ContrastiveOptions& o,
                       std::span<const float> weights) {
-  const size_t places = batch.inputs.size();
   const std::vector<RowTexts> rows = texts_of(batch, tokens);
-  std::vector<int32_t> until(places, 1);  // padding sees itself
-  for (const Answer& a : batch.answers) std::fill_n(until.begin() + a.first, a.places, int32_t(a.places));
   const size_t n = rows.size(), scored = size_t(kTextsOfRow - 1) * n;
   std::vector<float> bias(n * scored), shares(n * scored);
   const auto right = right_answers(rows);
@@ -138,11 +110,10 @@ void feed_contrastive(Session& session, const Windows& batch, int64_t tokens, co
     bias[i * scored + i] = 0;  // its own positive
     shares[i * scored + i] = 1;
   }
-  session.set("tokens", batch.inputs);
-  session.set("sequence", batch.sequence);
-  session.set("position", batch.position);
-  session.set("until", until);
-  session.set("pool", pool_of(rows, places, o.pooling));
+  std::vector<const Answer*> texts;  // all anchors, all positives, all negatives
+  for (size_t slot = 0; slot < size_t(kTextsOfRow); ++slot)
+    for (const RowTexts& row : rows) texts.push_back(row[slot]);
+  feed_pooled_texts(session, batch, texts, o.pooling);
   session.set("bias", bias);
   session.set("shares", shares);
   session.set("weight", weights);

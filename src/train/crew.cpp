@@ -15,7 +15,7 @@
 namespace toy {
 // What each type consists of, for Packer and Unpacker, which look for it in this namespace.
 static void archive(auto& a, AdapterSpec::Map& v) { a(v.rank, v.scale, v.magnitude, v.principal); }
-static void archive(auto& a, AdapterSpec& v) { a(v.maps, v.dropout, v.chat_template); }
+static void archive(auto& a, AdapterSpec& v) { a(v.maps, v.dropout, v.head, v.chat_template); }
 static void archive(auto& a, Roles& v) { a(v.train, v.freeze); }
 static void archive(auto& a, PreferenceOptions& v) { a(v.loss, v.beta); }
 static void archive(auto& a, ContrastiveOptions& v) { a(v.temperature, v.pooling); }
@@ -26,7 +26,7 @@ static void archive(auto& a, OptimizerOptions& v) {
 }
 static void archive(auto& a, TrainerOptions& v) {
   TrainerOptions::fields(v, [&](const Option&, auto& value) { a(value); });
-  a(v.seed, v.preference, v.contrastive, v.recompute);
+  a(v.seed, v.preference, v.contrastive, v.classes, v.recompute);
 }
 static void archive(Packer& a, TensorType& v) {
   a(v.dtype, std::vector<int64_t>(v.shape.begin(), v.shape.end()), v.rows);

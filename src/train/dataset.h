@@ -53,6 +53,8 @@ class Dataset {
   virtual const ChatTemplate* chat_template() const { return nullptr; }
   /// Of a run that learns pictures; else nullptr.
   virtual RunImages* images() const { return nullptr; }
+  /// Of a run that learns to tell classes of texts: their names, in the order of the model's scores.
+  virtual std::vector<std::string> classes() const { return {}; }
   /// Makes the rows, of `tokens` places; nullopt: of as many as the longest example takes, rounded up to a multiple of
   /// 64, and `most` at most.
   virtual void tokenize(const Tokenizer& tokenizer, std::optional<int64_t> tokens, uint64_t seed, int64_t most = 0) = 0;
@@ -73,6 +75,11 @@ class Dataset {
   virtual int64_t training_tokens() const = 0;
   const std::vector<ValidationText>& validation() const { return validation_; }
   virtual int64_t validation_tokens() const = 0;
+  /// Of rows that have a class: what people know a row of the validation by.
+  virtual std::string validation_name(int64_t row) const {
+    (void)row;
+    return {};
+  }
   /// What a sample begins with, and how the text goes on there. Of examples: the prompt and the answer of one of the
   /// validation, another for each `number`, if any leaves room in `most` tokens.
   struct Start {

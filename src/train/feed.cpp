@@ -8,6 +8,7 @@
 #include "toy/backend/kernel_fault.h"
 #include "toy/models/vision.h"
 #include "train/contrastive.h"
+#include "train/text_classes.h"
 
 namespace toy {
 
@@ -33,6 +34,17 @@ void feed_pictures(Session& session, const Windows& batch, int64_t tokens, std::
   session.set("position", rows.position);
   session.set("until", rows.until);
   session.set("weight", weights);
+}
+
+// Of models that are not causal: each place sees all of its sequence.
+void feed_until(Session& session, std::span<const int32_t> sequence) {
+  if (std::ranges::find(session.plan().inputs, "until", &PlanLeaf::name) == session.plan().inputs.end()) return;
+  std::vector<int32_t> until(sequence.size());
+  for (size_t begin = 0, end = 0; begin < sequence.size(); begin = end) {
+    while (end < sequence.size() && sequence[end] == sequence[begin]) ++end;
+    std::fill(until.begin() + std::ptrdiff_t(begin), until.begin() + std::ptrdiff_t(end), int32_t(end - begin));
+  }
+  session.set("until", until);
 }
 
 constexpr const char* kFrom = "spread.from";
@@ -103,11 +115,13 @@ void feed_windows(Session& session, const Windows& batch, int64_t tokens, std::s
   session.set("sequence", sequence);
   session.set("position", position);
   session.set("weight", weights);
+  feed_until(session, sequence);
   feed_spread(session, sequence, position);
 }
 
 void feed_windows(Session& session, const Windows& batch, const TrainerOptions& o, std::span<const float> weights) {
   if (o.contrastive) return feed_contrastive(session, batch, o.tokens, *o.contrastive, weights);
+  if (o.classes) return feed_text_classes(session, batch, o.tokens, *o.classes, weights);
   feed_windows(session, batch, o.tokens, weights);
 }
 
@@ -116,7 +130,7 @@ void feed_random(Session& session, uint64_t seed, int64_t number) {
 }
 
 void pad(Windows& w, int64_t places) {
-  if (!w.pixels.empty()) {
+  if (!w.shares.empty()) {
     const size_t n = w.inputs.size();
     for (std::vector<float>* v : {&w.pixels, &w.shares}) v->resize(v->size() * size_t(places) / n, 0.0f);
     w.targets.resize(size_t(places), -1);

@@ -6,12 +6,15 @@
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "toy/base/atomic_file.h"
 #include "toy/base/run_files.h"
 #include "toy/hf/peft.h"
 #include "toy/models/embedding_rule.h"
+#include "toy/models/score_head.h"
 #include "train/config.h"
+#include "train/dataset.h"
 #include "train/loaded.h"
 #include "train/tensor_pattern.h"
 
@@ -37,6 +40,7 @@ class FineTune final : public Loaded {
   ordered_json config() const override {
     const auto& preference = o_.trainer.preference;
     ordered_json j{{"name", o_.trainer.contrastive ? "contrastive"
+                            : o_.data.labels       ? "classify"
                             : o_.policy            ? "grpo"
                             : preference           ? "dpo"
                             : o_.lora              ? "lora"
@@ -48,6 +52,7 @@ class FineTune final : public Loaded {
       j.update(json_of(*contrastive));
       j.update(json_of(*o_.data.pairs));
     }
+    if (o_.data.labels) j.update(json_of(*o_.data.labels));
     if (o_.lora)
       j.update(json_of(*o_.lora));
     else
@@ -57,11 +62,19 @@ class FineTune final : public Loaded {
   std::vector<std::pair<const char*, std::string>> reads() const override { return {{"--model", o_.init}}; }
   bool may_be_replaced() const override { return false; }
   bool adapts() const override { return o_.lora.has_value(); }
+  void look_at(const Dataset& data) override { classes_ = data.classes(); }
   ModelSpec spec(const Tokenizer& tokenizer) override {
     ModelSpec spec = Loaded::spec(tokenizer);
+    if (o_.data.labels || o_.data.pairs) spec.mask_head = false;  // it learns nothing of them
+    if (o_.data.labels) {
+      const ScoreHead before =
+          std::exchange(spec.score, score_head(spec, classes_, embedding_rule(opened().metadata())));
+      makes_head_ = before != spec.score;
+    }
     if (o_.lora) {
       spec.adapters = {lora_adapter(spec, *o_.lora)};
       spec.roles.train = {kAdapters};
+      if (o_.data.labels) spec.adapters[0].head = true, spec.roles.train.push_back(kScoreHead);
       return spec;
     }
     check_patterns("train", o_.roles.train, spec);
@@ -70,16 +83,24 @@ class FineTune final : public Loaded {
     check(!trained_tensors(spec).empty(), "freeze: nothing would be trained; freeze fewer tensors");
     return spec;
   }
-  Weights::DTypeOf held(const ModelSpec& spec) const override { return held_types(opened(), spec); }
+  Weights::DTypeOf held(const ModelSpec& spec) const override { return held_types(opened(), in_file(spec)); }
   Model model(const ModelSpec& spec, const Device& device) override {
-    Model model = Loaded::model(spec, device);
+    Model model = Loaded::model(in_file(spec), device);
+    if (makes_head_) add_score_head(model, spec.score, o_.seed);
     if (o_.lora) add_adapter_weights(model, o_.seed);
     return model;
   }
 
  private:
+  // Without what the file lacks.
+  ModelSpec in_file(ModelSpec spec) const {
+    if (makes_head_) spec.score = {};
+    return spec;
+  }
   const FineTuneOptions& o_;
   const ordered_json base_;
+  std::vector<std::string> classes_;
+  bool makes_head_ = false;
 };
 
 // The same adapter for PEFT, where transformers has the model; and what llama.cpp needs instead.
@@ -105,26 +126,43 @@ void add_peft(const FineTuneOptions& o, const Device& device, TrainResult& r) {
   }
 }
 
+// How many tokens of a text are learned from.
+void settle_tokens(const FineTuneOptions& o, const ModelSpec& spec, const EmbeddingRule& rule, int64_t& tokens) {
+  const int64_t most = rule.max_tokens > 0 ? std::min(rule.max_tokens, spec.context) : spec.context;
+  check(tokens <= spec.context, "text-tokens is {}; {} was made for {} positions", tokens, o.init, spec.context);
+  if (tokens == 0) tokens = most;
+}
+
 // Vectors are learned as they will be made.
 void take_embedding_rule(FineTuneOptions& o) {
   const gguf::File file = gguf::File::open(runs::model_path(o.init));
   const ModelSpec spec = spec_from_gguf(file);
   const EmbeddingRule rule = embedding_rule(file.metadata());
   check(!spec.vision.there(), "{}: it reads pictures, and no text", o.init);
-  check(!spec.score.there(), "{}: it ranks texts, and rerankers do not train here; give a model of embeddings", o.init);
+  if (o.data.labels) {
+    check(!o.lora || !spec.score.there(),
+          "{}: it has a head already (cls.output), and an adapter brings its own; train all weights, or give the model "
+          "without a head",
+          o.init);
+    o.trainer.classes = pooling_of_scores(score_head(spec, {"a", "b"}, rule), spec);
+    o.data.labels->classes = spec.score.names;
+    return settle_tokens(o, spec, rule, o.data.labels->text_tokens);
+  }
+  check(!spec.score.there(), "{}: it {} texts, and has no vectors to train; give a model of embeddings", o.init,
+        spec.score.classifies() ? "classifies" : "ranks");
   check(rule.pooling == "mean" || rule.pooling == "cls" || rule.pooling == "last",
         "{}: its file does not say how the vectors of tokens become an embedding; give a model of embeddings", o.init);
   o.trainer.contrastive->pooling = pooling_of(rule.pooling);
-  const int64_t most = rule.max_tokens > 0 ? std::min(rule.max_tokens, spec.context) : spec.context;
-  int64_t& tokens = o.data.pairs->text_tokens;
-  check(tokens <= spec.context, "text-tokens is {}; {} was made for {} positions", tokens, o.init, spec.context);
-  if (tokens == 0) tokens = most;
+  settle_tokens(o, spec, rule, o.data.pairs->text_tokens);
 }
 
 // LoRA+ is a learning rate by name. Those that the user gives come after it and override it. The loss says which rows
 // there are.
 FineTuneOptions settled(FineTuneOptions o) {
-  if (o.trainer.contrastive) take_embedding_rule(o);
+  if (o.trainer.contrastive || o.data.labels)
+    take_embedding_rule(o);
+  else if (spec_from_gguf(gguf::File::open(runs::model_path(o.init))).mask_head)
+    o.data.masks.emplace();
   if (const auto& p = o.trainer.preference)
     o.data.preferences = takes_pairs(p->loss) ? Preferences::pairs : Preferences::rated;
   auto& rates = o.trainer.optimizer.lr_for;

@@ -21,6 +21,7 @@ class Fresh final : public ModelSource {
     nlohmann::ordered_json j{{"name", "from-scratch"}, {"size", o_.size}};
     if (!o_.layers.empty()) j["layers"] = o_.layers;
     j["tokenizer"] = o_.tokenizer, j["init_scale"] = o_.init_scale;
+    if (o_.data.masks) j["objective"] = "mlm";
     return j;
   }
   std::shared_ptr<const Tokenizer> tokenizer(const Dataset& data) override {
@@ -41,6 +42,10 @@ class Fresh final : public ModelSource {
     check(!spec.vision.there(), "size: {} is of a model of pictures; use toy train vit, or one of {}", o_.size,
           fmt::join(size_names(), ", "));
     if (!o_.layers.empty()) set_layers(spec, o_.layers);
+    check(spec.causal == !o_.data.masks, "size: {} {}", o_.size,
+          spec.causal ? "sees only what comes before; use an encoder with --objective mlm, such as bert-mini"
+                      : "is an encoder, which fills in masks; add --objective mlm");
+    spec.mask_head = o_.data.masks.has_value();
     spec.context = std::max(spec.context, o_.trainer.tokens);
     spec.name = o_.name.empty() ? "toy" : o_.name;
     return spec;
@@ -85,14 +90,26 @@ class Fresh final : public ModelSource {
 
 }  // namespace
 
+// What the objective says of the rows.
+static FromScratchOptions settled(FromScratchOptions o) {
+  if (o.objective != FromScratchOptions::mlm) return o;
+  o.data.masks = MaskOptions{.fraction = o.mask_fraction};
+  check(o.data.examples.empty() && !o.data.pack && o.data.weights.empty(),
+        "objective mlm: it learns from running texts; use --corpus, without --data, --pack and --corpus-weight");
+  check(o.sample_tokens == 0, "sample: an encoder writes no texts; leave it out");
+  return o;
+}
+
 TrainResult train_from_scratch(const FromScratchOptions& options, Device& device, TrainObserver& observer) {
-  Fresh source(options);
-  return run_recipe(options, source, device, observer);
+  const FromScratchOptions all = settled(options);
+  Fresh source(all);
+  return run_recipe(all, source, device, observer);
 }
 
 RunEstimate estimate_from_scratch(const FromScratchOptions& options, Device& device, TrainObserver& observer) {
-  Fresh source(options);
-  return estimate_recipe(options, source, device, observer);
+  const FromScratchOptions all = settled(options);
+  Fresh source(all);
+  return estimate_recipe(all, source, device, observer);
 }
 
 }  // namespace toy

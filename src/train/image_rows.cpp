@@ -157,6 +157,7 @@ class ImageDataset final : public Dataset {
   std::string name() const override { return o_.images->path; }
   int64_t training_tokens() const override { return images_->training.count() * tokens_; }
   int64_t validation_tokens() const override { return images_->validation.count() * tokens_; }
+  std::string validation_name(int64_t row) const override { return images_->validation.names.at(size_t(row)); }
 
  private:
   const DataOptions& o_;

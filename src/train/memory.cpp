@@ -92,7 +92,7 @@ TrainMemory least_of(const Fitting& fitting, const TrainMemory& kept, size_t lig
 }
 
 // What makes rows shorter.
-const char* rows_option(const TrainerOptions& o) { return o.contrastive ? "--text-tokens" : "--tokens"; }
+const char* rows_option(const TrainerOptions& o) { return o.contrastive || o.classes ? "--text-tokens" : "--tokens"; }
 
 [[noreturn]] void refuse(const TrainerOptions& o, size_t limit, const TrainMemory& least, const char* option) {
   const std::string streaming =

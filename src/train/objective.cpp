@@ -46,7 +46,7 @@ class CrossEntropyObjective final : public Objective {
 }  // namespace
 
 std::unique_ptr<Objective> make_objective(const TrainerOptions& options, const ModelSpec& spec) {
-  if (spec.vision.there()) return make_image_objective(spec);
+  if (spec.vision.there() || spec.score.there()) return make_class_objective(spec);
   if (options.contrastive) return make_contrastive_objective(*options.contrastive, spec);
   if (options.preference) return make_preference_objective(options, spec);
   return std::make_unique<CrossEntropyObjective>(spec);

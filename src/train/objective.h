@@ -38,8 +38,8 @@ class Objective {
 };
 /// The one that the options say, which must outlive it, as the model must.
 std::unique_ptr<Objective> make_objective(const TrainerOptions& options, const ModelSpec& spec);
-/// Of pictures.
-std::unique_ptr<Objective> make_image_objective(const ModelSpec& spec);
+/// Of pictures, or texts, that have a class.
+std::unique_ptr<Objective> make_class_objective(const ModelSpec& spec);
 /// Of texts whose vectors are compared.
 std::unique_ptr<Objective> make_contrastive_objective(const ContrastiveOptions& options, const ModelSpec& spec);
 /// Of answers: options.preference.

@@ -4,77 +4,14 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "data/permute.h"
 #include "toy/base/checksum.h"
 #include "toy/base/memory.h"
 #include "toy/data/pairs.h"
 #include "train/contrastive.h"
+#include "train/pooled_texts.h"
 
 namespace toy {
 namespace {
-
-// A row: ids of its texts, one after another, and where each begins and ends.
-struct PairRow {
-  struct Text {
-    int64_t first, places, id;
-  };
-  std::vector<int32_t> ids;
-  std::vector<Text> texts;
-};
-
-void append(const PairRow& row, int64_t tokens, Windows& out) {
-  const auto first = int64_t(out.inputs.size());
-  out.inputs.insert(out.inputs.end(), row.ids.begin(), row.ids.end());
-  for (const PairRow::Text& t : row.texts) {
-    out.answers.push_back({first + t.first, t.places, true, t.id});
-    for (int64_t p = 0; p < t.places; ++p) {
-      out.sequence.push_back(int32_t(first + t.first));
-      out.position.push_back(int32_t(p));
-    }
-  }
-  for (int64_t i = int64_t(row.ids.size()); i < tokens; ++i) {
-    out.inputs.push_back(0), out.position.push_back(0);
-    out.sequence.push_back(int32_t(-1 - first - i));
-  }
-  out.targets.push_back(0);  // the anchor counts, at its first place
-  out.targets.resize(out.inputs.size(), -1);
-}
-
-class PairRows final : public Rows {
- public:
-  PairRows(std::span<const PairRow> rows, int64_t tokens, uint64_t seed) : rows_(rows), tokens_(tokens), seed_(seed) {}
-  int64_t rows() const override { return int64_t(rows_.size()); }
-  Windows windows(int64_t first, int64_t count) const override {
-    Windows out;
-    for (int64_t row = first; row < first + count; ++row)
-      append(rows_[size_t(permute(uint64_t(row % rows()), uint64_t(rows()), seed_, uint64_t(row / rows())))], tokens_,
-             out);
-    return out;
-  }
-
- private:
-  std::span<const PairRow> rows_;
-  int64_t tokens_;
-  uint64_t seed_;
-};
-
-class PairValidation final : public ValidationRows {
- public:
-  PairValidation(std::span<const PairRow> rows, int64_t tokens) : rows_(rows), tokens_(tokens) {}
-  int64_t rows_for(int64_t most) const override {
-    const auto all = int64_t(rows_.size());
-    return most > 0 ? std::min(most, all) : all;
-  }
-  Windows validation(int64_t first, int64_t count, int64_t most) const override {
-    Windows out;
-    for (int64_t i = first; i < std::min(first + count, rows_for(most)); ++i) append(rows_[size_t(i)], tokens_, out);
-    return out;
-  }
-
- private:
-  std::span<const PairRow> rows_;
-  int64_t tokens_;
-};
 
 std::string checksum(std::span<const TextPair> pairs) {
   std::string all;
@@ -101,19 +38,14 @@ class PairDataset final : public Dataset {
   }
 
   void tokenize(const Tokenizer& tokenizer, std::optional<int64_t>, uint64_t seed, int64_t) override {
-    constexpr int64_t kMultiple = 8;
     for (const TextPair& p : training_) rows_.push_back(row_of(p, tokenizer));
     for (const TextPair& p : validating_) validation_rows_.push_back(row_of(p, tokenizer));
-    int64_t longest = 1;
-    for (const auto* rows : {&rows_, &validation_rows_})
-      for (const PairRow& row : *rows) longest = std::max(longest, int64_t(row.ids.size()));
-    tokens_ = (longest + kMultiple - 1) / kMultiple * kMultiple;
-    sampler_ = std::make_unique<PairRows>(rows_, tokens_, seed);
+    tokens_ = places_of_texts(validation_rows_, places_of_texts(rows_, 1));
+    sampler_ = rows_of_texts(rows_, tokens_, seed, {});
     const auto n = int64_t(validation_rows_.size());
     if (n == 0) return;
     const std::string& name = o_.validation.empty() ? o_.examples[0] : o_.validation[0];
-    validation_.push_back(
-        {nullptr, name, 1, {}, std::make_unique<PairValidation>(validation_rows_, tokens_), n, double(n)});
+    validation_.push_back({nullptr, name, 1, {}, validation_of_texts(validation_rows_, tokens_, {}), n, double(n)});
   }
   nlohmann::ordered_json config() const override {
     return {{"pairs", {{"path", name()}, {"rows", training_.size()}, {"xxh64", checksum(training_)}}},
@@ -139,32 +71,26 @@ class PairDataset final : public Dataset {
                                     .skip_bad_rows = o_.bad_rows == DataOptions::skip,
                                     .warn = [this](const std::string& text) { tell_.warn(text); }});
   }
-  PairRow row_of(const TextPair& p, const Tokenizer& tokenizer) {
-    PairRow row;
+  RowOfTexts row_of(const TextPair& p, const Tokenizer& tokenizer) {
+    RowOfTexts row;
     const auto add = [&](const std::string& prefix, const std::string& own) {
-      const std::string text = prefix + own;
-      const std::vector<int32_t> all = encode_for_embedding(tokenizer, text, 0),
-                                 ids = encode_for_embedding(tokenizer, text, o_.pairs->text_tokens);
-      check(!ids.empty(), "{}: a text has no tokens: '{}'", name(), text);
-      cut_ += all.size() > ids.size();
-      row.texts.push_back({int64_t(row.ids.size()), int64_t(ids.size()), int64_t(xxh64(own) >> 1)});
-      row.ids.insert(row.ids.end(), ids.begin(), ids.end());
+      cut_ += row.add(tokenizer, prefix, own, o_.pairs->text_tokens);
     };
     add(o_.pairs->anchor_prefix, p.anchor);
     add(o_.pairs->passage_prefix, p.positive);
     if (p.negative) add(o_.pairs->passage_prefix, *p.negative);
     return row;
   }
-  static int64_t count(const std::vector<PairRow>& rows) {
+  static int64_t count(const std::vector<RowOfTexts>& rows) {
     int64_t tokens = 0;
-    for (const PairRow& row : rows) tokens += int64_t(row.ids.size());
+    for (const RowOfTexts& row : rows) tokens += int64_t(row.ids.size());
     return tokens;
   }
 
   const DataOptions& o_;
   Teller& tell_;
   std::vector<TextPair> training_, validating_;
-  std::vector<PairRow> rows_, validation_rows_;
+  std::vector<RowOfTexts> rows_, validation_rows_;
   std::unique_ptr<Rows> sampler_;
   int64_t cut_ = 0;
 };

@@ -30,7 +30,7 @@ class Reader {
     // First: the optimizer decides what others are by default.
     if (const auto* g = find("full"); g && r_.kind == Recipe::grpo)
       std::get<FineTuneOptions>(r_.options).full = g->values.back() == "true";
-    if (const auto* g = find("adapter"); g && r_.kind == Recipe::contrastive)
+    if (const auto* g = find("adapter"); g && r_.of_encoders())
       std::get<FineTuneOptions>(r_.options).adapter = g->values.back() == "true";
     OptimizerOptions& optimizer = o_.trainer.optimizer;
     if (const auto* g = find("optimizer")) optimizer = parse_optimizer(g->values.back(), g->name);
@@ -106,7 +106,7 @@ class Reader {
     if (r_.kind == Recipe::warm_start) settle_begin();
     auto* fine = std::get_if<FineTuneOptions>(&r_.options);
     if (fine && fine->lora) split(fine->lora->targets);
-    const bool all = fine && (fine->full || (r_.kind == Recipe::contrastive && !fine->adapter));
+    const bool all = fine && (fine->full || (r_.of_encoders() && !fine->adapter));
     if (!all) return;
     LoraOptions::fields(*fine->lora, [&](const Option& option, const auto&) {
       check(option.group.empty() || !find(option.flag().substr(2)), "{} is of an adapter, and {}", option.flag(),
@@ -194,6 +194,11 @@ Recipe::Recipe(Kind k) : kind(k) {
     o.data.pairs.emplace(), o.trainer.contrastive.emplace();
     o.trainer.batch = 32, o.trainer.tokens = 1;  // the rows say how many
   }
+  if (kind == classify) {
+    o.lora.emplace();
+    o.data.labels.emplace(), o.trainer.classes = Pooling::first;  // until the model is known
+    o.trainer.batch = 32, o.trainer.tokens = 1;
+  }
   if (kind != dpo) return;
   o.trainer.preference.emplace();
   o.trainer.batch = 4, o.trainer.tokens = 512;  // a row has both answers
@@ -210,11 +215,11 @@ std::string* Recipe::init() {
 }
 
 double Recipe::usual_lr(const OptimizerOptions& optimizer) const {
-  constexpr double kParts[] = {1, 0.1, 0.1, 0.2, 0.05, 0.1, 1, 0.2};  // of that for a new model
-  constexpr double kAllOfGrpo = 0.01, kAllOfPairs = 0.03;             // where no adapter is trained
+  constexpr double kParts[] = {1, 0.1, 0.1, 0.2, 0.05, 0.1, 1, 0.2, 0.2};  // of that for a new model
+  constexpr double kAllOfGrpo = 0.01, kAllOfTexts = 0.03;                  // where no adapter is trained
   double part = kParts[kind];
   if (kind == grpo && !adapts()) part = kAllOfGrpo;
-  if (kind == contrastive && !adapts()) part = kAllOfPairs;
+  if (of_encoders() && !adapts()) part = kAllOfTexts;
   return optimizer.usual_lr() * part;
 }
 

@@ -22,6 +22,7 @@
 #include "train/objective.h"
 #include "train/shard_optimizer.h"
 #include "train/sum_ranks.h"
+#include "train/text_classes.h"
 
 namespace toy {
 namespace {
@@ -56,7 +57,7 @@ LossValues build_image_loss(Graph& g, const ModelSpec& spec, const Weights::DTyp
 
 // Inputs `tokens`, `targets`, `weight`, `sequence`, `position`, and the loss sum_i weight_i nll_i.
 // With dropout also `random`: its seed and the step. With logits: those of all rows. Of pairs see ContrastiveGraph,
-// whose vectors stand for `nll`.
+// whose vectors stand for `nll`, and of classes of texts TextClassGraph, whose logits do.
 LossValues build_loss(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& dtype_of, int64_t batch, int64_t tokens,
                       double dropout, bool trains, bool with_logits, int64_t spread = 0,
                       const std::optional<ContrastiveOptions>& contrastive = {}) {
@@ -64,6 +65,11 @@ LossValues build_loss(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& d
     const Value random = trains && drops(spec, dropout) ? g.input("random", {DType::i32, {3}, 0}) : Value{};
     const ContrastiveGraph c = build_contrastive(g, spec, dtype_of, batch, tokens, random, dropout, *contrastive);
     return {c.loss, c.vectors, {}, {}};
+  }
+  if (spec.score.there()) {
+    const Value random = trains && drops(spec, dropout) ? g.input("random", {DType::i32, {3}, 0}) : Value{};
+    const TextClassGraph c = build_text_classes(g, spec, dtype_of, batch, tokens, random, dropout);
+    return {c.loss, c.logits, with_logits ? c.logits : Value{}, {}};
   }
   spec.require_positions(tokens, "tokens");
   if (spec.vision.there()) return build_image_loss(g, spec, dtype_of, batch, dropout, trains, with_logits);
@@ -75,6 +81,7 @@ LossValues build_loss(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& d
   const Value random = trains && drops(spec, dropout) ? g.input("random", {DType::i32, {3}, 0}) : Value{};
   const nn::Context ctx{.batch = {.sequence = sequence, .position = position},
                         .dropout = {dropout > 0 ? random : Value{}, dropout},
+                        .until = spec.causal ? Value{} : g.input("until", ids, tokens + 1),
                         .spread = spread_inputs(g, n, tokens, spread)};
   const Transformer model(spec, Weights(g, dtype_of), tokens, random);
   const Value x = model(inputs, ctx);
@@ -226,8 +233,15 @@ LossGraph build_loss_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_
 TrainPlans compile_training(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
                             const TrainerOptions& options) {
   options.validate();
-  check(!spec.score.there(),
-        "model {}: it ranks texts, and rerankers do not train here; use a model without cls.output", spec.name);
+  check(!spec.score.there() || (spec.score.classifies() && options.classes),
+        "model {}: it {} texts and is not trained so; use {}", spec.name,
+        spec.score.classifies() ? "classifies" : "ranks",
+        spec.score.classifies() ? "toy train classify" : "a model without cls.output");
+  check(spec.causal || spec.vision.there() || spec.score.there() || options.contrastive || spec.mask_head,
+        "model {}: it is an encoder, which learns from hidden tokens; use toy train from-scratch --objective mlm, or "
+        "give "
+        "it pairs of texts (toy train contrastive) or classes (toy train classify)",
+        spec.name);
   check(device.has_products(options.compute), "compute: device '{}' on this machine has no products in {}; use f32",
         device.name(), name_of(options.compute));
   const PlanOptions plan_options{.fuse = !options.check_finite};  // single ops are to be named

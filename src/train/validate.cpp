@@ -4,12 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "toy/base/clock.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
 #include "toy/decode/generate.h"
 #include "toy/decode/usual_sampling.h"
+#include "toy/text/class_names.h"
 #include "train/calibrate.h"
 
 namespace toy {
@@ -37,7 +41,30 @@ struct Validator::Losses {
   std::vector<double> each;  ///< of each text
   PreferenceSums preference;
   int64_t ranked = 0, right = 0, among_5 = 0;
+  bool few = false;
+  std::optional<runs::JsonObject> classes;
 };
+
+// As the report shows it.
+std::optional<runs::JsonObject> Validator::classes_of(const EvalResult& r, const ValidationText& text) const {
+  constexpr size_t kMost = 100;
+  const std::vector<std::string> names =
+      model_.spec.vision.there() ? class_names(*model_.tokenizer) : model_.spec.score.names;
+  const size_t n = names.size();
+  if (n > kMost) return std::nullopt;
+  nlohmann::ordered_json j{{"of", text.name}, {"names", nlohmann::ordered_json::array()}};
+  for (const std::string& name : names) j["names"].push_back(valid_utf8(name));
+  for (size_t k = 0; k < n; ++k)
+    j["confusion"].push_back(
+        std::vector(r.confusion.begin() + int64_t(k * n), r.confusion.begin() + int64_t(k * n + n)));
+  j["worst"] = nlohmann::ordered_json::array();
+  for (const EvalResult::Judged& w : r.worst)
+    j["worst"].push_back({{"name", valid_utf8(data_.validation_name(w.row))},
+                          {"class", valid_utf8(names[size_t(w.label)])},
+                          {"chosen", valid_utf8(names[size_t(w.chosen)])},
+                          {"nats", w.nats}});
+  return runs::JsonObject{json_text(j)};
+}
 
 std::optional<Validator::Losses> Validator::losses(int64_t limit) {
   const auto stop = [this] {
@@ -57,7 +84,8 @@ std::optional<Validator::Losses> Validator::losses(int64_t limit) {
     all.nats_per_byte = r.nats / bytes;
     of_chosen += text.share * all.nats_per_byte;
     all.preference.add(r.preference);
-    if (r.ranked) all.ranked += r.tokens, all.right += r.right, all.among_5 += r.among_5;
+    if (r.ranked) all.ranked += r.tokens, all.right += r.right, all.among_5 += r.among_5, all.few = r.few;
+    if (!r.confusion.empty()) all.classes = classes_of(r, text);
   }
   if (all.each.size() > 1) all.nats_per_byte = o_.trainer.preference ? of_chosen : all.loss / bytes_a_token;
   return all;
@@ -123,7 +151,7 @@ std::optional<Evaluation> Validator::validate(int64_t limit, bool with_sample) {
       mean = p, error = std::sqrt(p * (1 - p) / n);
     };
     part(weights->right, e.top1, e.top1_error);
-    part(weights->among_5, e.top5, e.top5_error);
+    if (!weights->few) part(weights->among_5, e.top5, e.top5_error);
   }
   if (trainer_.has_average()) {
     const AveragedWeights averaged(model_.spec, *model_.params, trainer_.moments());
@@ -131,7 +159,9 @@ std::optional<Evaluation> Validator::validate(int64_t limit, bool with_sample) {
     if (!average) return std::nullopt;
     e.average_loss = average->loss;
   }
-  tell_(runs::Eval(e));
+  runs::Eval told(e);
+  told.classes = weights->classes;
+  tell_(std::move(told));
   if (with_sample && o_.sample_tokens > 0) tell_(sample_or_note());
   for (size_t i = 0; weights->each.size() > 1 && i < weights->each.size(); ++i)
     tell_.note(fmt::format("step {}: validation loss {:.4f} nats per token on {}", state_.step, weights->each[i],

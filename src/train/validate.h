@@ -65,6 +65,7 @@ class Validator {
   double spent() const { return spent_; }
 
  private:
+  std::optional<runs::JsonObject> classes_of(const EvalResult& result, const ValidationText& text) const;
   struct Losses;
   std::optional<Losses> losses(int64_t limit);
   // The loss on at most `limit` tokens of each text (0: all), of the averaged weights too, and a sample if wanted.

@@ -15,7 +15,7 @@ namespace toy {
 nlohmann::ordered_json Loaded::config() const { return {{"name", "warm-start"}, {"init", o_.init}}; }
 
 std::shared_ptr<const Tokenizer> Loaded::tokenizer(const Dataset&) {
-  if (!o_.trainer.contrastive) require_causal(spec_from_gguf(file_));
+  if (!o_.trainer.contrastive && !o_.trainer.classes && !o_.data.masks) require_causal(spec_from_gguf(file_));
   auto t = load_tokenizer(file_);
   check(t != nullptr, "{}: the file has no tokenizer, so it cannot read a text; give a model that has one", o_.init);
   return t;
@@ -46,14 +46,22 @@ Model Loaded::model(const ModelSpec& spec, const Device& device) {
   return model;
 }
 
+// A model that fills in masks goes on with them.
+static WarmStartOptions settled(WarmStartOptions o) {
+  if (spec_from_gguf(gguf::File::open(runs::model_path(o.init))).mask_head) o.data.masks.emplace();
+  return o;
+}
+
 TrainResult train_warm_start(const WarmStartOptions& options, Device& device, TrainObserver& observer) {
-  Loaded source(options);
-  return run_recipe(options, source, device, observer);
+  const WarmStartOptions all = settled(options);
+  Loaded source(all);
+  return run_recipe(all, source, device, observer);
 }
 
 RunEstimate estimate_warm_start(const WarmStartOptions& options, Device& device, TrainObserver& observer) {
-  Loaded source(options);
-  return estimate_recipe(options, source, device, observer);
+  const WarmStartOptions all = settled(options);
+  Loaded source(all);
+  return estimate_recipe(all, source, device, observer);
 }
 
 }  // namespace toy

@@ -32,8 +32,8 @@ TEST_F(Completion, Bash) {
                     "if ((${#COMPREPLY[@]})); then printf \"%s\\n\" \"${COMPREPLY[@]}\"; fi'");
   };
   EXPECT_EQ(complete("tr"), Words{"train"});
-  EXPECT_EQ(complete("train \"\""),
-            (Words{"contrastive", "dpo", "from-scratch", "full-finetune", "grpo", "lora", "vit", "warm-start"}));
+  EXPECT_EQ(complete("train \"\""), (Words{"classify", "contrastive", "dpo", "from-scratch", "full-finetune", "grpo",
+                                           "lora", "vit", "warm-start"}));
   EXPECT_EQ(complete("help tr"), Words{"train"});
   EXPECT_EQ(complete("help train f"), (Words{"from-scratch", "full-finetune"}));
   EXPECT_EQ(complete("train from-scratch --optim"), Words{"--optimizer"});
@@ -70,7 +70,8 @@ TEST_F(Completion, Fish) {
     return lines_of("HOME=" + path() + " fish -c 'source toy.fish; complete -C \"" + line + "\"'");
   };
   EXPECT_EQ(complete("toy tr"), Words{"train"});
-  EXPECT_EQ(complete("toy train "), (Words{"from-scratch", "warm-start"}));
+  EXPECT_EQ(complete("toy train "), (Words{"classify", "contrastive", "dpo", "from-scratch", "full-finetune", "grpo",
+                                           "lora", "vit", "warm-start"}));
   EXPECT_EQ(complete("toy train from-scratch --optimizer ad"), (Words{"adafactor", "adamw", "adamw8"}));
   EXPECT_EQ(complete("toy train from-scratch --optim"), Words{"--optimizer"});
   EXPECT_EQ(complete("toy train from-scratch --dtype=b"), Words{"--dtype=bf16"});

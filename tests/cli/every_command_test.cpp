@@ -30,6 +30,8 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
   const std::string twins =
       write("twins.jsonl", "{\"anchor\": \"a\", \"positive\": \"b\"}\n{\"anchor\": \"c\", \"positive\": \"x\"}\n");
   ASSERT_EQ(toy("convert " + std::string(TOY_SOURCE_DIR) + "/tests/golden/bert_tiny " + encoder).code, 0);
+  ASSERT_EQ(toy("convert " + std::string(TOY_SOURCE_DIR) + "/tests/golden/bert_class_tiny " + path("class.gguf")).code,
+            0);
   const std::string ranker = path("ranker.gguf");
   ASSERT_EQ(toy("convert " + std::string(TOY_SOURCE_DIR) + "/tests/golden/bert_rank_tiny " + ranker).code, 0);
   for (const char* f : {"pictures/a/1.pgm", "pictures/b/1.pgm"}) write(f, "P5 4 4 255\nabcdefghijklmnop");
@@ -44,6 +46,8 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
                          with_tokenizer + out + " --data " + write("tasks.jsonl", R"({"prompt": "a", "answer": "b"})")},
       {"train vit", " --steps 1 --batch 2 --val-fraction 0 --data " + path("pictures") + out},
       {"train contrastive", " --steps 1 --batch 2 --val-fraction 0 --model " + encoder + out + " --data " + twins},
+      {"train classify", " --steps 1 --batch 2 --val-fraction 0 --model " + encoder + out + " --data " +
+                             write("labels.csv", "text,label\na,bad\nthe,good\n")},
       {"merge",
        " " + with_tokenizer + " --lora " + path("adapter") + " --type f32 --overwrite --out " + path("merged.gguf")},
       {"infer", " " + golden + " --prompt-ids 1,2 --n 2"},
@@ -55,6 +59,7 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
       {"search query", " " + path("some.index") + " cat"},
       {"eval sts", " " + encoder + " " + write("sts.csv", "sentence1,sentence2,score\na,b,1\na,the,2\n")},
       {"eval retrieval", " " + encoder + " " + twins},
+      {"eval classify", " " + path("class.gguf") + " " + write("classes.csv", "text,label\na,bad\nthe,good\n")},
       {"eval", " " + with_tokenizer + " --ctx 16 --file " + write("little.txt", "the cat sat on the mat again.")},
       {"eval kl",
        " --base " + with_tokenizer + " --lora " + path("adapter") + " --ctx 16 --file " + path("little.txt")},

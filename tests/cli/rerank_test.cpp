@@ -78,7 +78,7 @@ TEST_F(CliRerank, Refuses) {
       write("pairs.jsonl", "{\"anchor\": \"a\", \"positive\": \"b\"}\n{\"anchor\": \"c\", \"positive\": \"x\"}\n");
   refuses("train contrastive --steps 1 --batch 2 --val-fraction 0 --model " + model_ + " --data " + pairs + " --out " +
               path("out"),
-          {"it ranks texts, and rerankers do not train here"});
+          {"it ranks texts, and has no vectors to train"});
 }
 
 }  // namespace

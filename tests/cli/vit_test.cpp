@@ -60,6 +60,33 @@ TEST_F(CliVit, NamesAPictureAndIsJudged) {
   EXPECT_GE(judged.at("top5"), judged.at("top1"));
 }
 
+// What the last validation took for which is in the log and in the report.
+TEST_F(CliVit, TheReportHasTheConfusion) {
+  nlohmann::json last;
+  std::istringstream lines(slurp(model_ + "/events.jsonl"));
+  for (std::string line; std::getline(lines, line);)
+    if (const auto j = nlohmann::json::parse(line); j.at("kind") == "eval") last = j;
+  ASSERT_TRUE(last.contains("classes"));
+  const auto& classes = last.at("classes");
+  ASSERT_EQ(classes.at("names").size(), 10u);
+  int64_t all = 0, right = 0;
+  for (size_t k = 0; k < 10; ++k)
+    for (size_t i = 0; i < 10; ++i) {
+      const auto n = classes.at("confusion")[k][i].get<int64_t>();
+      all += n, right += k == i ? n : 0;
+    }
+  EXPECT_NEAR(last.at("top1").get<double>(), double(right) / double(all), 1e-12);
+  const auto& worst = classes.at("worst");
+  ASSERT_GE(worst.size(), 2u);
+  EXPECT_GE(worst[0].at("nats"), worst[1].at("nats"));
+  ASSERT_EQ(toy("runs report " + model_ + " --out " + path("report.html")).code, 0);
+  const std::string html = slurp(path("report.html"));
+  EXPECT_NE(html.find("Classes of the last validation"), html.npos);
+  for (const auto& w : worst)
+    if (w.at("class") != w.at("chosen"))
+      EXPECT_NE(html.find(w.at("name").get<std::string>() + ": " + w.at("class").get<std::string>()), html.npos);
+}
+
 TEST_F(CliVit, CommandsOfTextSayWhatItIs) {
   const std::string text = write("text.txt", std::string(400, 'a'));
   for (const std::string& command :
@@ -82,7 +109,7 @@ TEST_F(CliVit, OptionsOfTextAreRefused) {
   for (const char* option : {"--prompt hi", "--draft ngram", "--temperature 0.5", "--n 3"})
     refuses(infer + " " + option, {"is about texts, and --image about pictures"});
   refuses("eval " + model_ + " --data " + shapes_ + " --ctx 4", {"--ctx is about texts, and --data about pictures"});
-  refuses("infer " + model_ + " --top 3 --prompt hi", {"--top is for classes of pictures"});
+  refuses("infer " + model_ + " --top 3 --prompt hi", {"--top is for classes"});
 }
 
 TEST_F(CliVit, BadPictures) {

@@ -102,6 +102,14 @@ TEST(Pictures, ExifOrientations) {
   EXPECT_EQ(exif_orientation(bytes("\xff\xd8\xff\xe1")), 1);
 }
 
+// Pillow 13 says so; sums in f64 would give 54 and 61 where it has 55 and 62.
+TEST(Fitted, HasThePixelsOfPillow) {
+  const Picture p{5, 5, 1, {129, 167, 40, 110, 226, 222, 80, 161, 21, 207, 68, 87, 247,
+                            139, 223, 50, 194, 255, 19,  62, 37,  65, 79,  18, 229}};
+  EXPECT_EQ(fitted(p, 4).values,
+            (std::vector<uint8_t>{151, 114, 81, 188, 139, 131, 123, 178, 81, 192, 145, 114, 55, 108, 62, 145}));
+}
+
 // Half the size: the triangle's sum over 4 pixels of a row of equal pairs.
 TEST(Pictures, ResizingAndCropping) {
   const Picture flat{64, 32, 3, std::vector<uint8_t>(64 * 32 * 3, 77)};

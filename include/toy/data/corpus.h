@@ -26,9 +26,11 @@ struct Windows {
   std::vector<uint8_t> trained = {};
   /// Of preference training, in the order of places. Of pairs the chosen answer comes first, then the rejected one.
   /// Of contrastive training the texts of each row: anchor, positive, and perhaps a negative; equal ones have one id.
+  /// Of texts with classes the text of each row.
   std::vector<Answer> answers = {};
-  /// Of pictures, each a row of places: the values of each place's patch, and for each picture the share that each
-  /// class has in what it shows. The target at the first place of a picture is its class; the others count in no loss.
+  /// Of pictures, each a row of places: the values of each place's patch. Of pictures and of texts with classes, each a
+  /// row: the share that each class has in the target. The target at the first place of a row is its class; the others
+  /// count in no loss.
   std::vector<float> pixels = {}, shares = {};
   /// Its `count` places from `first` on, which begin and end with sequences.
   Windows part(int64_t first, int64_t count) const;

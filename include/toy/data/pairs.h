@@ -2,14 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "toy/base/options.h"
 #include "toy/data/text_files.h"
+#include "toy/data/text_rows.h"
 
 namespace toy {
 
@@ -19,15 +18,9 @@ struct TextPair {
   std::optional<std::string> negative;
 };
 
-/// What rows of pairs are read with.
-struct PairReading {
-  std::map<std::string, std::string> renamed = {};  ///< as parse_field_map() gives it
-  bool skip_bad_rows = false;                       ///< else the first one is an error
-  std::function<void(const std::string&)> warn = [](const std::string&) {};
-};
 /// Reads rows {"anchor", "positive", "negative"} of JSON Lines, lists and tables; docs/embeddings.md has the other
 /// names of these fields. Throws Error{bad_input} with file, line and reason, also where there is no row.
-std::vector<TextPair> read_pairs(const std::vector<TextFile>& files, const PairReading& reading);
+std::vector<TextPair> read_pairs(const std::vector<TextFile>& files, const TextRowReading& reading);
 
 /// What a training puts before texts, and how much of them it takes.
 struct PairOptions {

@@ -27,6 +27,8 @@ struct EmbedOptions {
 
 /// "mean", "last", "cls" or "none". Throws Error{bad_input} naming the word.
 Pooling pooling_of(std::string_view word);
+/// Which state of a text the head of a reranker or classifier takes.
+Pooling pooling_of_scores(const ScoreHead& head, const ModelSpec& spec);
 /// What the model's file says. `pooling`, if it is not "", replaces it. Throws Error{bad_input} where neither says it.
 EmbedOptions embed_options(const Model& model, const std::string& pooling = "");
 

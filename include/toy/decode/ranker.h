@@ -2,13 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "toy/decode/encoder.h"
+#include "toy/decode/text_classifier.h"
 
 namespace toy {
 
@@ -49,11 +48,8 @@ class Ranker {
   RankPair pair_of_decoder(std::string_view query, std::string_view document) const;
 
   const Model& model_;
-  const EmbedOptions pooling_;  // of the state that the head gets
-  Encoder encoder_;
+  Scorer scorer_;
   std::string template_;  // of a decoder
-  std::unique_ptr<Session> head_;
-  bool fixed_ = false;  // the head is computed for kHeadRows rows, some of which are zeros
 };
 
 /// Throws Error{bad_input} for a model that does not rank.

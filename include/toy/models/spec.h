@@ -223,13 +223,16 @@ struct VisionSpec {
   bool operator==(const VisionSpec&) const = default;
 };
 
-/// A head that gives a text scores, as rerankers have it: of the state of its first token, or in causal models its
-/// last.
+/// A head that gives a text scores, as rerankers and classifiers of texts have it: of the state of its first token, or
+/// in causal models its last.
 struct ScoreHead {
   int64_t labels = 0;  ///< n: rows of "cls.output"; 0: there is none
   /// What the state goes through before: nothing, tanh(cls h + b) (BERT), or norm(gelu(cls h)) (ModernBERT).
   enum Dense { none, tanh, gelu_norm } dense = none;
   bool mean = false;  ///< of the mean of all states instead
+  /// Of a classifier, the class that each score is of; empty: a reranker.
+  std::vector<std::string> names = {};
+  bool classifies() const { return !names.empty(); }
   bool there() const { return labels > 0; }
   bool operator==(const ScoreHead&) const = default;
 };
@@ -265,8 +268,10 @@ struct ModelSpec {
   int64_t token_types = 0;      ///< T: rows of a table "token_types" that is added to the embedding (BERT); 0: none
   bool embedding_norm = false;  ///< "token_embd_norm", of the embedding (BERT)
   bool final_norm = true;       ///< "output_norm", of what the last block returns
-  ScoreHead score = {};         ///< of a reranker
-  VisionSpec vision = {};       ///< of a classifier of pictures, whose `vocab` are its classes
+  ScoreHead score = {};         ///< of a reranker or a classifier of texts
+  /// Of a model that fills in masks: what the output multiplies is norm(gelu(mlm.dense x)), and logits have a bias.
+  bool mask_head = false;
+  VisionSpec vision = {};  ///< of a classifier of pictures, whose `vocab` are its classes
   PositionKind positions = PositionKind::rope;
   RopeSpec rope;                  ///< where positions are rope: of layers with LayerRope::global
   float local_rope_base = 10000;  ///< of layers with LayerRope::local, which nothing stretches

@@ -77,8 +77,8 @@ class Head {
   /// The mean of the logits of a picture's class token x and its distillation token, both [M,D] -> [M,V].
   Value logits_of_both(Value x, Value distilled) const;
   /// Scores of pooled states x:[M,D], normed as the model's are -> [M,n]. Throws Error{bad_input} for a model without
-  /// such a head.
-  Value scores(Value x) const;
+  /// such a head. Training drops elements of what the last map takes, as transformers does.
+  Value scores(Value x, const nn::Context& ctx = {}) const;
   /// Their cross-entropy, without ever holding all of them. targets: i32[M] weight:[M].
   CrossEntropy loss(Value x, Value targets, Value weight) const;
 
@@ -87,9 +87,11 @@ class Head {
   Value before_output(Value x) const;
 
   nn::Maybe<nn::Norm> norm_;
-  nn::Scale scale_;         // of logits
-  Value output_;            // [V,D]; the embedding itself where it is tied
-  Value bias_;              // [V] of a classifier, or absent
+  nn::Scale scale_;        // of logits
+  Value output_;           // [V,D]; the embedding itself where it is tied
+  Value bias_;             // [V] of a classifier or where masks are filled in, or absent
+  nn::Linear mask_dense_;  // [D,D] where masks are filled in, or absent
+  nn::Maybe<nn::Norm> mask_norm_;
   nn::Linear distilled_;    // [V,D] of the distillation token, or absent
   Value lens_;              // [E,D] of a tied output, or absent
   nn::Linear score_dense_;  // [D,D] of a ScoreHead, or absent

@@ -56,7 +56,8 @@ struct AdapterSpec {
   };
   std::map<std::string, Map> maps;  ///< by name of the weight
   double dropout = 0;               ///< part of x that training zeroes on its way to a
-  std::string chat_template = {};   ///< that it was trained with instead of the model's; "": none
+  bool head = false;               ///< the model's ScoreHead is the adapter's: its file has it, and the model's has not
+  std::string chat_template = {};  ///< that it was trained with instead of the model's; "": none
   bool operator==(const AdapterSpec&) const = default;
 };
 

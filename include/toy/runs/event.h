@@ -280,6 +280,7 @@ struct Eval {
   std::optional<double> average_loss;
   Rewards rewards = {};
   std::optional<double> top1 = {}, top1_error = {}, top5 = {}, top5_error = {};
+  std::optional<JsonObject> classes = {};
   static void fields(auto& e, auto&& f) {
     f("loss", e.loss, "nats a token; of preferences the mean over the answers, of pictures and pairs over them");
     f("nats_per_byte", e.nats_per_byte, "nats a byte; of preferences of the chosen answers");
@@ -287,6 +288,10 @@ struct Eval {
     f("average_loss", e.average_loss, "of the averaged weights, nats a token");
     Rewards::fields(e.rewards, f);
     each_part(e, f);
+    f("classes", e.classes,
+      "of pictures and texts with at most 100 classes: `names`, `confusion` ([class][what the model says]), and "
+      "`worst`, "
+      "those with the largest losses");
   }
   /// Of pictures, and of anchors, whose positive is searched among all texts of the validation.
   static void each_part(auto& e, auto&& f) {

@@ -9,6 +9,8 @@
 
 #include "toy/base/options.h"
 #include "toy/data/examples.h"
+#include "toy/data/labelled.h"
+#include "toy/data/masks.h"
 #include "toy/data/pairs.h"
 #include "toy/image/augment.h"
 
@@ -54,6 +56,8 @@ struct DataOptions {
   std::string cache;
   std::optional<ImageOptions> images = {};      ///< pictures instead of all texts; `validation` is a folder of them
   std::optional<PairOptions> pairs = {};        ///< rows of `examples` are pairs of texts that belong together
+  std::optional<MaskOptions> masks = {};        ///< tokens of texts are hidden, and learned from those on both sides
+  std::optional<LabelOptions> labels = {};      ///< rows of `examples` are texts with the names of their classes
   int64_t tokenizer_bytes = int64_t(64) << 20;  ///< of training text that a new tokenizer is trained on, at most
 
   /// See toy/base/options.h.

@@ -13,7 +13,7 @@ struct FineTuneOptions : WarmStartOptions {
   Roles roles;                           ///< which tensors of the model are trained; not with an adapter
   std::optional<LoraOptions> lora = {};  ///< train an adapter of this kind; the model stays as it is
   bool full = false;                     ///< of reinforcement learning: train all weights instead
-  bool adapter = false;                  ///< of contrastive training: train an adapter instead of all weights
+  bool adapter = false;                  ///< of encoders: train an adapter instead of all weights
 
   /// Those that other recipes lack; see toy/base/options.h.
   static void fields(auto& o, auto&& f) {
@@ -25,7 +25,8 @@ struct FineTuneOptions : WarmStartOptions {
        .required = true},
       o.init);
     if (o.policy) f({"full", "Train all weights instead of an adapter", {}, k}, o.full);
-    if (o.trainer.contrastive) f({"adapter", "Train an adapter instead of all weights", {}, k}, o.adapter);
+    if (o.trainer.contrastive || o.data.labels)
+      f({"adapter", "Train an adapter instead of all weights", {}, k}, o.adapter);
     if (o.lora) {
       LoraOptions::fields(*o.lora, f);
     } else {
@@ -37,6 +38,7 @@ struct FineTuneOptions : WarmStartOptions {
     if (o.policy) PolicyOptions::fields(*o.policy, f);
     if (o.trainer.contrastive) ContrastiveOptions::fields(*o.trainer.contrastive, f);
     if (o.data.pairs) PairOptions::fields(*o.data.pairs, f);
+    if (o.data.labels) LabelOptions::fields(*o.data.labels, f);
     if (o.trainer.preference) PreferenceOptions::fields(*o.trainer.preference, f);
   }
 };

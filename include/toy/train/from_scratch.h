@@ -1,7 +1,9 @@
 // The from-scratch recipe: a text becomes a tokenizer, a model, a GGUF.
 #pragma once
 
+#include <array>
 #include <string>
+#include <utility>
 
 #include "toy/train/estimate.h"
 #include "toy/train/recipe.h"
@@ -13,13 +15,18 @@ struct FromScratchOptions : RecipeOptions {
   std::string size = "small";       ///< a named size or a JSON file
   std::string layers = {};          ///< set_layers() of the size, "" for its own
   std::string tokenizer = "bytes";  ///< as make_tokenizer() takes it, or a GGUF or SentencePiece file
-  double init_scale = 1.0;          ///< matrices start as N(0, init_scale / sqrt(fan_in))
+  /// The next token, or masks that are filled in (of encoders), and of how many tokens.
+  enum Objective { next, mlm } objective = next;
+  double mask_fraction = MaskOptions().fraction;
+  double init_scale = 1.0;  ///< matrices start as N(0, init_scale / sqrt(fan_in))
 
   /// Those that other recipes lack; see toy/base/options.h.
   static void fields(auto& o, auto&& f) {
     constexpr auto k = "Model";
     f({"size", "Size or JSON file of dimensions: {}", {}, k}, o.size);
     f({"layers", "Mixers of the layers, like gdn*3,attn (toy help training.md lists them)", {}, k}, o.layers);
+    f({"objective", "Learn the next token, or with mlm hidden tokens (encoders)", {}, k}, o.objective);
+    f({"mask_fraction", "Fraction of tokens to hide, with --objective mlm", from_to(0.01, 0.9), k}, o.mask_fraction);
     f(text_option("tokenizer", "bytes, bpe:V, spm:V, unigram:V (V tokens), or a model file", k,
                   "bytes|bpe:|spm:|unigram:"),
       o.tokenizer);
@@ -27,6 +34,13 @@ struct FromScratchOptions : RecipeOptions {
       o.data.tokenizer_bytes);
     f({"init_scale", "Scale of the initial weights, N(0, scale / sqrt(columns))", above(0), k}, o.init_scale);
   }
+};
+
+/// Their names.
+template <>
+struct NamesOf<FromScratchOptions::Objective> {
+  static constexpr std::array list = {std::pair("next", FromScratchOptions::next),
+                                      std::pair("mlm", FromScratchOptions::mlm)};
 };
 
 /// Checks everything that can be checked (options, files, dimensions, memory, the output folder) before the first step.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,7 +28,7 @@ std::vector<GivenOption> given_options(std::string_view json, const std::string&
 
 /// A recipe and all that it may be told.
 struct Recipe {
-  enum Kind { from_scratch, warm_start, full_finetune, lora, dpo, grpo, vit, contrastive } kind;
+  enum Kind { from_scratch, warm_start, full_finetune, lora, dpo, grpo, vit, contrastive, classify } kind;
   std::variant<FromScratchOptions, GrowOptions, FineTuneOptions, VitOptions> options;
   bool grows = false;  ///< of warm_start: GrowOptions::init is a donor
 
@@ -43,8 +44,10 @@ struct Recipe {
   double usual_weight_decay(const OptimizerOptions& optimizer) const { return adapts() ? 0 : optimizer.weight_decay; }
   bool adapts() const {
     const auto* o = std::get_if<FineTuneOptions>(&options);
-    return kind == lora || kind == dpo || (kind == grpo && o && !o->full) || (kind == contrastive && o && o->adapter);
+    return kind == lora || kind == dpo || (kind == grpo && o && !o->full) || (of_encoders() && o && o->adapter);
   }
+  /// Rows are texts of an encoder, for which all weights or an adapter are trained.
+  bool of_encoders() const { return kind == contrastive || kind == classify; }
   /// Calls f(Option, member) for each option of the recipe; see toy/base/options.h.
   static void fields(auto& recipe, auto&& f) {
     const auto each = [&](const Option& option, auto& value) {
@@ -77,12 +80,20 @@ struct Recipe {
           {"batch", "Pairs per step; those of others are an anchor's wrong answers"},
           {"eval_tokens", "Pairs to read per validation; 0 reads all"},
           {"min_delta", "Improvement in nats per pair that --patience counts"}};
+      constexpr std::pair<std::string_view, std::string_view> kOfLabels[] = {
+          {"data", "JSON Lines file of texts with labels"},
+          {"val", "File of texts with labels to validate on (default: a part of --data)"},
+          {"val_fraction", "Fraction of each class to validate on"},
+          {"map", "Fields of --data with other names, such as text=review,label=stars"},
+          {"batch", "Texts per step"},
+          {"eval_tokens", "Texts to read per validation; 0 reads all"},
+          {"min_delta", "Improvement in nats per text that --patience counts"}};
       const bool of_texts = std::ranges::find(kOfTexts, option.name) != std::end(kOfTexts);
       const bool of_rows = std::ranges::find(kNotOfAnswers, option.name) != std::end(kNotOfAnswers);
       if (option.group.empty() || ((recipe.adapts() || recipe.kind == grpo) && option.name == "context") ||
           ((recipe.kind == dpo || recipe.kind == grpo) && of_texts) || (recipe.kind == grpo && of_rows) ||
           (recipe.kind == vit && std::ranges::find(kNotOfPictures, option.name) != std::end(kNotOfPictures)) ||
-          (recipe.kind == contrastive && std::ranges::find(kNotOfPairs, option.name) != std::end(kNotOfPairs)))
+          (recipe.of_encoders() && std::ranges::find(kNotOfPairs, option.name) != std::end(kNotOfPairs)))
         return;
       Option here = option;
       if (recipe.kind == grpo && option.name == "data")
@@ -93,9 +104,9 @@ struct Recipe {
         for (const auto& [name, help] : kOfPictures)
           if (option.name == name) here.help = help;
       }
-      if (recipe.kind == contrastive) {
+      if (recipe.of_encoders()) {
         here.required |= option.name == "data";
-        for (const auto& [name, help] : kOfPairs)
+        for (const auto& [name, help] : recipe.kind == classify ? std::span(kOfLabels) : std::span(kOfPairs))
           if (option.name == name) here.help = help;
       }
       if (recipe.kind != dpo && option.name == "tokens")
@@ -133,7 +144,8 @@ struct NamesOf<Recipe::Kind> {
                                       std::pair("dpo", Recipe::dpo),
                                       std::pair("grpo", Recipe::grpo),
                                       std::pair("vit", Recipe::vit),
-                                      std::pair("contrastive", Recipe::contrastive)};
+                                      std::pair("contrastive", Recipe::contrastive),
+                                      std::pair("classify", Recipe::classify)};
 };
 
 /// "PATTERN=FACTOR", cut at the last '='. Throws Error{bad_input}, which begins with the option's name.

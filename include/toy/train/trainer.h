@@ -59,6 +59,8 @@ struct TrainerOptions {
   bool hidden = false;  ///< steps can show the rows that the output projection takes; see Trainer::step()
   /// Instead of the next token: rows of texts whose vectors are compared.
   std::optional<ContrastiveOptions> contrastive = {};
+  /// Instead of the next token: the class of a text, by the model's ScoreHead, of its state after this token.
+  std::optional<Pooling> classes = {};
   Recompute recompute;  ///< what backward computes again; changes no bit. See fit_memory() in toy/train/memory.h
 
   /// See toy/base/options.h.
@@ -172,10 +174,20 @@ struct EvalResult {
   double nats = 0;  ///< sum over the tokens; of answers over those of the chosen ones
   int64_t tokens = 0;
   PreferenceSums preference = {};
-  /// Of pictures and of pairs, which are then what `tokens` counts: those whose class or positive is the likeliest, and
-  /// among the 5 likeliest.
+  /// Of pictures, classes of texts and pairs, which are then what `tokens` counts: those whose class or positive is the
+  /// likeliest, and among the 5 likeliest.
   bool ranked = false;
   int64_t right = 0, among_5 = 0;
+  /// Of pictures and texts with K classes: [K,K] how often each is taken for which.
+  std::vector<int64_t> confusion = {};
+  /// One of them: its row in the validation, its class, what the model says, and the loss.
+  struct Judged {
+    int64_t row;
+    int32_t label, chosen;
+    double nats;
+  };
+  std::vector<Judged> worst = {};  ///< those with the largest losses, the largest first
+  bool few = false;                ///< there are at most 5 to choose from, so that `among_5` says nothing
   double mean() const { return preference.terms > 0 ? preference.mean_loss() : tokens ? nats / double(tokens) : 0; }
 };
 

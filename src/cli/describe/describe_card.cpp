@@ -257,10 +257,14 @@ void print_encoder_card(const Described& m, const GraphOptions& o, Device& dev, 
     return fmt::print(
         "it tells {} classes of pictures of {} x {} (toy infer --image)\n  a picture takes {} and {} of arena\n",
         m.spec.vocab, v.image, v.image, flops(forward.plan.cost().flops), format_bytes(forward.plan.arena_bytes));
-  fmt::print("{}\n  {} tokens take {} and {} of arena\n",
-             m.spec.score.there() ? "a reranker: every token sees all tokens of query and document (toy rerank)"
-                                  : "an encoder: every token sees all tokens of its text (toy embed)",
-             o.trainer.tokens, flops(forward.plan.cost().flops), format_bytes(forward.plan.arena_bytes));
+  fmt::print(
+      "{}\n  {} tokens take {} and {} of arena\n",
+      m.spec.score.classifies()
+          ? fmt::format("a classifier of texts with {} classes: every token sees all tokens of its text (toy infer)",
+                        m.spec.score.labels)
+      : m.spec.score.there() ? "a reranker: every token sees all tokens of query and document (toy rerank)"
+                             : "an encoder: every token sees all tokens of its text (toy embed)",
+      o.trainer.tokens, flops(forward.plan.cost().flops), format_bytes(forward.plan.arena_bytes));
 }
 
 }  // namespace

@@ -70,13 +70,15 @@ struct Eval : Command {
         "  toy eval kl --base model.gguf --model small.gguf --file test.txt\n"
         "  toy eval choices model.gguf hellaswag_val.jsonl\n"
         "  toy eval generate model.gguf questions.jsonl\n"
-        "  toy eval retrieval minilm.gguf pairs.jsonl");
+        "  toy eval retrieval minilm.gguf pairs.jsonl\n"
+        "  toy eval classify out/mood held-out.jsonl");
     add_eval_kl(app);
     add_eval_lmc(app);
     add_eval_choices(app);
     add_eval_generate(app);
     add_eval_sts(app);
     add_eval_retrieval(app);
+    add_eval_classify(app);
   }
 
   void run() {

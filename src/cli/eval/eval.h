@@ -66,5 +66,6 @@ void add_eval_choices(CLI::App& app);
 void add_eval_generate(CLI::App& app);
 void add_eval_sts(CLI::App& app);
 void add_eval_retrieval(CLI::App& app);
+void add_eval_classify(CLI::App& app);
 
 }  // namespace toy::cli

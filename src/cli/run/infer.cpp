@@ -132,7 +132,8 @@ struct Infer : Command {
         "  toy infer out/book --prompt \"Once upon a time\" --temperature 0.8\n"
         "  echo \"Once upon a time\" | toy infer out/book --prompt-file -\n"
         "  toy infer out/book --prompts questions.txt --json > answers.jsonl\n"
-        "  toy infer out/digits --image seven.png");
+        "  toy infer out/digits --image seven.png\n"
+        "  toy infer out/mood --prompt \"what a lovely film\"");
   }
 
   // What needs the model's tokenizer.
@@ -181,7 +182,6 @@ struct Infer : Command {
   }
 
   void run() {
-    check(!given("--top") || !pictures.files.empty(), "--top is for classes of pictures; add --image FILE");
     if (!pictures.files.empty()) {
       refuse_options_of_text(*parser, "--image");
       model_path = model_file(model_path);
@@ -199,8 +199,14 @@ struct Infer : Command {
                             .kv = decoding.decoder.kv,
                             .exact = decoding.decoder.exact});
     Model model = load_model(model_path, *dev);
-    require_causal(model.spec);
     adapters.apply(model);
+    if (model.spec.score.classifies()) {
+      refuse_options_of_generation(*parser);
+      print_warnings(model_path, model.warnings);
+      return classify_texts(*dev, model, model_path, prompts, pictures.top, json);
+    }
+    check(!given("--top"), "--top is for classes, of pictures (--image) or of a classifier of texts; remove it");
+    require_causal(model.spec);
     if (!stops.empty()) require_tokenizer(model, model_path, "remove --stop");
     const std::vector<std::vector<int32_t>> ids = prompts.tokens(model, model_path);
     add_to_sampler(model);

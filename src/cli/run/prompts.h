@@ -34,6 +34,7 @@ struct PromptOptions {
   void read();
   /// Was --prompts given?
   bool several() const { return !lines_.empty(); }
+  const std::vector<Prompt>& all() const { return prompts_; }
   const std::string& where(size_t i) const { return prompts_[i].where; }
   /// The end of the only prompt's text, for a terminal; "": there are several, or it has none.
   std::string shown() const;

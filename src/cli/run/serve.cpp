@@ -262,6 +262,8 @@ struct Serve : Command {
     Model model = load_model(model_path, *dev);
     apply_adapters(model, given);
     require_tokenizer(model, model_path);
+    check(!model.spec.score.classifies(),
+          "{}: it classifies texts, which toy serve does not do; use toy infer --prompt TEXT", model_path);
     if (!model.spec.causal || model.spec.score.there()) return serve_an_encoder(server, *dev, model, api_keys, name);
     const std::optional<ChatTemplate> chat = chat_template.load(model, model_path);
     if (chat) warn_of_template(model, *chat, model_path);

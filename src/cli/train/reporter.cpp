@@ -42,7 +42,9 @@ std::string to_text(const runs::RunStart& s) {
   const auto model = parse_json<nlohmann::json>(s.model.text).at("name").get<std::string>();
   const double all = double(s.parameters) * 1e-6, trained = double(s.trained.value_or(s.parameters)) * 1e-6;
   std::string what = fmt::format("{} ({:.2f} M parameters)", model, all);
-  if ((s.recipe == "lora" || s.recipe == "dpo" || s.recipe == "grpo" || s.recipe == "contrastive") && trained < all)
+  if ((s.recipe == "lora" || s.recipe == "dpo" || s.recipe == "grpo" || s.recipe == "contrastive" ||
+       s.recipe == "classify") &&
+      trained < all)
     what = fmt::format("an adapter ({:.2f} M parameters) of {} ({:.2f} M)", trained, s.base.value_or(model), all);
   else if (s.recipe == "from-scratch")
     what += " from scratch";
@@ -85,9 +87,10 @@ void Reporter::event(const runs::Event& e) {
   } else if (const auto* v = e.as<runs::Eval>()) {
     clear_status();
     const std::string part = v->whole ? "" : " (on part of the text)", rewards = to_text(v->rewards);
-    if (v->top1 && v->top5)
-      say(fmt::format("step {}: validation loss {:.4f} nats, top-1 {:.2f}% +- {:.2f}%, top-5 {:.2f}%{}", *e.step,
-                      v->loss, 100 * *v->top1, 100 * v->top1_error.value_or(0), 100 * *v->top5,
+    if (v->top1)
+      say(fmt::format("step {}: validation loss {:.4f} nats, top-1 {:.2f}% +- {:.2f}%{}{}", *e.step, v->loss,
+                      100 * *v->top1, 100 * v->top1_error.value_or(0),
+                      v->top5 ? fmt::format(", top-5 {:.2f}%", 100 * *v->top5) : "",
                       v->whole ? "" : " (of a part of the validation)"));
     else if (rewards.empty() && std::isfinite(v->nats_per_byte))
       say(fmt::format("step {}: validation loss {:.4f} nats per token, {:.4f} nats per byte{}", *e.step, v->loss,

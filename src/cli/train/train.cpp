@@ -99,7 +99,17 @@ const About kRecipes[] = {
      "says how often the positive is the nearest of all texts. See toy help embeddings.md.\n\n"
      "Example:\n"
      "  toy train contrastive --model minilm.gguf --data pairs.jsonl --out out/search\n"
-     "  toy eval retrieval out/search held-out.jsonl"}};
+     "  toy eval retrieval out/search held-out.jsonl"},
+    {Recipe::classify,
+     "Train a classifier of texts",
+     {"--model", "--data", "--text-tokens", "--label-smoothing", "--adapter"},
+     "A row is {\"text\": ..., \"label\": ...}. The model is an encoder such as MiniLM, BERT or ModernBERT, which gets "
+     "a "
+     "new head, or a classifier. See toy help classifiers.md.\n\n"
+     "Example:\n"
+     "  toy train classify --model minilm.gguf --data reviews.jsonl --out out/mood\n"
+     "  toy eval classify out/mood held-out.jsonl\n"
+     "  toy infer out/mood --prompt \"what a lovely film\""}};
 
 // "adamw 0.001, lion 0.0001": what an option is by default with each optimizer.
 std::string usual(const Recipe& recipe, std::string_view option) {
@@ -150,6 +160,9 @@ std::string how_to_try(const Recipe& recipe, const std::string& base, const std:
     return fmt::format(
         "toy embed {} TEXT --json",
         adapts ? fmt::format("{} --lora {}", shell_quoted(base), shell_quoted(result.out)) : shell_quoted(result.out));
+  if (recipe.kind == Recipe::classify)
+    return fmt::format("toy infer {}{} --prompt TEXT", shell_quoted(adapts ? base : result.out),
+                       adapts ? fmt::format(" --lora {}", shell_quoted(result.out)) : "");
   const std::string model =
       adapts ? fmt::format("{} --lora {}", shell_quoted(base), shell_quoted(result.out)) : shell_quoted(result.out);
   if (converses(result.model_path) || (adapts && converses(base_file))) return "toy chat " + model;

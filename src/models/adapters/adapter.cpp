@@ -160,6 +160,7 @@ bool can_be_merged(const ModelSpec& spec, const AdapterSpec& adapter) {
 }
 
 std::string unknown_to_llama_cpp(const ModelSpec& spec, const AdapterSpec& adapter) {
+  if (adapter.head) return "llama.cpp takes no classes from an adapter";
   for (const auto& [name, map] : adapter.maps) {
     if (map.magnitude != Magnitude::none) return "llama.cpp has no DoRA";
     if (spec.tied && (name == kOutput || name == kEmbedding))

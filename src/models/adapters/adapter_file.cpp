@@ -10,6 +10,7 @@
 #include "toy/base/checksum.h"
 #include "toy/base/glob.h"
 #include "toy/base/nearest.h"
+#include "toy/models/score_head.h"
 #include "toy/tensor/convert.h"
 
 namespace toy {
@@ -23,7 +24,7 @@ using Magnitude = AdapterSpec::Magnitude;
 std::string norms_of(const Model& model) {
   Xxh64 sum;
   for (const TensorSpec& t : tensors_of(model.spec))
-    if (t.adapter < 0 && t.shape.rank() == 1) {
+    if (t.adapter < 0 && t.shape.rank() == 1 && !is_of_score_head(t.name)) {
       const std::vector<float> values = model.params->read(t.name);
       sum.update(std::as_bytes(std::span(values)));
     }
@@ -41,6 +42,10 @@ class AdapterFile {
     check(kind == "lora" || kind == "dora", "{}: adapter.type is '{}'; only lora and dora are supported", path, kind);
     for (const gguf::TensorInfo& t : file_.tensors()) {
       const bool is_a = t.name.ends_with(kA), is_b = t.name.ends_with(kB), is_m = t.name.ends_with(kM);
+      if (is_of_score_head(t.name) && !is_a && !is_b && !is_m) {
+        head_.push_back(&t);
+        continue;
+      }
       check(is_a || is_b || (is_m && kind == "dora"),
             "{}: tensor '{}' is no part of a LoRA adapter, whose names end in {} and {}", path, t.name, kA, kB);
       check(t.dtype && is_float(*t.dtype), "{}: tensor '{}' is {}; supported: F32, F16, BF16", path, t.name,
@@ -59,6 +64,15 @@ class AdapterFile {
   };
   const std::map<std::string, Pair>& pairs() const { return pairs_; }
   const std::string& path() const { return file_.path(); }
+  bool has_head() const { return !head_.empty(); }
+  // The head that is in the file. It has all its tensors and no others.
+  ScoreHead head(const ModelSpec& spec) const {
+    const auto key = [&](const char* name) { return fmt::format("{}.{}", spec.architecture, name); };
+    check(!spec.score.there(), "{}: it brings a head (cls.output), and the model has one already", path());
+    const bool mean = file_.get_u32(key(kClassPooling), 0) == pooling_number("mean");
+    return score_head(spec, file_.get_strings(key(kClassLabels)), {.pooling = mean ? "mean" : "cls"});
+  }
+  const std::vector<const gguf::TensorInfo*>& of_head() const { return head_; }
   std::string chat_template() const { return file_.get_string(kChatTemplate, ""); }
   std::string base_norms() const { return file_.get_string(kBaseNorms, ""); }
 
@@ -92,6 +106,7 @@ class AdapterFile {
  private:
   gguf::File file_;
   std::map<std::string, Pair> pairs_;
+  std::vector<const gguf::TensorInfo*> head_;
 };
 
 std::vector<float> values_of(const gguf::TensorInfo& t, int64_t first_row, int64_t rows) {
@@ -104,6 +119,24 @@ std::vector<float> values_of(const gguf::TensorInfo& t, int64_t first_row, int64
   check(std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }),
         "tensor '{}' of the adapter holds NaN or infinity, so the file is broken; train or download it again", t.name);
   return values;
+}
+
+void load_head(Model& model, const AdapterFile& file) {
+  model.spec.score = file.head(model.spec);
+  model.spec.validate();
+  std::map<std::string, const gguf::TensorInfo*> there;
+  for (const gguf::TensorInfo* t : file.of_head()) there[t->name] = t;
+  for (const TensorSpec& t : tensors_of(model.spec)) {
+    if (t.adapter >= 0 || !is_of_score_head(t.name)) continue;
+    const auto it = there.find(t.name);
+    check(it != there.end() && it->second->shape == t.shape, "{}: the tensor '{}' of its head is {}, expected {}",
+          file.path(), t.name, it == there.end() ? "missing" : it->second->shape.str(), t.shape.str());
+    model.params->add(t.name, {DType::f32, t.shape, 0});
+    model.params->write(t.name, values_of(*it->second, 0, t.shape[0]));
+    there.erase(it);
+  }
+  check(there.empty(), "{}: tensor '{}' is no part of such a head", file.path(),
+        there.empty() ? "" : there.begin()->first);
 }
 
 // What a file says of the maps of a model. Calls f(part, pair, first row of b) for each weight in memory.
@@ -143,6 +176,8 @@ void load_adapter(Model& model, const std::string& path, double scale) {
   const AdapterFile file(path);
   const size_t number = model.spec.adapters.size();
   AdapterSpec adapter;
+  adapter.head = file.has_head();
+  if (adapter.head) file.require_architecture(model.spec), load_head(model, file);
   ModelSpec alone = model.spec;  // without the tensors of others: with them, many adapters would take quadratic time
   for (AdapterSpec& other : alone.adapters) other.maps.clear();
   for_each_map(file, alone, [&](const TensorSpec& part, const AdapterFile::Pair& pair, int64_t) {
@@ -202,6 +237,14 @@ void save_adapter(const Model& model, size_t number, const std::string& path, DT
   if (!adapter.chat_template.empty()) w.set(kChatTemplate, adapter.chat_template);
   std::deque<std::vector<float>> kept;  // until they are written
   std::vector<FileTensor> tensors = file_tensors(model.spec);
+  if (adapter.head) {
+    const auto key = [&](const char* name) { return fmt::format("{}.{}", model.spec.architecture, name); };
+    w.set(key(kClassLabels), gguf::Array(model.spec.score.names));
+    if (model.spec.score.mean) w.set(key(kClassPooling), pooling_number("mean"));
+    for (const FileTensor& t : tensors)
+      if (is_of_score_head(t.name))
+        w.add(t.name, View(kept.emplace_back(model.params->read(t.name)).data(), DType::f32, t.shape), DType::f32);
+  }
   if (model.spec.tied) tensors.push_back({kOutput, tied_output(model.spec).shape, {tied_output(model.spec)}});
   for (const FileTensor& t : tensors) {
     Fused fused;

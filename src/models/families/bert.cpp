@@ -16,8 +16,9 @@ void read(Metadata& metadata, ModelSpec& m) {
   read_score_head(metadata, m, ScoreHead::tanh);
   if (m.score.there() && m.score.dense == ScoreHead::none)
     metadata.warn(
-        "the pooler of this reranker (cls.weight) is missing, which llama.cpp's converter leaves out; scores are on "
+        "the pooler of this head (cls.weight) is missing, which llama.cpp's converter leaves out; scores are on "
         "another scale, and their order may differ; convert the Hugging Face folder with toy convert");
+  m.mask_head = file.find("mlm.dense.weight") != nullptr;
   metadata.refuse_unknown();
 }
 
@@ -26,7 +27,7 @@ void check_model(const ModelSpec& m) {
   require_own_keys(m);
   require_full_width(m);
   require_token_types(m);
-  require_one_label(m);
+  require_labels(m);
 }
 
 void write(MetadataWriter& w, const ModelSpec& m) {
@@ -42,7 +43,7 @@ Family bert_family() {
   Family f{.defaults = {},
            .read = bert::read,
            .write = bert::write,
-           .holds = {"token_types", "fused_qkv", "labels", "label_dense"},
+           .holds = {"token_types", "fused_qkv", "labels", "label_dense", "label_names", "mask_head"},
            .check = bert::check_model};
   f.defaults.architecture = "bert";
   f.defaults.norm = NormKind::layer;

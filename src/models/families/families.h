@@ -56,12 +56,13 @@ void write_token_types(MetadataWriter& w, const ModelSpec& spec);
 /// Throws unless there is at least one.
 void require_token_types(const ModelSpec& spec);
 
-/// Sets the head that scores texts from the tensors "cls.output" and "cls", whose values go through `dense`.
+/// Sets the head that scores texts from the tensors "cls.output" and "cls", whose values go through `dense`. With
+/// several scores it is a classifier's.
 void read_score_head(Metadata& metadata, ModelSpec& spec, ScoreHead::Dense dense);
-/// Metadata of a model with such a head: llama.cpp's pooling "rank".
+/// Metadata of a model with such a head: llama.cpp's pooling "rank", and its classes.
 void write_score_head(MetadataWriter& w, const ModelSpec& spec);
-/// Throws for a head with another number of labels than one.
-void require_one_label(const ModelSpec& spec);
+/// Throws for a head that neither ranks, with one score, nor has a name for each of its classes.
+void require_labels(const ModelSpec& spec);
 
 /// The widest head that a model may have.
 inline constexpr int64_t kMaxHeadWidth = 1024;

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "models/families/families.h"
 #include "models/fields.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/models/embedding_rule.h"
+#include "toy/models/score_head.h"
 
 namespace toy {
 
@@ -154,23 +156,40 @@ void require_token_types(const ModelSpec& m) {
         m.architecture);
 }
 
+static constexpr int64_t kMostLabels = 1 << 16;
+
 void read_score_head(Metadata& metadata, ModelSpec& m, ScoreHead::Dense dense) {
   const gguf::File& file = metadata.file();
   const gguf::TensorInfo* output = file.find("cls.output.weight");
   if (output == nullptr) return;
-  metadata.ignore("classifier.output_labels");
+  metadata.ignore(kClassLabels);
   m.score.labels = rows_of(*output);
   m.score.dense = file.find("cls.weight") ? dense : ScoreHead::none;
+  if (m.score.labels == 1) return;  // a reranker
+  const std::string key = metadata.key(kClassLabels);
+  if (file.has(key))
+    m.score.names = file.get_strings(key);
+  else  // as transformers names them
+    for (int64_t i = 0; i < m.score.labels; ++i) m.score.names.push_back(fmt::format("LABEL_{}", i));
 }
 
 void write_score_head(MetadataWriter& w, const ModelSpec& m) {
   if (m.score.there()) w.u32("pooling_type", pooling_number("rank"));
+  if (m.score.classifies()) w.texts(kClassLabels, m.score.names);
 }
 
-void require_one_label(const ModelSpec& m) {
-  check(m.score.labels <= 1,
-        "model {}: its head tells {} labels; a reranker has one, and classifiers of texts do not run", m.name,
-        m.score.labels);
+void require_labels(const ModelSpec& m) {
+  const ScoreHead& s = m.score;
+  check(s.labels >= 0 && s.labels <= kMostLabels, "model {}: labels is {}, expected 0 to {}", m.name, s.labels,
+        kMostLabels);
+  check(int64_t(s.names.size()) == (s.labels > 1 ? s.labels : 0),
+        "model {}: its head has {} scores and {} names of classes; a classifier has one for each, and a reranker has "
+        "one score",
+        m.name, s.labels, s.names.size());
+  std::set<std::string_view> seen;
+  for (const std::string& name : s.names)
+    check(!name.empty() && seen.insert(name).second, "model {}: the class '{}' {}", m.name, name,
+          name.empty() ? "has no name" : "is there twice");
 }
 
 void require_held(const ModelSpec& m) {

@@ -45,13 +45,15 @@ void read(Metadata& metadata, ModelSpec& m) {
   const std::string gelu = metadata.text("hidden_activation", "gelu");
   check(gelu == "gelu", "{}: {} is '{}'; supported: gelu", file.path(), metadata.key("hidden_activation"), gelu);
   read_score_head(metadata, m, ScoreHead::gelu_norm);
-  check(!m.score.there() || m.score.dense != ScoreHead::none,
-        "{}: it has cls.output.weight and no cls.weight, so it would rank without its head; convert the model again",
-        file.path());
+  check(
+      !m.score.there() || m.score.dense != ScoreHead::none,
+      "{}: it has cls.output.weight and no cls.weight, so its head would be computed in part; convert the model again",
+      file.path());
   const int64_t pooling = metadata.u32("classifier.pooling_type", pooling_number("mean"));
   check(pooling == pooling_number("mean") || pooling == pooling_number("cls"),
         "{}: {} is {}; supported: 1 (mean), 2 (cls)", file.path(), metadata.key("classifier.pooling_type"), pooling);
   m.score.mean = m.score.there() && pooling == pooling_number("mean");
+  m.mask_head = file.find("mlm.dense.weight") != nullptr;
   metadata.refuse_unknown();
 }
 
@@ -76,7 +78,7 @@ void check_model(const ModelSpec& m) {
   require_like_layers(m, {"n_heads", "n_kv", "d_head", "d_ff", "fused_qkv", "fused_gate_up"});
   require_own_keys(m);
   require_full_width(m);
-  require_one_label(m);
+  require_labels(m);
   check(window_of(m) != 1, "model {}: window is 1, so that a token would see only itself; use at least 2", m.name);
   ModelSpec usual = m;
   shape_layers(usual, every_of(m), window_of(m));
@@ -93,12 +95,12 @@ void check_model(const ModelSpec& m) {
 }  // namespace modern_bert
 
 Family modern_bert_family() {
-  Family f{
-      .defaults = {},
-      .read = modern_bert::read,
-      .write = modern_bert::write,
-      .holds = {"window", "rope", "mixer_norm", "rope_base", "local_rope_base", "labels", "label_dense", "label_mean"},
-      .check = modern_bert::check_model};
+  Family f{.defaults = {},
+           .read = modern_bert::read,
+           .write = modern_bert::write,
+           .holds = {"window", "rope", "mixer_norm", "rope_base", "local_rope_base", "labels", "label_dense",
+                     "label_mean", "label_names", "mask_head"},
+           .check = modern_bert::check_model};
   f.defaults.architecture = "modern-bert";
   f.defaults.norm = NormKind::layer;
   f.defaults.norm_bias = false;

@@ -143,6 +143,15 @@ BpeVocabulary byte_vocabulary() {
   return v;
 }
 
+// Texts of encoders are between [CLS] and [SEP], where there are such tokens (Devlin et al. 2018).
+void begin_and_end(BpeVocabulary& v) {
+  const auto find = [&](const char* name) { return std::ranges::find(v.tokens, name) - v.tokens.begin(); };
+  const auto first = find("[CLS]"), last = find("[SEP]"), mask = find("[MASK]"), none = std::ptrdiff_t(v.tokens.size());
+  if (first == none || last == none || mask == none) return;
+  v.bos = int32_t(first), v.eos = int32_t(last), v.add_bos = v.add_eos = true;
+  v.other_ids["tokenizer.ggml.mask_token_id"] = int32_t(mask);
+}
+
 // With the control tokens after all others.
 std::shared_ptr<const Tokenizer> finished(BpeVocabulary v, const ControlTokens& control) {
   v.types.assign(v.tokens.size(), int32_t(TokenType::normal));
@@ -150,6 +159,7 @@ std::shared_ptr<const Tokenizer> finished(BpeVocabulary v, const ControlTokens& 
   v.tokens.push_back(kEndOfText);
   v.types.push_back(int32_t(TokenType::control));
   add_control_tokens(v, control);
+  begin_and_end(v);
   return std::make_shared<const BpeTokenizer>(std::move(v));
 }
 

@@ -1,0 +1,67 @@
+#include "cli/eval/confusion.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/console.h"
+#include "toy/image/class_scores.h"
+
+namespace toy::cli {
+
+Confusion::Confusion(std::vector<std::string> classes) : classes_(std::move(classes)) {
+  table_.assign(classes_.size(), std::vector<int64_t>(classes_.size()));
+}
+
+void Confusion::add(int64_t item, int32_t label, std::span<const float> logits) {
+  constexpr int64_t kFive = 5;
+  const int64_t rank = class_rank(logits, label);
+  const int32_t chosen = classes_in_order(logits).front();
+  all_.push_back({item, label, chosen, class_nll(logits, label)});
+  nats_ += all_.back().nats;
+  right_ += rank == 0, among_5_ += rank < kFive;
+  ++table_[size_t(label)][size_t(chosen)];
+}
+
+MeanError Confusion::part(int64_t of) const {
+  const double n = double(count()), p = double(of) / n;
+  return {p, std::sqrt(p * (1 - p) / n)};
+}
+
+double Confusion::mean_f1() const {
+  double sum = 0;
+  int64_t seen = 0;
+  for (size_t k = 0; k < classes_.size(); ++k) {
+    int64_t labelled = 0, chosen = 0;
+    for (size_t i = 0; i < classes_.size(); ++i) labelled += table_[k][i], chosen += table_[i][k];
+    if (labelled + chosen == 0) continue;
+    sum += 2 * double(table_[k][k]) / double(labelled + chosen), ++seen;
+  }
+  return seen == 0 ? 0 : sum / double(seen);
+}
+
+std::vector<Confusion::Judged> Confusion::worst() const {
+  constexpr size_t kWorst = 10;
+  std::vector<Judged> list = all_;
+  std::ranges::stable_sort(list, [](const Judged& a, const Judged& b) { return a.nats > b.nats; });
+  list.resize(std::min(list.size(), kWorst));
+  return list;
+}
+
+void Confusion::print(const char* heading) const {
+  constexpr size_t kShownClasses = 20;
+  if (classes_.size() > kShownClasses) return;
+  size_t width = 6;
+  for (const std::string& name : classes_) width = std::max(width, std::min<size_t>(14, name.size()));
+  fmt::print("\n{}\n{:{}}", heading, "", width);
+  for (const std::string& name : classes_) fmt::print(" {:>5.5}", printable(name));
+  fmt::print("\n");
+  for (size_t k = 0; k < classes_.size(); ++k) {
+    fmt::print("{:{}.14}", printable(classes_[k]), width);
+    for (const int64_t n : table_[k]) fmt::print(" {:>5}", n);
+    fmt::print("\n");
+  }
+}
+
+}  // namespace toy::cli

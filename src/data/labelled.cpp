@@ -1,0 +1,68 @@
+#include "toy/data/labelled.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <set>
+
+#include "data/text_fields.h"
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
+
+namespace toy {
+namespace {
+
+using nlohmann::ordered_json;
+
+// What a field is called, the usual name first.
+constexpr std::array<std::string_view, 4> kText{"text", "sentence", "content", "prompt"};
+constexpr std::array<std::string_view, 4> kLabel{"label", "class", "category", "label_text"};
+
+std::string label_of(const ordered_json& value, const std::string& field) {
+  check(value.is_string() || value.is_number_integer() || value.is_boolean(),
+        "'{}' is {}; a label is a text or a whole number", field, json_text(value));
+  if (!value.is_string()) return json_text(value);
+  auto label = value.get<std::string>();
+  check(is_utf8(label), "'{}' is not UTF-8", field);
+  check(label.find_first_not_of(" \t\r\n") != label.npos, "'{}' is empty", field);
+  return label;
+}
+
+// Of a whole number, as JSON writes it.
+bool read_whole(const std::string& text, int64_t& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && std::to_string(value) == text;
+}
+
+}  // namespace
+
+std::vector<LabelledText> read_labelled(const std::vector<TextFile>& files, const TextRowReading& reading) {
+  std::vector<LabelledText> texts;
+  read_text_rows(files, reading, [&](ordered_json& row) {
+    std::string field;
+    const auto text = take_text(row, kText, reading);
+    const auto label = take_field(row, kLabel, reading, field);
+    check(text && label,
+          "there is no '{}'; a row is {{\"text\": ..., \"label\": ...}}, or name its fields with --map "
+          "text=...,label=...",
+          text ? kLabel[0] : kText[0]);
+    texts.push_back({*text, label_of(*label, field)});
+  });
+  check(!texts.empty(), "{}: there is no text with a label", files.empty() ? "data" : files.front().path);
+  return texts;
+}
+
+std::vector<std::string> classes_of(const std::vector<LabelledText>& texts) {
+  std::set<std::string> names;
+  for (const LabelledText& t : texts) names.insert(t.label);
+  std::vector<std::string> classes(names.begin(), names.end());
+  int64_t a = 0, b = 0;
+  if (std::ranges::all_of(classes, [&](const std::string& c) { return read_whole(c, a); }))
+    std::ranges::sort(classes, [&](const std::string& x, const std::string& y) {
+      return read_whole(x, a) && read_whole(y, b) && a < b;
+    });
+  return classes;
+}
+
+}  // namespace toy

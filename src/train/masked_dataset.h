@@ -1,0 +1,14 @@
+// Texts as rows in which tokens are hidden.
+#pragma once
+
+#include <memory>
+
+#include "train/dataset.h"
+
+namespace toy {
+
+/// The windows of `texts`, which must not be packed: each a row of its own, between the tokens that begin and end a
+/// text. What a validation hides is the same each time.
+std::unique_ptr<Dataset> make_masked_dataset(const MaskOptions& options, std::unique_ptr<Dataset> texts);
+
+}  // namespace toy
