@@ -1,5 +1,7 @@
 #include "toy/data/pairs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <span>
@@ -45,9 +47,17 @@ std::optional<std::string> take_text(ordered_json& row, std::span<const std::str
 TextPair pair_of(ordered_json row, const PairReading& reading, std::vector<std::string>& unused) {
   check(row.is_object(), "not a JSON object; each row must be one");
   const auto anchor = take_text(row, kAnchor, reading.renamed), positive = take_text(row, kPositive, reading.renamed);
-  check(anchor && positive,
-        "there is no '{}'; a row is {{\"anchor\": ..., \"positive\": ...}}, or name its fields with --map anchor=...",
-        anchor ? kPositive[0] : kAnchor[0]);
+  if (!anchor || !positive) {
+    const std::string_view missing = anchor ? kPositive[0] : kAnchor[0];
+    std::vector<std::string> texts;
+    for (const auto& [name, value] : row.items())
+      if (value.is_string()) texts.push_back(one_line(name));
+    std::string map = fmt::format("{}=...", missing);
+    if (!texts.empty()) map = fmt::format("{}={}", missing, texts[0]);
+    if (!anchor && !positive && texts.size() > 1) map += fmt::format(",{}={}", kPositive[0], texts[1]);
+    fail("there is no '{}'; a row is {{\"anchor\": ..., \"positive\": ...}}, or name its fields with --map {}", missing,
+         map);
+  }
   TextPair pair{*anchor, *positive, take_text(row, kNegative, reading.renamed)};
   for (const auto& [name, value] : row.items()) unused.push_back(name);
   return pair;
@@ -66,7 +76,9 @@ std::vector<TextPair> read_pairs(const std::vector<TextFile>& files, const PairR
         pairs.push_back(pair_of(get(), reading, unused));
         if (!unused.empty()) notes.add(where, {unused_note(unused)});
       } catch (const Error& e) {
-        const std::string text = fmt::format("{}: {}", where, e.what());
+        std::string text = fmt::format("{}: {}", where, e.what());
+        if (const size_t other = text.find(" (plain text is for --corpus)"); other != text.npos)
+          text = text.substr(0, other) + ", such as {\"anchor\": ..., \"positive\": ...}";
         check(reading.skip_bad_rows, "{}", text);
         skipped.add(text);
       }

@@ -12,6 +12,7 @@
 #include "cli/eval/eval.h"
 #include "cli/files/model_file.h"
 #include "cli/options.h"
+#include "toy/base/counted.h"
 #include "toy/data/examples.h"
 #include "toy/data/pairs.h"
 #include "toy/decode/search_index.h"
@@ -52,7 +53,7 @@ struct EvalEmbeddings : Command {
   }
   // Of length 1, one for each text; equal ones are computed once.
   std::vector<std::vector<float>> vectors(const std::vector<std::string>& texts) {
-    model_path = model_file(model_path);
+    model_path = model_file(model_path, file);
     const auto dev = device.make();
     Model model = load_model(model_path, *dev);
     adapters.apply(model);
@@ -99,7 +100,7 @@ struct EvalSts final : EvalEmbeddings {
     if (json)
       return print_json(
           {{"model", model_path}, {"file", file}, {"pairs", pairs.size()}, {"spearman", s}, {"pearson", p}});
-    fmt::print("Spearman {:.2f}, Pearson {:.2f}; {} pairs\n", 100 * s, 100 * p, pairs.size());
+    fmt::print("Spearman {:.2f}, Pearson {:.2f}; {}\n", 100 * s, 100 * p, counted(int64_t(pairs.size()), "pair"));
   }
 };
 

@@ -15,6 +15,7 @@
 #include "cli/run/chat_template_option.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
+#include "toy/base/run_files.h"
 #include "toy/chat/builtin.h"
 #include "toy/hf/convert.h"
 #include "toy/hf/peft.h"
@@ -63,6 +64,7 @@ struct Convert : Command {
     rewrite.in = bind::model_to_convert(finder(), rewrite.in);
     check(!hf::is_peft_folder(rewrite.in),
           "'{0}' is an adapter; add it to its model: toy merge MODEL --lora {0} --out {1}", rewrite.in, rewrite.out);
+    refuse_adapter_run();
     if (hf::is_model_folder(rewrite.in)) {
       check(rewrite.out.ends_with(".gguf"), "OUT is '{}'; a folder becomes a GGUF, so use a name that ends with .gguf",
             rewrite.out);
@@ -93,6 +95,14 @@ struct Convert : Command {
   }
 
  private:
+  void refuse_adapter_run() const {
+    const std::filesystem::path run = rewrite.in;
+    std::error_code error;
+    const auto has = [&](const char* file) { return std::filesystem::exists(run / file, error); };
+    check(!has(runs::kAdapterFile) || !has(runs::kEventsFile),
+          "'{0}' is a run that made an adapter; add it to its model: toy merge MODEL --lora {0} --out {1}", rewrite.in,
+          rewrite.out);
+  }
   // A new folder that is called like a file is a mistake.
   void refuse_name_of_file() const {
     std::string ending = std::filesystem::path(rewrite.out).extension().string();
