@@ -4,6 +4,7 @@
 
 #include "dialog/fields.h"
 #include "dialog/messages.h"
+#include "dialog/normalized.h"
 #include "serve/api/sampler_fields.h"
 #include "serve/http/request_body.h"
 #include "toy/base/json_text.h"
