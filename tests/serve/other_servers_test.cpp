@@ -173,7 +173,7 @@ TEST(Ollama, FieldsThatBelongElsewhere) {
       {"/v1/chat/completions", R"("messages": ["Hi"])", "'messages[0]' is not an object; expected"},
       {"/v1/embeddings", R"("input": [])", "'input' is an empty array"},
       {"/detokenize", R"("ids": [1, 2])", "the field 'ids' is unknown; did you mean 'tokens'?"},
-      {"/v1/look", R"("text": "a")", "'tokens' is missing; send \"tokens\": [1, 2]"},
+      {"/detokenize", R"("text": "a")", "'tokens' is missing; send \"tokens\": [1, 2]"},
       {"/infill", R"("prompt": "a")", "send the text before the gap"},
   };
   for (const auto& [target, fields, words] : refused) {
@@ -185,9 +185,13 @@ TEST(Ollama, FieldsThatBelongElsewhere) {
     EXPECT_EQ(message.find("; remove it"), std::string::npos) << message;
   }
   // What says that it is not wanted, and what Ollama's clients send.
-  for (const char* fields : {R"("stop": [])", R"("seed": -1)", R"("max_tokens": -1)", R"("keep_alive": "5m")",
-                             R"("options": {"num_ctx": 100, "num_predict": 1, "num_gpu": 1})", R"("foo": 1)"})
-    EXPECT_EQ(server.post("/api/generate", R"({"prompt": "a", "stream": false, )" + std::string(fields) + "}").status,
+  for (const char* fields :
+       {R"("stop": [])", R"("seed": -1)", R"("max_tokens": -1)", R"("keep_alive": "5m")", R"("foo": 1)"})
+    EXPECT_EQ(server
+                  .post("/api/generate",
+                        R"({"prompt": "a", "stream": false, "options": {"num_ctx": 100, "num_predict": 1}, )" +
+                            std::string(fields) + "}")
+                  .status,
               200)
         << fields;
   EXPECT_EQ(server.post("/v1/completions", R"({"prompt": "a", "max_tokens": 1, "options": {}})").status, 200);
@@ -195,7 +199,7 @@ TEST(Ollama, FieldsThatBelongElsewhere) {
   EXPECT_EQ(server.post("/v1/completions", "").error(), "the request's body is empty; send JSON");
   for (const char* form : {"messages=Hi", "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nb\r\n--x--"})
     EXPECT_NE(server.post("/v1/completions", form).error().find("is a form; send JSON"), std::string::npos) << form;
-  EXPECT_NE(server.post("/v1/complete", "{}").error().find("did you mean /v1/completions?"), std::string::npos);
+  EXPECT_NE(server.post("/v1/complete", "{}").error().find("did you mean /completion?"), std::string::npos);
 }
 
 TEST(Ollama, ToolsAndForms) {
