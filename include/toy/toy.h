@@ -18,6 +18,7 @@
 #include "toy/base/checksum.h"
 #include "toy/base/clock.h"
 #include "toy/base/communicator.h"
+#include "toy/base/counted.h"
 #include "toy/base/error.h"
 #include "toy/base/folder_lock.h"
 #include "toy/base/gguf_name.h"

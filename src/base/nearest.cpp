@@ -53,6 +53,11 @@ std::string nearest_path(const std::string& path, const std::vector<std::string>
   return nearest_of(path, letters, candidates);
 }
 
+// OWNER/REPO
+static bool looks_like_repository(std::string_view path) {
+  return std::ranges::count(path, '/') == 1 && path.find('.') == path.npos && path.front() != '/' && path.back() != '/';
+}
+
 std::string no_such_file(const std::string& path) {
   namespace fs = std::filesystem;
   const auto instead = [&](std::string_view what) { return fmt::format("{}: no such file; {}", path, what); };
@@ -61,17 +66,26 @@ std::string no_such_file(const std::string& path) {
   if (path.find('*') != path.npos) return instead("the shell reads * only without quotes");
   const fs::path wanted(path);
   std::error_code error;
+  if (path.find("://") != path.npos)
+    return fmt::format("{}: it is an address; download it first, such as with curl -O, and give the file", path);
+  if (path.starts_with("~/"))
+    return fmt::format("{}: no such file; ~ in quotes is not your home, so remove the quotes", path);
+  if (path.find('*') != path.npos)
+    return fmt::format("{}: no such file; * in quotes is a letter, so remove the quotes", path);
   fs::path there;  // how far the path exists
   for (const fs::path& part : wanted.parent_path()) {
     if (!fs::is_directory(there / part, error))
-      return fmt::format("{}: no such file; there is no folder '{}'", path, (there / part).string());
+      return fmt::format("{}: no such file; there is no folder '{}'{}", path, (there / part).string(),
+                         looks_like_repository(path) ? " (files of Hugging Face have to be downloaded first)" : "");
     there /= part;
   }
   std::vector<std::string> names;
   for (fs::directory_iterator i(there.empty() ? "." : there, error), end; !error && i != end; i.increment(error))
     names.push_back(i->path().filename().string());
   std::ranges::sort(names);  // folders list in any order
-  const std::string near = nearest_path(wanted.filename().string(), names);
+  std::string near = nearest_path(wanted.filename().string(), names);
+  for (const std::string& name : names)
+    if (!wanted.has_extension() && fs::path(name).stem() == wanted.filename()) near = name;
   return fmt::format("{}: no such file; {}", path,
                      near.empty() ? "check the path" : fmt::format("did you mean '{}'?", (there / near).string()));
 }

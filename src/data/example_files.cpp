@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "data/row_files.h"
+#include "toy/base/counted.h"
 #include "toy/base/error.h"
 #include "toy/data/examples.h"
 
@@ -29,7 +30,8 @@ void require_kind(const ExampleRow& row, Preferences wanted) {
 
 int64_t read_examples(const TextFile& file, const ExampleMaker& maker, const ExampleReading& reading) {
   SkippedRows skipped(file.path, reading.warn);
-  int64_t bad = 0;
+  int64_t bad = 0, silent = 0;
+  std::string first_silent;
   RowNotes notes(reading.warn);
   for_each_row(file, [&](int64_t number, const std::string& where, const GetRow& get) {
     ExampleRow row;
@@ -50,8 +52,14 @@ int64_t read_examples(const TextFile& file, const ExampleMaker& maker, const Exa
       return true;
     }
     notes.add(where, row.notes);
+    if (row.says_nothing && ++silent == 1) first_silent = where;
     return reading.take(row, number);
   });
+  if (silent > 0)
+    reading.warn(
+        fmt::format("{}: {} an empty answer, from which the model learns to say nothing (the first is {}); "
+                    "fill or remove them",
+                    file.path, counted(silent, "row has", "rows have"), first_silent));
   return bad + skipped.finish();
 }
 

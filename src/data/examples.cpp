@@ -95,6 +95,7 @@ ExampleRow ExampleMaker::make_row(const ordered_json& row) const {
   check(row.is_object(), "not a JSON object; each row must be one");
   const RowForm form = row_form(options_.questions ? answered(row) : row, options_.renamed);
   ExampleRow out = example(form);
+  out.says_nothing = form.says_nothing();
   if (!form.unused.empty()) out.notes.insert(out.notes.begin(), unused_note(form.unused));
   for (const Example* e : {&out.example, out.rejected ? &*out.rejected : nullptr})
     if (e) check(e->counted() > 0, "it has nothing to learn: no token counts in the loss");
@@ -102,7 +103,7 @@ ExampleRow ExampleMaker::make_row(const ordered_json& row) const {
 }
 
 ExampleRow ExampleMaker::example(const RowForm& form) const {
-  ExampleRow out{form.kind, {}, {}, form.good, {}};
+  ExampleRow out{form.kind, {}, {}, form.good, false, {}};
   if (form.kind == RowKind::text) {
     out.example = tokens(form.text, 0, out.notes);
     return out;

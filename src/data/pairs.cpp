@@ -1,9 +1,12 @@
 #include "toy/data/pairs.h"
 
+#include <fmt/format.h>
+
 #include <array>
 
 #include "data/text_fields.h"
 #include "toy/base/error.h"
+#include "toy/base/utf8.h"
 
 namespace toy {
 namespace {
@@ -17,9 +20,16 @@ constexpr std::array<std::string_view, 1> kNegative{"negative"};
 
 TextPair pair_of(ordered_json& row, const TextRowReading& reading) {
   const auto anchor = take_text(row, kAnchor, reading), positive = take_text(row, kPositive, reading);
-  check(anchor && positive,
-        "there is no '{}'; a row is {{\"anchor\": ..., \"positive\": ...}}, or name its fields with --map anchor=...",
-        anchor ? kPositive[0] : kAnchor[0]);
+  if (!anchor || !positive) {
+    const std::string_view missing = anchor ? kPositive[0] : kAnchor[0];
+    std::vector<std::string> texts;
+    for (const auto& [name, value] : row.items())
+      if (value.is_string()) texts.push_back(one_line(name));
+    std::string map = fmt::format("{}={}", missing, texts.empty() ? "..." : texts[0]);
+    if (!anchor && !positive && texts.size() > 1) map += fmt::format(",{}={}", kPositive[0], texts[1]);
+    fail("there is no '{}'; a row is {{\"anchor\": ..., \"positive\": ...}}, or name its fields with --map {}", missing,
+         map);
+  }
   return {*anchor, *positive, take_text(row, kNegative, reading)};
 }
 

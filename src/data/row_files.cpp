@@ -59,6 +59,9 @@ void for_each_of_list(const TextFile& file, const TakeRow& take) {
   const std::string text = whole_text(file);
   check(is_utf8(text), "{}: not UTF-8", file.path);
   const auto list = parse_json<ordered_json>(text);
+  const std::string_view first = std::string_view(text).substr(0, text.find('\n'));
+  check(!list.is_discarded() || first.size() == text.size() || parse_json<ordered_json>(first).is_discarded(),
+        "{}: its first line is a list by itself; write one list for all rows, or one object a line", file.path);
   check(!list.is_discarded(), "{}: it begins with [ but is no JSON list; write a list of objects, or one object a line",
         file.path);
   int64_t number = 0;
@@ -173,6 +176,15 @@ bool has_ending(std::string path, std::string_view ending) {
 
 }  // namespace
 
+bool is_json_list(std::string_view text) {
+  const auto skip = [&] { text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size())); };
+  skip();
+  if (!text.starts_with('[')) return false;
+  text.remove_prefix(1);
+  skip();
+  return text.starts_with("{\"");
+}
+
 bool is_json_lines(std::string_view text) {
   for (int line = 0; line < 2; ++line) {
     const size_t end = text.find('\n');
@@ -187,6 +199,19 @@ bool is_json_lines(std::string_view text) {
   return true;
 }
 
+// Of a line that is not JSON: does an object end before its end, and the next one begin?
+static bool has_second_object(std::string_view line) {
+  constexpr size_t kLongest = size_t(64) << 10;
+  int tries = 16;
+  if (line.size() > kLongest) return false;
+  for (size_t at = line.find('}'); at != line.npos && tries-- > 0; at = line.find('}', at + 1)) {
+    const size_t next = line.find_first_not_of(" \t,;", at + 1);
+    if (next != line.npos && line[next] == '{' && parse_json<ordered_json>(line.substr(0, at + 1)).is_object())
+      return true;
+  }
+  return false;
+}
+
 ordered_json row_of_line(std::string_view line) {
   check(is_utf8(line), "not UTF-8");
   auto row = parse_json<ordered_json>(line);
@@ -194,6 +219,7 @@ ordered_json row_of_line(std::string_view line) {
     check(line.starts_with('{'), "not JSON; each line must be a JSON object (plain text is for --corpus)");
     const std::string_view end = line.substr(0, line.find_last_not_of(" \t\r") + 1);
     check(!end.ends_with("},"), "a comma follows the object; remove it, or write all objects in a list [ ]");
+    check(!has_second_object(end), "another object follows on the same line; write each on a line of its own");
     check(!end.ends_with('{') && !end.ends_with('[') && !end.ends_with(','),
           "the JSON object ends on another line; write each object on one line (JSON Lines), or all in a list [ ]");
     fail("not JSON: {}", json_mistake(line));

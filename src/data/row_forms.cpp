@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <iterator>
 #include <set>
 
 #include "dialog/normalized.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
+#include "toy/base/nearest.h"
 #include "toy/base/utf8.h"
 
 namespace toy {
@@ -49,6 +52,8 @@ class Row {
   }
   std::string text(const std::string& name) {
     const ordered_json& value = take(name);
+    if (value.is_primitive() && !value.is_string())
+      fail("'{}' is not a string; write {} in quotes", name, json_text(value));
     check(value.is_string(), "'{}' is not a string", name);
     return value.get<std::string>();
   }
@@ -344,7 +349,60 @@ void completion(Row& row, const std::string& answer, RowForm& out) {
   out.answer = row.text(answer);
 }
 
+bool is_blank(const ordered_json& text) {
+  return text.is_string() && text.get_ref<const std::string&>().find_first_not_of(" \t\r\n") == std::string::npos;
+}
+
+// Of a message: is it an answer to learn without a text, calls and thoughts?
+bool is_silent(const ordered_json& m) {
+  if (m.value("role", ordered_json()) != "assistant" || !m.contains("content") || !is_blank(m["content"])) return false;
+  for (const char* name : {"tool_calls", "function_call", "reasoning_content", "reasoning", "thinking"})
+    if (m.contains(name) && !m[name].empty() && m[name] != "") return false;
+  return std::ranges::none_of(std::initializer_list<const char*>{"weight", "train", "training", "loss", "loss_mask"},
+                              [&](const char* name) { return m.contains(name) && (m[name] == 0 || m[name] == false); });
+}
+
+// A field of the row that differs from a name with a meaning by a letter or in case: "promt: did you mean prompt?"; ""
+// for none.
+std::string misspelt_field(const ordered_json& row) {
+  static const std::vector<std::string> kNames{"text",   "prompt",   "completion",   "response", "messages",
+                                               "chosen", "rejected", "instruction",  "output",   "question",
+                                               "answer", "input",    "conversations"};
+  for (const auto& [field, value] : row.items()) {
+    std::string lower = field;
+    std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+    if (std::ranges::find(kNames, field) != kNames.end()) continue;
+    const bool is_name = std::ranges::find(kNames, lower) != kNames.end();
+    if (const std::string near = is_name ? lower : misspelt(lower, kNames); !near.empty())
+      return fmt::format("'{}': did you mean '{}'?", one_line(field), near);
+  }
+  return "";
+}
+
+// Why a row without a known form has none, as far as its fields tell.
+std::string advice_on(const ordered_json& row) {
+  if (const std::string wrong = misspelt_field(row); !wrong.empty()) return wrong;
+  if (row.size() == 1) {
+    const std::string field = row.begin().key();
+    const ordered_json& value = row.begin().value();
+    if (value.is_array() && !value.empty() && value[0].is_object())
+      return fmt::format("the rows are in the field '{}'; write that list alone", one_line(field));
+    if (field.find(';') != field.npos) return "the columns of the table are separated by ';'; write commas";
+  }
+  if (row.size() == 2 && row.front().is_string() && row.back().is_string())
+    return fmt::format("try --map prompt={},completion={}", one_line(row.begin().key()),
+                       one_line(std::next(row.begin()).key()));
+  return "";
+}
+
 }  // namespace
+
+bool RowForm::says_nothing() const {
+  if (kind == RowKind::text || !good) return false;
+  const json& learned = answers.is_array() ? answers : messages;
+  if (kind == RowKind::messages || answers.is_array()) return std::ranges::any_of(learned, is_silent);
+  return is_blank(answer);
+}
 
 RowForm row_form(const ordered_json& given, const std::map<std::string, std::string>& renamed) {
   Row row(given, renamed);
@@ -388,6 +446,7 @@ RowForm row_form(const ordered_json& given, const std::map<std::string, std::str
       fields.push_back(one_line(name) + (value.is_null() ? " (null)" : ""));
     const std::string has = fields.empty() ? "no fields" : fmt::format("the fields {}", fmt::join(fields, ", "));
     if (const std::string map = likely_map(given); !map.empty()) fail("it has {}; try --map {}", has, map);
+    if (const std::string advice = advice_on(given); !advice.empty()) fail("it has {}; {}", has, advice);
     fail(
         "it has {}; needed are text, or prompt and completion, or messages, or instruction and output, or question and "
         "answer, or chosen and rejected (--map gives other fields these meanings)",

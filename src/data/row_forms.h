@@ -23,6 +23,8 @@ struct RowForm {
   bool good = true;                                   ///< rated
   bool has_prompt = false;                            ///< preference: the prompt is stated, and may be empty
   std::vector<std::string> unused;                    ///< names of fields that have no effect
+  /// Is an answer that is learned empty, or does it have blanks only?
+  bool says_nothing() const;
 };
 
 /// Reads a row by its fields; docs/data.md has the table. `renamed`: which field of the row has the meaning of a name,

@@ -49,7 +49,8 @@ void read_text_rows(const std::vector<TextFile>& files, const TextRowReading& re
         for (const auto& [name, value] : row.items()) unused.push_back(name);
         if (!unused.empty()) notes.add(where, {unused_note(unused)});
       } catch (const Error& e) {
-        const std::string text = fmt::format("{}: {}", where, e.what());
+        std::string text = fmt::format("{}: {}", where, e.what());
+        if (const size_t other = text.find(" (plain text is for --corpus)"); other != text.npos) text.resize(other);
         check(reading.skip_bad_rows, "{}", text);
         skipped.add(text);
       }

@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "toy/base/checksum.h"
+#include "toy/base/counted.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
 #include "toy/base/nearest.h"
@@ -97,7 +98,8 @@ bool lies_below(const fs::path& path, const std::string& folder) {
 bool is_of_run(const fs::path& entry) {
   const std::string name = entry.filename().string();
   const bool named = name == runs::kConfigFile || name == runs::kFlowFile || name == runs::kCheckpointsFolder ||
-                     name == runs::kSecondFolder || (name.starts_with("events") && name.ends_with(".jsonl"));
+                     name == runs::kSecondFolder || name == runs::kFinishedFile ||
+                     (name.starts_with("events") && name.ends_with(".jsonl"));
   std::error_code error;
   return named && fs::exists(entry.parent_path() / runs::kEventsFile, error) &&
          fs::exists(entry.parent_path() / runs::kFlowFile, error);
@@ -139,8 +141,8 @@ void add_folder(const std::string& folder, std::span<const std::string> all_exce
   std::sort(paths.begin(), paths.end());
   std::sort(out.left_out.begin(), out.left_out.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
   if (paths.empty() && !out.left_out.empty())
-    fail("{}: there is no text in this folder; {} files were left out, as {} ({})", folder, out.left_out.size(),
-         out.left_out[0].path, out.left_out[0].reason);
+    fail("{}: there is no text in this folder; {} left out, as {} ({})", folder,
+         counted(int64_t(out.left_out.size()), "file was", "files were"), out.left_out[0].path, out.left_out[0].reason);
   check(!paths.empty(), "{}: the folder is empty; a text is needed", folder);
   for (const std::string& path : paths) out.files.push_back(looked_at(path));
 }
@@ -183,6 +185,8 @@ TextFile looked_at(const std::string& path) {
   return described(path, st);
 }
 
+bool is_utf16(std::string_view text) { return text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"); }
+
 bool is_binary(std::string_view text) { return text.substr(0, kSniffed).find('\0') != text.npos; }
 
 bool is_untouched(const TextFile& before, const TextFile& now) {
@@ -203,6 +207,7 @@ const char* why_not_text(std::string_view start) {
     if (start.starts_with(magic)) return "it is a picture; toy train vit learns from folders of pictures";
   if (start.starts_with("%PDF")) return "it is a PDF; write its text to a file first, such as with pdftotext";
   if (start.starts_with("GGUF")) return "it is a model; give a text";
+  if (is_utf16(start)) return "it is UTF-16; convert it first: iconv -f utf-16 -t utf-8";
   return "not a text, for it has NUL bytes; convert it to UTF-8";
 }
 
@@ -231,7 +236,8 @@ std::string left_out_note(const std::string& name, const TextFiles& files) {
   constexpr size_t kShown = 5;
   const auto& left = files.left_out;
   if (left.empty()) return {};
-  std::string note = fmt::format("{}: {} files are taken; left out: ", name, files.files.size());
+  std::string note =
+      fmt::format("{}: {} taken; left out: ", name, counted(int64_t(files.files.size()), "file is", "files are"));
   for (size_t i = 0; i < std::min(left.size(), kShown); ++i)
     note += fmt::format("{}{} ({})", i > 0 ? ", " : "", left[i].path, left[i].reason);
   if (left.size() > kShown) note += fmt::format(", and {} more", left.size() - kShown);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <numeric>
+#include <string_view>
 
 #include "dialog/hints.h"
 #include "toy/base/utf8.h"
@@ -98,12 +99,19 @@ bool Fields::has(const std::string& name) {
 const ordered_json& Fields::needed(const std::string& name) {
   if (const ordered_json* value = take(name)) return *value;
   static const std::set<std::string> kTexts = {"content", "text", "prompt", "input"};  // what others call a text
+  constexpr const char* kCode = "missing_required_parameter";
   for (const auto& [other, value] : values_)
-    if (!meant(other, {name}).empty() || (kTexts.contains(name) && kTexts.contains(other)))
+    if (!meant(other, {name}).empty() || !other_name(other, {name}).empty() ||
+        (kTexts.contains(name) && kTexts.contains(other)))
       refuse(fmt::format("'{}' is missing, and the field '{}' is unknown; did you mean '{}'?", one_line(path(name)),
                          one_line(path(other)), name),
-             path(name), "missing_required_parameter");
-  refuse_at(path(name), "is missing", "missing_required_parameter");
+             path(name), kCode);
+  for (const auto& [other, value] : values_)
+    if (const Hint hint = hint_of(other, *value); std::string_view(hint.word).starts_with("is for "))
+      refuse_at(path(name), fmt::format("is missing; '{}' {}", other, hint.word), kCode);
+  const std::string_view example = example_of(name);
+  refuse_at(path(name), example.empty() ? "is missing" : fmt::format("is missing; send \"{}\": {}", name, example),
+            kCode);
 }
 
 bool Fields::flag(const std::string& name, bool otherwise) {
@@ -153,13 +161,35 @@ void Fields::refuse_unknown(const std::string& name) const {
          "unsupported_parameter");
 }
 
+void Fields::holds(const std::string& name, const std::set<std::string>& inner) {
+  for (const std::string& field : inner) inner_.insert(name + "." + field);
+}
+
+void Fields::refuse_moved(const std::string& name) const {
+  for (const std::string& field : inner_) {
+    const size_t dot = field.find('.');
+    if (field.substr(dot + 1) == name)
+      refuse(fmt::format("the field '{0}' belongs in '{1}': \"{1}\": {{\"{0}\": ...}}", name, field.substr(0, dot)),
+             path(name), "unsupported_parameter");
+  }
+  std::set<std::string> all = inner_;
+  all.insert(known_.begin(), known_.end());
+  if (const std::string other = other_name(name, all); !other.empty())
+    refuse(fmt::format("the field '{}' has another name here; use '{}'", one_line(path(name)), path(other)), path(name),
+           "unsupported_parameter");
+}
+
 void Fields::finish() {
   for (const auto& [name, value] : values_) {
     if (innermost == nullptr) refuse_unknown(name);
     const Hint hint = hint_of(name, *value);
-    if (hint.kind == Hint::changes)
-      refuse(fmt::format("the field '{}' {}; remove it", one_line(path(name)), hint.word), path(name),
+    if (hint.kind != Hint::harmless) refuse_moved(name);
+    if (hint.kind == Hint::changes) {
+      const std::string_view word = hint.word;
+      const bool advises = word.find("; ") != word.npos || word.find(": ") != word.npos;
+      refuse(fmt::format("the field '{}' {}{}", one_line(path(name)), word, advises ? "" : "; remove it"), path(name),
              "unsupported_parameter");
+    }
     if (hint.kind == Hint::unknown && !meant(name, known_).empty()) refuse_unknown(name);
     innermost->add(path(name));
   }

@@ -102,6 +102,8 @@ class Fields {
   bool has(const std::string& name);
   /// Notes a field that has no effect here, whatever it is.
   void ignore(const std::string& name);
+  /// Says that fields with these names stand in an object, which is the field `name`: here they are refused.
+  void holds(const std::string& name, const std::set<std::string>& inner);
   /// Takes all that is left.
   std::map<std::string, const nlohmann::ordered_json*> rest() { return std::exchange(values_, {}); }
   /// What was not taken is refused: all of it, or with an IgnoredFields what would change the answer and what looks
@@ -110,12 +112,15 @@ class Fields {
 
  private:
   [[noreturn]] void refuse_unknown(const std::string& name) const;
+  // Refuses what has another name or another place here.
+  void refuse_moved(const std::string& name) const;
   // A name of `known` that `name` may have been meant to be, or "".
   static std::string meant(const std::string& name, const std::set<std::string>& known);
 
   std::string path_;
   std::map<std::string, const nlohmann::ordered_json*> values_;
   std::set<std::string> known_;  // names that were asked for
+  std::set<std::string> inner_;  // paths of fields in one of them: options.temperature
 };
 
 }  // namespace toy::dialog

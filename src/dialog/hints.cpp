@@ -190,11 +190,11 @@ constexpr Change kChanges[] = {
     {"input", "", "is for POST /v1/responses and /v1/embeddings"},
     {"system", "", "is for POST /v1/messages; here it is a message with the role system"},
     {"instructions", "", "is for POST /v1/responses; here it is a message with the role system"},
-    {"stop", "", "is not known to this API, or has another name: 'stop_sequences'"},
-    {"max_tokens", "-1", "has another name here: 'max_output_tokens'"},
-    {"max_completion_tokens", "-1", "has another name here: 'max_tokens' or 'max_output_tokens'"},
+    {"stop", "", "is not known to this API"},
+    {"max_tokens", "-1", "is not known to this API"},
+    {"max_completion_tokens", "-1", "is not known to this API"},
     {"format", "", "binds the text in Ollama's API; use 'response_format'"},
-    {"stop_sequences", "", "has another name here: 'stop'"},
+    {"stop_sequences", "", "is not known to this API"},
     {"n", "1", "asks for several answers, which this API does not have"},
     {"seed", "-1", "is not known to this API; use /v1/chat/completions"},
     {"echo", "", "is for POST /v1/completions"},
@@ -210,6 +210,39 @@ constexpr Change kChanges[] = {
     {"frequency_penalty", "", "is not known to this API; use /v1/chat/completions"},
     {"presence_penalty", "", "is not known to this API; use /v1/chat/completions"},
     {"top_logprobs", "", "asks for probabilities, which this API does not have"},
+};
+
+struct OtherName {
+  std::string_view name;
+  std::string_view here;  // names in other APIs with '|' between them
+};
+
+constexpr std::string_view kLengths = "max_output_tokens|max_tokens|num_predict|options.num_predict";
+
+// What means the same under another name.
+constexpr OtherName kOtherNames[] = {
+    {"max_tokens", kLengths},
+    {"max_completion_tokens", kLengths},
+    {"max_new_tokens", kLengths},
+    {"max_tokens_to_sample", kLengths},
+    {"max_length", kLengths},
+    {"n_predict", kLengths},
+    {"num_predict", kLengths},
+    {"temp", "temperature|options.temperature"},
+    {"repetition_penalty", "options.repetition_penalty"},
+    {"stop", "stop_sequences"},
+    {"stop_sequences", "stop|options.stop"},
+    {"response_format", "text.format|output_config.format"},
+    {"ids", "tokens"},
+    {"input_ids", "tokens"},
+    {"token_ids", "tokens"},
+    {"parameters", "input_schema"},
+    {"input_schema", "parameters"},
+};
+
+constexpr OtherName kExamples[] = {
+    {"messages", R"([{"role": "user", "content": "Hi"}])"},
+    {"tokens", "[1, 2]"},
 };
 
 bool is_nothing(const ordered_json& v) {
@@ -231,6 +264,23 @@ bool is_off(const ordered_json& value, std::string_view harmless) {
 }
 
 }  // namespace
+
+std::string other_name(const std::string& name, const std::set<std::string>& known) {
+  const auto* row = std::ranges::find(kOtherNames, name, &OtherName::name);
+  if (row == std::end(kOtherNames)) return "";
+  for (std::string_view rest = row->here; !rest.empty();) {
+    const std::string_view one = rest.substr(0, rest.find('|'));
+    const bool is_inside = one.starts_with("text.") || one.starts_with("output_config.");
+    if (known.contains(std::string(is_inside ? one.substr(0, one.find('.')) : one))) return std::string(one);
+    rest.remove_prefix(std::min(one.size() + 1, rest.size()));
+  }
+  return "";
+}
+
+std::string_view example_of(const std::string& name) {
+  const auto* row = std::ranges::find(kExamples, name, &OtherName::name);
+  return row == std::end(kExamples) ? std::string_view() : row->here;
+}
 
 Hint hint_of(const std::string& name, const ordered_json& value) {
   if (const auto* row = std::ranges::find(kChanges, name, &Change::name); row != std::end(kChanges))

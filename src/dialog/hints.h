@@ -2,7 +2,9 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
+#include <string_view>
 
 namespace toy::dialog {
 
@@ -18,5 +20,11 @@ struct Hint {
 
 /// Of a field that was not taken, by its name, wherever it stands.
 Hint hint_of(const std::string& name, const nlohmann::ordered_json& value);
+
+/// How a field of another API is named here: one of `known`, or a path into one of them such as text.format. "": none.
+std::string other_name(const std::string& name, const std::set<std::string>& known);
+
+/// A value that the field may have, as JSON. "": none is known.
+std::string_view example_of(const std::string& name);
 
 }  // namespace toy::dialog

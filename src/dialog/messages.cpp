@@ -74,6 +74,7 @@ void add_tool(std::vector<Tool>& tools, Fields& f, const std::string& schema) {
 std::vector<Tool> tools_of(const ordered_json* j, void (*add)(std::vector<Tool>& tools, Fields& tool)) {
   std::vector<Tool> tools;
   if (j == nullptr) return tools;
+  if (j->is_object()) refuse_at("tools", "is one object; put it into a list: [{...}]");
   if (!j->is_array()) refuse_at("tools", "is not an array of tools");
   for (size_t i = 0; i < j->size(); ++i) {
     Fields tool((*j)[i], at("tools", i));
@@ -88,6 +89,9 @@ std::vector<Tool> tools_of(const ordered_json* j) {
       refuse_at(item.path("type"), R"(is missing; a tool is {"type": "function", "function": {"name": ...}})",
                 "missing_required_parameter");
     if (const std::string type = item.needed_text("type"); type != "function") return ignore_tool(item, type);
+    if (!item.has("function") && item.has("name"))
+      refuse_at(item.path("function"),
+                "is missing; here 'name', 'description' and 'parameters' stand in 'function', next to 'type'");
     Fields function(item.needed("function"), item.path("function"));
     item.finish();
     add_tool(tools, function, "parameters");

@@ -8,6 +8,7 @@
 
 #include "dialog/call_text.h"
 #include "dialog/fields.h"
+#include "dialog/hints.h"
 #include "toy/base/json_text.h"
 #include "toy/base/nearest.h"
 #include "toy/base/utf8.h"
@@ -195,9 +196,18 @@ std::string text_part(const ordered_json& part, const std::string& path) {
   return text.get<std::string>();
 }
 
+void require_messages(const ordered_json& messages) {
+  constexpr const char* kField = "messages";
+  const std::string form = fmt::format("expected messages such as {}", example_of(kField));
+  if (!messages.is_array()) refuse_at(kField, fmt::format("is not an array of messages; {}", form));
+  if (messages.empty()) refuse_at(kField, fmt::format("is an empty array; {}", form));
+  for (size_t i = 0; i < messages.size(); ++i)
+    if (!messages[i].is_object()) refuse_at(at(kField, i), fmt::format("is not an object; {}", form));
+}
+
 ordered_json normalized_messages(const ordered_json& messages, OtherFields others) {
   constexpr const char* kField = "messages";
-  if (!messages.is_array() || messages.empty()) refuse_at(kField, "is not an array of one or more messages");
+  require_messages(messages);
   MessageReader reader(others);
   ordered_json list = ordered_json::array();
   for (size_t i = 0; i < messages.size(); ++i) list.push_back(reader.message(messages[i], at(kField, i)));

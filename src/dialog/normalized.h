@@ -25,6 +25,9 @@ std::string text_part(const nlohmann::ordered_json& part, const std::string& pat
 nlohmann::ordered_json normalized_messages(const nlohmann::ordered_json& messages,
                                            OtherFields others = OtherFields::kept);
 
+/// Throws FieldError unless it is an array of one or more objects.
+void require_messages(const nlohmann::ordered_json& messages);
+
 /// A tool as templates see it: {"type": "function", "function": {"name", "description", "parameters"}}. `parameters`:
 /// null for none.
 nlohmann::ordered_json tool_json(const std::string& name, const std::string& description,

@@ -273,9 +273,11 @@ Question question_of(const ordered_json& row) {
                : row.contains("answerKey") && row.contains("question") ? arc(row)
                : row.contains("prompt") && row.contains("choices")     ? plain(row)
                                                                        : Question{};
-  check(!q.choices.empty(),
-        "no question of a known kind: it needs prompt, choices and answer, or the fields of "
-        "HellaSwag, ARC or WinoGrande");
+  check(
+      !q.choices.empty(),
+      "the fields are not those of a question: needed are prompt, choices and answer, or those of HellaSwag, ARC or "
+      "WinoGrande{}",
+      row.contains("answer") || row.contains("answers") ? " (toy eval generate takes questions without choices)" : "");
   check(q.choices.size() >= 2 && q.choices.size() <= kMostChoices, "there are {} choices, expected 2 to {}",
         q.choices.size(), kMostChoices);
   for (const Choice& c : q.choices) check(!trimmed(c.answer).empty(), "a choice is empty");

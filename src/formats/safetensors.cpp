@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "sniff.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -22,8 +23,12 @@ json parse_header(const std::string& path, std::span<const std::byte> file) {
   check(file.size() >= kLength, "{}: not a safetensors file: it has {} bytes", path, file.size());
   uint64_t length = 0;
   std::memcpy(&length, file.data(), kLength);
-  check(length <= kMaxHeader && length <= file.size() - kLength,
-        "{}: not a safetensors file, or cut off: a header of {} bytes in a file of {}", path, length, file.size());
+  const bool fits = length <= kMaxHeader && length <= file.size() - kLength;
+  if (const std::string other = fits ? "" : describe_foreign_file(file);
+      !other.empty() && file[kLength] != std::byte('{'))
+    fail("{}: not a safetensors file: {}", path, other);
+  check(fits, "{}: not a safetensors file, or cut off: a header of {} bytes in a file of {}", path, length,
+        file.size());
   const char* text = reinterpret_cast<const char*>(file.data() + kLength);
   json header = read_json<json>(path, {text, size_t(length)});
   check(header.is_object(), "{}: the header is not a JSON object", path);

@@ -1,6 +1,7 @@
 // Sizes by name, and from a file of dimensions.
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -86,6 +87,11 @@ ModelSpec model_spec(const std::string& size_or_file, int64_t vocab, int64_t con
   for (const Size& s : kImageSizes)
     if (size_or_file == s.name) m = make(s), found = true;
   if (!found) {
+    std::error_code error;
+    check(!std::filesystem::is_directory(size_or_file, error),
+          "size: '{0}' is a folder; use a name such as tiny, or a JSON file of dimensions (toy train warm-start --init "
+          "'{0}' begins with the weights of a run)",
+          size_or_file);
     std::ifstream f(size_or_file);
     if (!f) {
       const std::string near = nearest(size_or_file, size_names());

@@ -107,7 +107,7 @@ std::vector<std::string> visit_events(const std::string& path, const std::functi
     while (turn != turns.end() && turn->line <= number) ++turn;
     if (turn == turns.end() || (!e->as<RunEnd>() && e->step.value_or(0) <= turn->step)) see(std::move(*e));
   });
-  check(events > 0 || !other, "{}: is not a log of events: no line of it is a JSON object with a kind", path);
+  check(events > 0 || !other, "{}: is not the log of a run (events.jsonl); give the run's folder", path);
   check(events > 0, "{}: holds no event", path);
   return warnings;
 }

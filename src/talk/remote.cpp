@@ -201,11 +201,17 @@ std::string error_text(long status, std::string_view body) {
     text = j.at("error").is_string() ? j.at("error").get<std::string>() : text_of(j.at("error"), "message");
   if (text.empty() && j.is_object()) text = text_of(j, "message");
   if (text.empty()) text = std::string(body.substr(0, kShown));
+  if (j.is_discarded() &&
+      std::string_view(text).substr(std::min(text.find_first_not_of(" \t\r\n"), text.size())).starts_with('<'))
+    text = "the answer is a web page, so no server of a model listens there";
   if (constexpr size_t kMost = 2000; text.size() > kMost) text.resize(kMost);  // one_line() repairs its end
   text = one_line(text);
   if (status == 0) return text;
   constexpr long kUnauthorized = 401;
-  if (status == kUnauthorized) text += "; the API key is missing or refused: put it into TOY_API_KEY";
+  if (status == kUnauthorized) {
+    if (text.starts_with("the API key is missing")) text.clear();  // our own server's words
+    text += "; the API key is missing or refused: put it into TOY_API_KEY";
+  }
   if (text.starts_with("; ")) text.erase(0, 2);
   return text.empty() ? fmt::format("status {}", status) : fmt::format("status {}: {}", status, text);
 }

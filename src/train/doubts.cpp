@@ -36,13 +36,29 @@ void look_at(const TextFile& file, bool examples, std::vector<std::string>& doub
   const std::string text = beginning_of(file);
   if (const auto at = first_wrong_byte(text))
     doubts.push_back(fmt::format(
-        "{}: byte {} is not UTF-8, so characters are cut into bytes that mean nothing; convert the text first, such as "
-        "with iconv -f latin1 -t utf-8",
+        "{}: byte {} is not UTF-8, so the model learns single bytes there, no letters; convert the text first, such "
+        "as with iconv -f latin1 -t utf-8",
         file.path, *at));
   if (!examples && is_json_lines(text))
     doubts.push_back(
         fmt::format("{}: these are JSON Lines, and the model learns to write JSON; --data {} trains on what they hold",
                     file.path, file.path));
+  if (examples) return;
+  if (is_json_list(text))
+    doubts.push_back(fmt::format(
+        "{0}: this is a list of JSON objects, and the model learns to write JSON; --data {0} trains on what "
+        "it holds",
+        file.path));
+  if (file.path.ends_with(".csv") || file.path.ends_with(".tsv"))
+    doubts.push_back(fmt::format(
+        "{0}: this is a table, and the model learns to write tables; --data {0} trains on its rows", file.path));
+  if (text.starts_with("<!DOCTYPE") || text.starts_with("<!doctype") || text.starts_with("<html"))
+    doubts.push_back(fmt::format(
+        "{}: this is HTML, and the model learns to write its tags; save the page as text first", file.path));
+  const auto lines = std::ranges::count(text, '\n');
+  if (const size_t windows = text.find("\r\n"); windows != text.npos && windows < text.find('\n') && lines > 1)
+    doubts.push_back(fmt::format(
+        "{}: its lines end as in Windows, and the model learns the extra character; dos2unix removes it", file.path));
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "toy/base/counted.h"
+
 namespace toy {
 namespace {
 
@@ -81,16 +83,15 @@ std::string to_text(const RunEstimate& e) {
   std::string s = fmt::format(
       "model   {}, {:.2f} M parameters{}\n", e.model, double(e.parameters) * 1e-6,
       e.trained == e.parameters ? "" : fmt::format(", of which {:.2f} M are trained", double(e.trained) * 1e-6));
-  s += fmt::format("data    {}, {:.3g} epochs of {} rows\n", e.data, e.epochs, e.rows);
+  s += fmt::format("data    {}, {:.3g} epochs of {}\n", e.data, e.epochs, counted(e.rows, "row"));
   if (e.fit.memory.total() > 0) s += fmt::format("memory  {}\n", to_text(e.fit.memory));  // else nothing is left to do
   if (const std::string less = e.fit.text(); !less.empty()) s += fmt::format("        {}\n", less);
   const bool all = e.measured_tokens == e.tokens_per_step;
   if (e.measured_steps > 0)
-    s +=
-        fmt::format("step    {} ({} {} steps{})\n", duration(e.step_seconds), all ? "measured in" : "extrapolated from",
-                    e.measured_steps, all ? "" : fmt::format(" of {} tokens", e.measured_tokens));
-  return s + fmt::format("run     {}: {} steps, {} of preparing, {} of validation\n", duration(e.seconds), e.steps,
-                         duration(e.preparing_seconds), duration(e.validation_seconds));
+    s += fmt::format("step    {} ({} {}{})\n", duration(e.step_seconds), all ? "measured in" : "extrapolated from",
+                     counted(e.measured_steps, "step"), all ? "" : fmt::format(" of {} tokens", e.measured_tokens));
+  return s + fmt::format("run     {}: {}, {} of preparing, {} of validation\n", duration(e.seconds),
+                         counted(e.steps, "step"), duration(e.preparing_seconds), duration(e.validation_seconds));
 }
 
 nlohmann::ordered_json to_json(const RunEstimate& e) {

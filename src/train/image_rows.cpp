@@ -7,6 +7,7 @@
 
 #include "data/permute.h"
 #include "toy/base/checksum.h"
+#include "toy/base/counted.h"
 #include "toy/models/vision.h"
 
 namespace toy {
@@ -100,7 +101,10 @@ RunImages read_run_images(const ImageOptions& o, const DataOptions& data, size_t
   images.training = read_images({o.path, ImageSource::train, o.size, 0, memory});
   ImageSet& training = images.training;
   if (training.left_out > 0)
-    tell.note(fmt::format("{}: {} files are left out, as their names are no pictures'", o.path, training.left_out));
+    tell.note(fmt::format("{}: {} left out, as the name does not end as a picture's does", o.path,
+                          counted(int64_t(training.left_out), "file is", "files are")));
+  check(training.classes.size() >= 2, "{}: it has {}; at least 2 are needed, each a subfolder with its pictures",
+        o.path, training.classes.empty() ? "no class" : fmt::format("1 class, '{}'", training.classes[0]));
   check(data.validation.size() <= 1, "val: {} folders; give one", data.validation.size());
   if (!data.validation.empty()) {
     images.validation = read_images({data.validation[0], ImageSource::test, training.size, training.channels, memory});

@@ -144,7 +144,8 @@ class RewardProgram final : public Reward {
   void send(const std::string& text, size_t& sent) {
     const ssize_t n = write(in_, text.data() + sent, text.size() - sent);
     if (n > 0) sent += size_t(n);
-    if (n < 0 && errno != EAGAIN && errno != EINTR) fail_now("takes no more rows: it has ended");
+    if (n < 0 && errno != EAGAIN && errno != EINTR)
+      fail_now("has ended before it read all rows; run it by hand, and look for errors above");
   }
 
   void receive() {
@@ -162,7 +163,7 @@ class RewardProgram final : public Reward {
       constexpr size_t kShown = 200;
       fail_now(fmt::format("wrote a line {}: {}", what, line.substr(0, kShown)));
     };
-    if (!j.is_object()) wrong("that is no JSON object");
+    if (!j.is_object()) wrong("that is no JSON object, such as {\"id\": 0, \"reward\": 1}");
     if (!j.contains("id") || !j["id"].is_number_integer()) wrong("without an id");
     const int64_t at = j["id"].get<int64_t>() - first_id_;
     if (at < 0 || at >= int64_t(rewards.size()) || answered[size_t(at)]) wrong("whose id was not asked for, or twice");

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "toy/base/checksum.h"
+#include "toy/base/counted.h"
 #include "toy/base/memory.h"
 #include "toy/base/philox.h"
 #include "toy/base/user_cache.h"
@@ -120,8 +121,11 @@ void TextDataset::list(const std::string& out) {
   check(inputs <= 1, "corpus: '-' is given {} times, and standard input can be read once; name files", inputs);
   std::vector<std::string> except;
   const std::string cache = o_.cache.empty() ? user_cache() : o_.cache == kNoCache ? "" : o_.cache;
-  for (const std::string& folder : {out, cache})
-    if (!folder.empty()) except.push_back(fs::weakly_canonical(folder).string());
+  for (const std::string& folder : {out, cache}) {
+    std::error_code error;  // of a home that others may not read: no text is there for this user
+    const fs::path path = fs::weakly_canonical(folder, error);
+    if (!folder.empty() && !error) except.push_back(path.string());
+  }
   const BinaryFiles binary = !o_.examples.empty() ? BinaryFiles::refused
                              : o_.binary          ? BinaryFiles::taken
                                                   : BinaryFiles::offered;
@@ -199,7 +203,8 @@ void TextDataset::load(DataSource& source, const Tokenizer& tokenizer, double fr
         if (told++ < kShown) tell_.warn(text);
       },
       o_.preferences);
-  if (set.skipped > kShown) tell_.warn(fmt::format("{}: {} rows are skipped", source.name, set.skipped));
+  if (set.skipped > kShown)
+    tell_.warn(fmt::format("{}: {} skipped", source.name, counted(set.skipped, "row is", "rows are")));
   source.text = std::move(set.text);
   source.trained = std::move(set.trained);
   source.chosen = std::move(set.chosen);
@@ -401,10 +406,10 @@ void TextDataset::warn_of_epochs(int64_t rows) const {
     const double share = mixture_ ? mixture_->shares()[i] : 1;
     const double epochs = share * double(rows) / double(std::max<int64_t>(1, sources_[i].rows->rows()));
     if (epochs > 1.01 * kMost)  // a whole number of steps may be a little more
-      tell_.warn(
-          fmt::format("{}: {:.3g} epochs of {} rows, so the model may learn it by heart; use fewer --steps or "
-                      "--epochs, more data, or --patience",
-                      sources_[i].name, epochs, sources_[i].rows->rows()));
+      tell_.warn(fmt::format(
+          "{}: {:.3g} epochs of {}, so the model may learn it by heart; use fewer --steps or --epochs, more "
+          "data, or --patience",
+          sources_[i].name, epochs, counted(sources_[i].rows->rows(), "row")));
   }
 }
 
@@ -438,9 +443,10 @@ void TextDataset::tell_sources(std::optional<int64_t> rows) const {
     }
     const TokenizedText::Part& part = s.text.training();
     if (mixture_ || s.text.files().size() > 1)
-      tell_.note(fmt::format("{}: {}{} file{}, {} training tokens, {} rows per epoch", s.name,
-                             mixture_ ? fmt::format("{:.1f}% of the rows, ", 100 * share) : "", s.text.files().size(),
-                             s.text.files().size() == 1 ? "" : "s", part.ids.size(), s.rows->rows()));
+      tell_.note(fmt::format("{}: {}{}, {} training tokens, {} per epoch", s.name,
+                             mixture_ ? fmt::format("{:.1f}% of the rows, ", 100 * share) : "",
+                             counted(int64_t(s.text.files().size()), "file"), part.ids.size(),
+                             counted(s.rows->rows(), "row")));
     if (!packs_) continue;
     const auto& p = dynamic_cast<const PackedRows&>(*s.rows);
     tell_.note(fmt::format(

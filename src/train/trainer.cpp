@@ -148,8 +148,8 @@ void TrainerOptions::validate() const {
   check(spread == 0 || (shards == 1 && dropout == 0), "trainer: shared beginnings are for one shard without dropout");
   if (contrastive) check_limits(*contrastive);
   check(!contrastive || sequences() >= 2,
-        "batch is {} in {} shards: the other pairs of a pass are an anchor's wrong answers, so use at least 2 in each",
-        batch, shards);
+        "batch is {}{}: the wrong answers to an anchor are those of the other pairs, so use 2 or more{}", batch,
+        shards > 1 ? fmt::format(" in {} shards", shards) : "", shards > 1 ? " in each" : "");
   check(updates == gathered || optimizer.clip == 0,
         "clip is {}: streaming updates never see all gradients together; use clip 0, or gathered updates",
         optimizer.clip);

@@ -346,6 +346,23 @@ TEST_F(CliArguments, OutputsReplaceOnlyTheirOwnKind) {
   EXPECT_EQ(slurp(letter), "Dear reader,\n\nthis is not to be lost.\n");
 }
 
+// A file that was written by the command and then changed is somebody's work.
+TEST_F(CliArguments, WhatWasAddedToACorpusIsKept) {
+  const std::string file = path("own.txt");
+  for (const std::string command : {"corpus stories --bytes 2000", "corpus chats --rows 3", "corpus qa --rows 3",
+                                    "corpus qa --rows 3 --form questions"}) {
+    fs::remove(file);
+    EXPECT_EQ(toy(command + " --out " + file).code, 0) << command;
+    EXPECT_EQ(toy(command + " --out " + file).code, 0) << command;
+    const std::string before = slurp(file), mine = before + "{\"prompt\": \"mine\"}\n";
+    std::ofstream(file) << mine;
+    refuses(command + " --out " + file, {"own.txt", "these options do not write it again", "--overwrite"});
+    EXPECT_EQ(slurp(file), mine) << command;
+    EXPECT_EQ(toy(command + " --overwrite --out " + file).code, 0) << command;
+    EXPECT_EQ(slurp(file), before) << command;
+  }
+}
+
 TEST_F(CliArguments, TokenizerTakesStandardInputAndRefusesIds) {
   const std::string vocab = vocabulary(), text = write("text.txt", "the cat\nsat");
   const Result file = toy("tokenizer encode " + vocab + " --file " + text);

@@ -66,6 +66,14 @@ TEST_F(Data, WhatIsProbablyNotMeantIsSaid) {
                       "\n" +
                           text);
   EXPECT_NE(warning("--corpus " + path("rows.jsonl")).find("these are JSON Lines"), std::string::npos);
+  write("list.json", "[\n {\"text\": \"a\"}]" + text);
+  EXPECT_NE(warning("--corpus " + path("list.json")).find("this is a list of JSON objects"), std::string::npos);
+  write("tab.csv", "a,b\n1,2\n" + text);
+  EXPECT_NE(warning("--corpus " + path("tab.csv")).find("this is a table"), std::string::npos);
+  write("page.html", "<!DOCTYPE html>\n<p>" + text);
+  EXPECT_NE(warning("--corpus " + path("page.html")).find("this is HTML"), std::string::npos);
+  write("windows.txt", "a\r\nb\r\n" + text);
+  EXPECT_NE(warning("--corpus " + path("windows.txt")).find("its lines end as in Windows"), std::string::npos);
   write("code.json", "{\n  \"a\": 1\n}\n" + text);
   EXPECT_EQ(warning("--corpus " + path("code.json")).find("JSON Lines"), std::string::npos);
   EXPECT_NE(warning(letters + " --lr 1e3 --clip 0.1").find("--lr 1000 is so large that a model is ruined with adamw"),
@@ -90,6 +98,15 @@ TEST_F(Data, MixedAndPackedFromTheCommandLineAndAConfig) {
   EXPECT_EQ(again.code, 0) << again.err;
   EXPECT_NE(again.err.find(path("books") + ": tokens from " + path("cache")), std::string::npos) << again.err;
   EXPECT_EQ(slurp(path("run/model.gguf")), slurp(path("again/model.gguf")));
+}
+
+// As in a container whose user is not that of the home folder.
+TEST_F(Data, ACacheThatCannotBeReadIsNotNeeded) {
+  fs::create_directories(path("home"));
+  fs::create_symlink(".cache", path("home/.cache"));  // refused to root, too
+  const std::string command =
+      "env -u XDG_CACHE_HOME HOME=" + path("home") + " " + TOY_BINARY + " " + train("--corpus " + path("letters.txt"));
+  EXPECT_EQ(std::system((command + " >/dev/null 2>" + path("err")).c_str()), 0) << slurp(path("err"));
 }
 
 TEST_F(Data, AMixtureSaysWhatValidationLeavesOut) {

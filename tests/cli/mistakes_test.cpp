@@ -127,6 +127,9 @@ TEST_F(Mistakes, OfOtherPrograms) {
   write("many.json", R"({"steps": "many"})");
   write("page.gguf", "<!DOCTYPE html><html></html>");
   write("Modelfile", "FROM ./tiny.gguf\n");
+  fs::create_directories(path("pointer"));
+  write("pointer/config.json", R"({"model_type": "llama"})");
+  write("pointer/model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 12\n");
   const std::string no_model = ": no such file, no run below this folder, and no model of `toy list`; ";
   expect({
       {"train lora --corpus book.txt --qlora",
@@ -232,6 +235,21 @@ TEST_F(Mistakes, OfOtherPrograms) {
       {"eval book.txt --file nope.txt",
        "book.txt: not a GGUF file: it starts with 'Once', not 'GGUF'; it looks like a "
        "text file"},
+      {"tokenizer train --corpus book.txt --out v.json",
+       "--out is 'v.json', but the file is a GGUF file; use a name that ends with .gguf"},
+      {"train from-scratch --corpus https://example.com/book.txt",
+       "https://example.com/book.txt: it is an address; download it first, such as with curl -O, and give the file"},
+      {"train from-scratch --corpus '~/book.txt'",
+       "~/book.txt: no such file; ~ in quotes is not your home, so remove the quotes"},
+      {"train from-scratch --corpus 'books/*.txt'",
+       "books/*.txt: no such file; * in quotes is a letter, so remove the quotes"},
+      {"train from-scratch --corpus book", "book: no such file; did you mean 'book.txt'?"},
+      {"train from-scratch --corpus book.txt --size 'My Books'",
+       "size: 'My Books' is a folder; use a name such as tiny, or a JSON file of dimensions (toy train warm-start "
+       "--init 'My Books' begins with the weights of a run)"},
+      {"convert pointer p.gguf",
+       "pointer/model.safetensors: not a safetensors file: it is a git-lfs pointer, not the file itself; fetch it with "
+       "'git lfs pull'"},
       {"data show book.txt --model book.txt --map reply=completion",
        "book.txt: not a GGUF file: it starts with 'Once', not 'GGUF'; it looks like a text file"},
   });
@@ -240,6 +258,10 @@ TEST_F(Mistakes, OfOtherPrograms) {
 
 TEST_F(Mistakes, WithAModel) {
   write("book.txt", tiny_corpus());
+  write("u16.txt", std::string("\xff\xfe"
+                               "a\0b\0",
+                               6));
+  fs::create_directories(path("My Books"));
   ASSERT_EQ(toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 --out " + path("out/tiny")).code,
             0);
   expect({
@@ -273,6 +295,16 @@ TEST_F(Mistakes, WithAModel) {
       {"eval out/tiny --file book.txt --top-k 3", "unknown option '--top-k'; `toy eval --help-all` shows all"},
       {"infer out/tiny \u201cOnce upon\u201d",
        "too many arguments; the shell knows only the quotes \" and ', and not those of '\u201cOnce'"},
+      {"look out/tiny --prompt hi --out look.png",
+       "--out is 'look.png', but the file is a page of HTML; use a name that ends with .html"},
+      {"runs report out/tiny --out r.pdf",
+       "--out is 'r.pdf', but the file is a page of HTML; use a name that ends with .html"},
+      {"runs compare out/tiny", "compare: there is one run; name a second one, or use `toy runs show`"},
+      {"eval choices book.txt out/tiny", "'out/tiny' is a model, and 'book.txt' is none; exchange the two"},
+      {"eval generate book.txt out/tiny", "'out/tiny' is a model, and 'book.txt' is none; exchange the two"},
+      {"search build 'My Books' out/tiny --out n.index",
+       "'out/tiny' is a model, and 'My Books' is none; exchange the two"},
+      {"eval out/tiny --file u16.txt", "u16.txt: it is UTF-16; convert it first: iconv -f utf-16 -t utf-8"},
       {"describe out/tiny other.gguf", "'other.gguf' is one argument too many; `toy describe` takes MODEL"},
       {"merge out/tiny --out m.gguf", "merge: there is nothing to merge; add --lora FILE"},
       {"infer hello out/tiny/model.gguf", "'out/tiny/model.gguf' is a model, and 'hello' is none; exchange the two"},

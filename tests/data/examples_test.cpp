@@ -156,7 +156,7 @@ TEST_F(Examples, BadRowsSayWhy) {
   EXPECT_NE(error_of("{").find("ends on another line"), std::string::npos);
   EXPECT_NE(error_of("{1}").find("not JSON"), std::string::npos);
   EXPECT_NE(error_of("[1]").find("not a JSON object"), std::string::npos);
-  EXPECT_NE(error_of(R"({"txt": "a"})").find("fields txt; needed are text"), std::string::npos);
+  EXPECT_NE(error_of(R"({"txt": "a"})").find("fields txt; 'txt': did you mean 'text'?"), std::string::npos);
   EXPECT_NE(error_of(R"({"text": 1})").find("'text' is not a string"), std::string::npos);
   EXPECT_NE(error_of(R"({"text": ""})").find("nothing to learn"), std::string::npos);
   EXPECT_NE(error_of(kTurns).find("need a chat template"), std::string::npos);
@@ -176,6 +176,57 @@ TEST_F(Examples, BadRowsSayWhy) {
                                    std::pair(R"("chat_template_kwargs": [1])", "'chat_template_kwargs' is not an obj")})
     EXPECT_NE(error_of(fmt::format("{{{}, {}", extra, kTurns.substr(1)), &kChatMl).find(why), std::string::npos)
         << extra;
+}
+
+TEST_F(Examples, WhatWasMeantIsSaid) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"promt": "a", "completion": "b"})", "it has the fields promt, completion; 'promt': did you mean 'prompt'?"},
+      {R"({"Instruction": "a", "Response": "b"})", "'Instruction': did you mean 'instruction'?"},
+      {R"({"a": "x", "b": "y"})", "it has the fields a, b; try --map prompt=a,completion=b"},
+      {R"({"data": [{"text": "a"}]})", "the rows are in the field 'data'; write that list alone"},
+      {R"({"prompt;completion": "a;b"})", "separated by ';'; write commas"},
+      {R"({"id": 1, "score": 2})", "it has the fields id, score; needed are text"},
+      {R"({"text": 1})", "'text' is not a string; write 1 in quotes"},
+      {R"({"text": "a"} {"text": "b"})", "another object follows on the same line; write each on a line of its own"},
+      {R"({"text": "a"} "b")", "not JSON"},
+  };
+  for (const auto& [row, words] : cases) EXPECT_NE(error_of(row).find(words), std::string::npos) << error_of(row);
+}
+
+// Bytes have no token that ends a text: without blanks there would be nothing to learn.
+TEST_F(Examples, AnEmptyAnswerIsToldWithItsNumber) {
+  const auto bytes = make_byte_tokenizer();
+  const auto silent = [&](const char* row) {
+    return ExampleMaker(*bytes, &kChatMl, TrainOn::assistant).make(row).says_nothing;
+  };
+  for (const char* row :
+       {R"({"prompt": "a", "completion": " "})", R"({"instruction": "a", "output": " "})",
+        R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": " "}]})",
+        R"({"prompt": "a", "chosen": " ", "rejected": "b"})", R"({"prompt": "a", "completion": " ", "label": true})"})
+    EXPECT_NO_THROW(EXPECT_TRUE(silent(row))) << row;
+  for (const char* row :
+       {R"({"prompt": " ", "completion": "b"})", R"({"prompt": "a", "chosen": "b", "rejected": " "})",
+        R"({"prompt": "a", "completion": " ", "label": false})",
+        R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "", "weight": 0},
+            {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})"})
+    EXPECT_NO_THROW(EXPECT_FALSE(silent(row))) << row;
+  const std::string path = ::testing::TempDir() + "silent.jsonl";
+  std::ofstream(path) << R"({"prompt": "a", "completion": "b"})"
+                      << "\n\n"
+                      << R"({"prompt": "a", "completion": "\n"})"
+                      << "\n"
+                      << R"({"prompt": "c", "completion": "\n"})"
+                      << "\n";
+  std::vector<std::string> warnings;
+  ExampleReading reading;
+  reading.warn = [&](const std::string& text) { warnings.push_back(text); };
+  reading.take = [](const ExampleRow&, int64_t) { return true; };
+  read_examples(looked_at(path), ExampleMaker(*bytes, nullptr, TrainOn::assistant), reading);
+  ASSERT_FALSE(warnings.empty());
+  EXPECT_EQ(warnings.back(), path +
+                                 ": 2 rows have an empty answer, from which the model learns to say nothing (the "
+                                 "first is " +
+                                 path + ":3); fill or remove them");
 }
 
 TEST_F(Examples, FilesAndTheirBadRows) {

@@ -76,9 +76,9 @@ TEST(TextFiles, AFolderIsItsTextsInOrder) {
 // A corpus may lie beside runs, or be where they write.
 TEST(TextFiles, WhatARunWritesIsNoText) {
   const Folder folder;
-  for (const char* name :
-       {"a.txt", "config.json", "run/events.jsonl", "run/events.previous.jsonl", "run/flow.json", "run/config.json",
-        "run/checkpoints/step_000001/state.json", "run/weights/notes", "run/b.txt", "other/events.jsonl"})
+  for (const char* name : {"a.txt", "config.json", "run/events.jsonl", "run/events.previous.jsonl", "run/flow.json",
+                           "run/config.json", "run/checkpoints/step_000001/state.json", "run/weights/notes",
+                           "run/finished.json", "run/b.txt", "other/events.jsonl"})
     folder.write(name, "text");
   const auto texts = [&](const std::string& below, const std::vector<std::string>& except) {
     return paths_of(list_text_files(std::vector<std::string>{folder.path(below)}, except), folder.path().size());
@@ -94,8 +94,17 @@ TEST(TextFiles, Refusals) {
   };
   EXPECT_EQ(message(folder.path("none")), folder.path("none") + ": no such file; check the path");
   EXPECT_EQ(message(folder.write("empty.txt", "")), folder.path("empty.txt") + ": the file is empty; a text is needed");
-  EXPECT_EQ(message(folder.path()), folder.path() + ": there is no text in this folder; 1 files were left out, as " +
+  EXPECT_EQ(message(folder.path()), folder.path() + ": there is no text in this folder; 1 file was left out, as " +
                                         folder.path("empty.txt") + " (empty)");
+  EXPECT_EQ(message(folder.write("u16.txt", std::string("\xff\xfe"
+                                                        "a\0b\0",
+                                                        6))),
+            folder.path("u16.txt") + ": it is UTF-16; convert it first: iconv -f utf-16 -t utf-8");
+  EXPECT_NE(message("https://example.com/book.txt").find("it is an address; download it first"), std::string::npos);
+  EXPECT_NE(message("~/book.txt").find("remove the quotes"), std::string::npos);
+  EXPECT_NE(message("tatsu-lab/alpaca").find("have to be downloaded first"), std::string::npos);
+  folder.write("story.txt", "text");
+  EXPECT_NE(message(folder.path("story")).find("did you mean '" + folder.path("story.txt") + "'?"), std::string::npos);
   fs::create_directory(folder.path("bare"));
   EXPECT_EQ(message(folder.path("bare")), folder.path("bare") + ": the folder is empty; a text is needed");
 }

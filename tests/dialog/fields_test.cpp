@@ -55,7 +55,7 @@ TEST(Fields, MisspeltNamesAreToldFromUnknownOnes) {
     EXPECT_EQ(error,
               "'messages' is missing, and the field '" + std::string(name) + "' is unknown; did you mean 'messages'?");
   }
-  EXPECT_EQ(outcome("{}"), "'messages' is missing");
+  EXPECT_EQ(outcome("{}"), "'messages' is missing; send \"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]");
 }
 
 TEST(Fields, WithoutIgnoredFieldsAllHaveToBeKnown) {
@@ -100,7 +100,8 @@ TEST(Fields, WhatWouldChangeTheAnswerIsRefused) {
     const IgnoredFields ignored;
     const std::string error = outcome(R"({"messages": [], ")" + std::string(name) + "\": " + value + "}");
     EXPECT_TRUE(error.starts_with("the field '" + std::string(name) + "' ")) << name << ": " << error;
-    EXPECT_TRUE(error.ends_with("; remove it")) << error;
+    const bool advises = error.find("; use 'tools'") != error.npos || error.find(": POST ") != error.npos;
+    EXPECT_NE(error.ends_with("; remove it"), advises) << error;  // one advice, not two
   }
 }
 

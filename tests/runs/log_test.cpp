@@ -228,7 +228,7 @@ TEST_F(LogTest, OfTwoRunsInOneFileTheLastIsShown) {
 
 TEST_F(LogTest, RefusesWhatIsNoLog) {
   EXPECT_NE(error_of([&] { read_events(path("none")); }).find("none: cannot open"), std::string::npos);
-  EXPECT_NE(error_of([&] { read_events(write("t", "hello\nworld\n")); }).find("is not a log of events"),
+  EXPECT_NE(error_of([&] { read_events(write("t", "hello\nworld\n")); }).find("is not the log of a run"),
             std::string::npos);
   EXPECT_NE(error_of([&] { read_events(write("t", "")); }).find("holds no event"), std::string::npos);
   EXPECT_NE(error_of([&] {

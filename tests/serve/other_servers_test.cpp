@@ -1,6 +1,8 @@
 // The endpoints of llama-server and Ollama.
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "loopback.h"
 #include "serve/api/llama_server.h"
 #include "serve/api/ollama.h"
@@ -136,6 +138,68 @@ TEST(Ollama, Chat) {
   const Answer picture =
       server.post("/api/chat", R"({"messages": [{"role": "user", "content": "a", "images": ["x"]}]})");
   EXPECT_EQ(picture.status, 400);
+}
+
+// A field at another place or under another name would be ignored: the client would get another answer than it asked
+// for, or none that ends.
+TEST(Ollama, FieldsThatBelongElsewhere) {
+  const Loopback server;
+  const std::string chat = R"("messages": [{"role": "user", "content": "a"}], "max_tokens": 4)";
+  const std::tuple<const char*, std::string, const char*> refused[] = {
+      {"/api/generate", R"("prompt": "a", "temperature": 0)", R"("options": {"temperature": ...})"},
+      {"/api/generate", R"("prompt": "a", "num_predict": 2)", "the field 'num_predict' belongs in 'options'"},
+      {"/api/generate", R"("prompt": "a", "stop": ["b"])", "belongs in 'options'"},
+      {"/api/generate", R"("prompt": "a", "max_tokens": 2)", "has another name here; use 'options.num_predict'"},
+      {"/api/generate", R"("prompt": "a", "options": {"max_tokens": 4})", "use 'options.num_predict'"},
+      {"/api/generate", R"("messages": [])", "'messages' is for POST /api/chat"},
+      {"/api/chat", R"("messages": [{"role": "user", "content": "a"}], "seed": 3)", "belongs in 'options'"},
+      {"/api/chat", R"("prompt": "a")", "'messages' is missing; 'prompt' is for POST /api/generate"},
+      {"/v1/chat/completions", chat + R"(, "options": {"temperature": 0})", "at the top level, such as 'temperature'"},
+      {"/v1/completions", R"("prompt": "a", "options": {"seed": 0})", "is of Ollama's API"},
+      {"/completion", R"("prompt": "a", "n_predict": 1, "temp": 0.2)", "another name here; use 'temperature'"},
+      {"/v1/messages", chat + R"(, "stop": ["a"])", "another name here; use 'stop_sequences'"},
+      {"/v1/messages", chat + R"(, "tools": [{"type": "function", "function": {"name": "f"}}])",
+       R"('tools[0].type' is OpenAI's; a tool is {"name": ..., "input_schema")"},
+      {"/v1/messages", chat + R"(, "response_format": {"type": "json_object"})", "use 'output_config.format'"},
+      {"/v1/responses", R"("input": "a", "max_tokens": 4)", "another name here; use 'max_output_tokens'"},
+      {"/v1/responses", R"("input": "a", "response_format": {"type": "json_object"})", "use 'text.format'"},
+      {"/v1/responses", R"("messages": [])", "'input' is missing; 'messages' is for chats: POST /v1/chat/completions"},
+      {"/v1/responses", R"("input": "a", "tools": [{"type": "function", "function": {"name": "f"}}])",
+       "'tools[0].name' is missing; here 'name'"},
+      {"/v1/chat/completions", chat + R"(, "tools": [{"type": "function", "name": "f"}])", "stand in 'function'"},
+      {"/v1/chat/completions", chat + R"(, "tools": {"name": "f"})", "'tools' is one object; put it into a list"},
+      {"/v1/chat/completions", R"("messages": [])", "'messages' is an empty array; expected messages such as [{"},
+      {"/v1/chat/completions", R"("messages": "Hi")", "'messages' is not an array of messages; expected"},
+      {"/v1/chat/completions", R"("messages": ["Hi"])", "'messages[0]' is not an object; expected"},
+      {"/v1/embeddings", R"("input": [])", "'input' is an empty array"},
+      {"/detokenize", R"("ids": [1, 2])", "the field 'ids' is unknown; did you mean 'tokens'?"},
+      {"/detokenize", R"("text": "a")", "'tokens' is missing; send \"tokens\": [1, 2]"},
+      {"/infill", R"("prompt": "a")", "send the text before the gap"},
+  };
+  for (const auto& [target, fields, words] : refused) {
+    const Answer a = server.post(target, "{" + fields + "}");
+    EXPECT_EQ(a.status, 400) << target << fields << a.body;
+    const ordered_json e = a.json().value("error", ordered_json());
+    const std::string message = e.is_string() ? e.get<std::string>() : e.value("message", "");
+    EXPECT_NE(message.find(words), std::string::npos) << target << fields << message;
+    EXPECT_EQ(message.find("; remove it"), std::string::npos) << message;
+  }
+  // What says that it is not wanted, and what Ollama's clients send.
+  for (const char* fields :
+       {R"("stop": [])", R"("seed": -1)", R"("max_tokens": -1)", R"("keep_alive": "5m")", R"("foo": 1)"})
+    EXPECT_EQ(server
+                  .post("/api/generate",
+                        R"({"prompt": "a", "stream": false, "options": {"num_ctx": 100, "num_predict": 1}, )" +
+                            std::string(fields) + "}")
+                  .status,
+              200)
+        << fields;
+  EXPECT_EQ(server.post("/v1/completions", R"({"prompt": "a", "max_tokens": 1, "options": {}})").status, 200);
+  // Bodies that are no JSON, and an old path.
+  EXPECT_EQ(server.post("/v1/completions", "").error(), "the request's body is empty; send JSON");
+  for (const char* form : {"messages=Hi", "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nb\r\n--x--"})
+    EXPECT_NE(server.post("/v1/completions", form).error().find("is a form; send JSON"), std::string::npos) << form;
+  EXPECT_NE(server.post("/v1/complete", "{}").error().find("did you mean /completion?"), std::string::npos);
 }
 
 TEST(Ollama, ToolsAndForms) {

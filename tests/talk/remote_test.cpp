@@ -60,6 +60,10 @@ TEST(ErrorText, IsOneLineInEveryFormat) {
   EXPECT_EQ(error_text(502, "<html>\nBad Gateway"), "status 502: <html>?Bad Gateway");
   EXPECT_EQ(error_text(403, ""), "status 403");
   EXPECT_EQ(error_text(401, ""), "status 401: the API key is missing or refused: put it into TOY_API_KEY");
+  EXPECT_EQ(error_text(401, R"({"error": {"message": "the API key is missing or wrong; send it"}})"),
+            "status 401: the API key is missing or refused: put it into TOY_API_KEY");
+  EXPECT_EQ(error_text(404, "<!DOCTYPE HTML>\n<html>"),
+            "status 404: the answer is a web page, so no server of a model listens there");
   EXPECT_EQ(error_text(401, R"({"error": "expired"})"),
             "status 401: expired; the API key is missing or refused: put it into TOY_API_KEY");
   EXPECT_LT(error_text(500, std::string(5000, 'x')).size(), 400u);

@@ -41,6 +41,7 @@ struct ExampleRow {
   Example example;
   std::optional<Example> rejected;
   bool good = true;
+  bool says_nothing = false;            ///< an answer to learn is empty
   std::vector<std::string> notes = {};  ///< what may be wrong: fields without effect, an answer that nothing ends
 };
 
@@ -119,10 +120,12 @@ struct ExampleReading {
 };
 /// Reads a file: an object a line (empty lines are passed over), one list of objects, or a table of comma- or
 /// tab-separated values whose first line has the names (by the file's name, .csv or .tsv). What may be wrong with rows
-/// is warned of once for the file. Throws Error{bad_input} with file, line and reason. Returns how many rows were
-/// skipped.
+/// is warned of once for the file, with the number of rows whose answer is empty. Throws Error{bad_input} with file,
+/// line and reason. Returns how many rows were skipped.
 int64_t read_examples(const TextFile& file, const ExampleMaker& maker, const ExampleReading& reading);
 
+/// Does a text begin as a list of JSON objects?
+bool is_json_list(std::string_view text);
 /// Are the first two lines of a text JSON objects? One alone is a document of JSON, and maybe code.
 bool is_json_lines(std::string_view text);
 

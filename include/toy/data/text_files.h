@@ -53,6 +53,8 @@ enum class BinaryFiles { refused, offered, taken };
 TextFiles list_text_files(std::span<const std::string> paths, std::span<const std::string> except = {},
                           BinaryFiles binary = BinaryFiles::refused, size_t memory = 0);
 
+/// Does it begin as UTF-16 does, with a byte order mark?
+bool is_utf16(std::string_view text);
 /// Is there a NUL byte among the first 8192?
 bool is_binary(std::string_view text);
 /// What to say of such a file that begins like this: it is compressed, or what else to do.

@@ -12,6 +12,7 @@
 #include "cli/console.h"
 #include "cli/files/model_file.h"
 #include "cli/options.h"
+#include "cli/outputs.h"
 #include "cli/run/prompts.h"
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"
@@ -58,6 +59,7 @@ struct LookCommand : Command {
   }
 
   void run() {
+    refuse_other_ending("--out", out, ".html", "a page of HTML");
     if (!out.empty())
       refuse_replacing("out", out, [](std::string_view beginning) {
         return beginning.find("<meta name=\"generator\" content=\"toy look\">") != beginning.npos;

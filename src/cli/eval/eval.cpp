@@ -216,15 +216,15 @@ EvalText EvalTextOptions::read(const Model& model, const std::string& path) {
   model.spec.require_positions(score.context, "ctx");
   warn_of_long_context(path, model.spec, score.context);
   if (!rows.empty()) return read_rows(model, path);
+  check(!is_utf16(text), "{}: {}", file, why_not_text(text));
   if (!is_utf8(text))
     to_stderr(
-        fmt::format("toy: {}: it is not UTF-8, so characters are scored as bytes that mean nothing; convert it, "
+        fmt::format("toy: {}: it is not UTF-8, so single bytes are scored there, no letters; convert it, "
                     "such as with iconv -f latin1 -t utf-8\n",
                     one_line(file)));
-  if (is_json_lines(text))
-    to_stderr(
-        fmt::format("toy: {0}: these are JSON Lines, and their JSON is scored as text; --data {0} scores the answers\n",
-                    one_line(file)));
+  if (is_json_lines(text) || is_json_list(text))
+    to_stderr(fmt::format("toy: {0}: these are rows of JSON, which are scored as text; --data {0} scores the answers\n",
+                          one_line(file)));
   const std::vector<std::string> documents = by_documents ? split_documents(text) : std::vector<std::string>{text};
   check(!documents.empty(), "--by-documents: {} has only blank lines; give a text", file);
   documents_ = int64_t(documents.size());

@@ -221,7 +221,7 @@ struct Choices : Command {
   }
 
   void run() {
-    model_path = model_file(model_path);
+    model_path = model_file(model_path, file);
     const std::vector<std::string> paths{file};
     std::vector<Question> questions = read_questions(list_text_files(paths).files.at(0));
     if (limit > 0) questions.resize(std::min(questions.size(), size_t(limit)));

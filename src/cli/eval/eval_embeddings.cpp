@@ -11,6 +11,7 @@
 #include "cli/eval/eval.h"
 #include "cli/files/model_file.h"
 #include "cli/options.h"
+#include "toy/base/counted.h"
 #include "toy/eval/retrieval.h"
 
 namespace toy::cli {
@@ -44,7 +45,7 @@ struct EvalEmbeddings : Command {
   }
   // Of length 1, one for each text.
   bind::Vectors vectors(const std::vector<std::string>& texts) {
-    model_path = model_file(model_path);
+    model_path = model_file(model_path, file);
     const auto dev = device.make();
     Model model = load_model(model_path, *dev);
     adapters.apply(model);
@@ -83,8 +84,8 @@ struct EvalSts final : EvalEmbeddings {
     const bind::RatedTexts rated(file);
     const ordered_json said = rated.fields(vectors(rated.texts));
     if (json) return print_result(said);
-    fmt::print("Spearman {:.2f}, Pearson {:.2f}; {} pairs\n", 100 * said["spearman"].get<double>(),
-               100 * said["pearson"].get<double>(), rated.pairs.size());
+    fmt::print("Spearman {:.2f}, Pearson {:.2f}; {}\n", 100 * said["spearman"].get<double>(),
+               100 * said["pearson"].get<double>(), counted(int64_t(rated.pairs.size()), "pair"));
   }
 };
 

@@ -69,7 +69,7 @@ struct EvalGenerate : Command {
 
   void run() {
     check(json || !rows, "--rows needs JSON; add --json");
-    model_path = model_file(model_path);
+    model_path = model_file(model_path, file);
     const std::vector<std::string> paths{file};
     std::vector<OpenQuestion> questions = read_open_questions(list_text_files(paths).files.at(0));
     if (limit > 0) questions.resize(std::min(questions.size(), size_t(limit)));

@@ -13,6 +13,7 @@
 #include "cli/run/chat_template_option.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
+#include "toy/base/run_files.h"
 #include "toy/chat/builtin.h"
 #include "toy/hf/convert.h"
 

@@ -28,12 +28,17 @@ ModelFinder finder() {
 std::string model_file(const std::string& what) { return finder().model(what); }
 
 std::string model_file(const std::string& what, const std::string& after) {
+  namespace fs = std::filesystem;
   std::error_code error;
-  if (after.ends_with(".gguf") && std::filesystem::is_regular_file(after, error) && !what.ends_with(".gguf") &&
-      !std::filesystem::is_directory(what, error))
-    try {
+  const auto is_model = [&](const std::string& path) {
+    if (!fs::is_directory(path, error)) return path.ends_with(".gguf") && fs::is_regular_file(path, error);
+    return fs::exists(fs::path(path) / runs::kModelFile, error) ||
+           fs::exists(fs::path(path) / runs::kCheckpointsFolder, error) ||
+           fs::exists(fs::path(path) / "model.safetensors", error);
+  };
+  if (is_model(after) && !is_model(what) && !what.ends_with(".gguf")) try {
       const std::string found = finder().model(what);
-      check(!std::filesystem::exists(what, error), "{}: no model", what);
+      check(!fs::exists(what, error), "{}: no model", what);
       return found;
     } catch (const Error&) {
       fail("'{}' is a model, and '{}' is none; exchange the two", after, what);

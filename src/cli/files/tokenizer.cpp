@@ -8,6 +8,7 @@
 #include "cli/console.h"
 #include "cli/files/model_file.h"
 #include "cli/options.h"
+#include "cli/outputs.h"
 #include "cli/run/chat_template_option.h"
 #include "cli/run/prompts.h"
 #include "toy/base/error.h"
@@ -70,6 +71,7 @@ struct Train : Command {
     check(given("--data") || (chat_template.empty() && map.empty()), "{}: it says how rows of --data are read",
           chat_template.empty() ? "--map" : "--chat-template");
     refuse_overwriting("out", out, {{"--corpus", corpus}, {"--data", data}});
+    refuse_other_ending("--out", out, ".gguf", "a GGUF file");
     refuse_replacing("out", out, is_vocabulary);
     gguf::Writer w("llama");
     const auto t = given("--data") ? of_examples(w) : make_tokenizer(spec, corpus_text());

@@ -11,6 +11,7 @@
 #include "cli/files/model_file.h"
 #include "cli/options.h"
 #include "toy/base/checksum.h"
+#include "toy/base/counted.h"
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"
 #include "toy/data/text_files.h"
@@ -64,11 +65,12 @@ struct SearchBuild : Command {
     check(fs::is_directory(folder, unknown), "--out: there is no folder '{}'", folder.string());
     if (fs::exists(out, unknown) && fs::file_size(out, unknown) > 0)
       check(is_search_index(out), "--out: '{}' is a file that toy search did not write; choose another name", out);
-    model_path = model_file(model_path);
+    model_path = model_file(model_path, paths.front());
     const std::vector<std::string> except{fs::weakly_canonical(out).string()};
     const TextFiles files = list_text_files(paths, except);
     if (!files.left_out.empty())
-      to_stderr(fmt::format("toy: {} files are left out, such as {} ({})\n", files.left_out.size(),
+      to_stderr(fmt::format("toy: {} left out, such as {} ({})\n",
+                            counted(int64_t(files.left_out.size()), "file is", "files are"),
                             printable(files.left_out[0].path), files.left_out[0].reason));
     const auto dev = device.make();
     const Model model = load_model(model_path, *dev);
@@ -90,13 +92,14 @@ struct SearchBuild : Command {
     for (const Passage& p : passages) texts.push_back({fmt::format("{}:{}", p.file, p.line), p.text});
     const auto ids = bind::ids_to_embed(model, model_path, texts, prefix, "give a model that has one", cut);
     if (const auto n = std::ranges::count(cut, true); n > 0)
-      to_stderr(
-          fmt::format("toy: {} passages are longer than the model takes, and their vectors are of what fits\n", n));
+      to_stderr(fmt::format("toy: {} longer than the model takes; a vector is of what fits\n",
+                            counted(n, "passage is", "passages are")));
     const auto vectors = with_sound_weights({model_path}, [&] { return embed_tokens(*dev, model, ids, o); });
     write_search_index(out, passages, vectors,
                        {fs::absolute(model_path).lexically_normal().string(), checksum_of(model_path), query_prefix,
                         given_options.pooling});
-    to_stderr(fmt::format("{} passages of {} files\n", passages.size(), files.files.size()));
+    to_stderr(fmt::format("{} of {}\n", counted(int64_t(passages.size()), "passage"),
+                          counted(int64_t(files.files.size()), "file")));
     fmt::print("{}\n", out);
   }
 };

@@ -1,11 +1,13 @@
 // toy corpus: texts to train on whose exact probability is known, and yardsticks for a model's loss on them.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/options.h"
+#include "cli/outputs.h"
 #include "toy/base/error.h"
 #include "toy/data/text_files.h"
 #include "toy/synth/chats.h"
@@ -22,28 +24,30 @@ void print(bool json, const nlohmann::ordered_json& rate) {
   fmt::print("{:.6f} nats/byte\n", rate.at("nats_per_byte").get<double>());
 }
 
-bool begins_with_stories(std::string_view beginning) {
-  const size_t end = beginning.rfind("\n\n");  // of the last story that is there as a whole
-  if (end == beginning.npos) return false;
+bool are_stories(const std::string& text) {
   try {
-    return score_stories(beginning.substr(0, end + 2)).stories > 0;
+    return score_stories(text).stories > 0;
   } catch (const Error&) {
     return false;
   }
 }
 
+int64_t lines_of(const std::string& text) { return std::max<int64_t>(1, std::ranges::count(text, '\n')); }
+
 struct Stories : Command {
   StoryOptions o;
   std::string out;
+  bool overwrite = false;
   void add(CLI::App& app) {
     o.bytes = 1'000'000;
     add_option(app, "--bytes", o.bytes, "Length of the text, rounded up to the end of a story",
                from_to(1, double(int64_t(1) << 34)));
     add_option(app, "--seed", o.seed, "Seed of the stories");
     add_option(app, "--out", out, "File to write (default: stdout)", file_name());
+    app.add_flag("--overwrite", overwrite, "Replace a file of this name");
   }
   void run() const {
-    if (!out.empty()) refuse_replacing("out", out, begins_with_stories);
+    if (!out.empty()) refuse_replacing_other("--out", out, overwrite, are_stories);
     const std::string text = write_stories(o);
     if (out.empty()) return (void)std::fwrite(text.data(), 1, text.size(), stdout);
     write_file(out, text);
@@ -55,10 +59,12 @@ struct Chats : Command {
   int64_t rows = 2000;
   uint64_t seed = 0;
   std::string out;
+  bool overwrite = false;
   void add(CLI::App& app) {
     add_option(app, "--rows", rows, "Conversations to write", from_to(1, 1e7));
     add_option(app, "--seed", seed, "Seed of the conversations");
     add_option(app, "--out", out, "File to write (default: stdout)", file_name());
+    app.add_flag("--overwrite", overwrite, "Replace a file of this name");
     app.footer(
         "Questions about animals, sums, opposites and names, with their answers. See toy help chat-from-scratch.md.\n\n"
         "Example:\n"
@@ -66,8 +72,9 @@ struct Chats : Command {
   }
   void run() const {
     if (!out.empty())
-      refuse_replacing("out", out,
-                       [](std::string_view beginning) { return beginning.starts_with("{\"messages\": [{"); });
+      refuse_replacing_other("--out", out, overwrite, [&](const std::string& there) {
+        return write_chats(seed, lines_of(there)).starts_with(there);
+      });
     const std::string text = write_chats(seed, rows);
     if (out.empty()) return (void)std::fwrite(text.data(), 1, text.size(), stdout);
     write_file(out, text);
@@ -79,6 +86,7 @@ struct Qa : Command {
   QuestionOptions o;
   int64_t rows = 2000;
   std::string form{name_in_list(o.form)}, out;
+  bool overwrite = false;
   void add(CLI::App& app) {
     std::vector<std::string> kinds, forms;
     for (const auto& kind : question_kinds()) kinds.emplace_back(kind.first);
@@ -92,6 +100,7 @@ struct Qa : Command {
     app.add_flag("--held-out", o.held_out, "Write only questions that no rows without --held-out have");
     add_option(app, "--seed", o.seed, "Seed of the questions");
     add_option(app, "--out", out, "File to write (default: stdout)", file_name());
+    app.add_flag("--overwrite", overwrite, "Replace a file of this name");
     std::string about;
     for (const auto& [name, what] : question_kinds()) about += fmt::format("\n  {:<10}{}", name, what);
     app.footer("Each question has one right answer. Kinds, which take turns:" + about +
@@ -102,9 +111,8 @@ struct Qa : Command {
   void run() {
     read_value(form, {}, o.form);
     if (!out.empty())
-      refuse_replacing("out", out, [](std::string_view beginning) {
-        return beginning.starts_with("{\"prompt\":\"Q: ") || beginning.starts_with("{\"messages\":[{") ||
-               beginning.starts_with("{\"prompt\":[{\"role\":\"user\"") || beginning.starts_with("Q: ");
+      refuse_replacing_other("--out", out, overwrite, [&](const std::string& there) {
+        return write_questions(o, lines_of(there)).starts_with(there);
       });
     const std::string text = write_questions(o, rows);
     if (out.empty()) return (void)std::fwrite(text.data(), 1, text.size(), stdout);

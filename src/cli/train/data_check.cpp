@@ -11,6 +11,7 @@
 #include "cli/console.h"
 #include "cli/files/model_file.h"
 #include "cli/options.h"
+#include "toy/base/counted.h"
 #include "toy/base/error.h"
 #include "toy/base/philox.h"
 #include "toy/chat/builtin.h"
@@ -36,7 +37,7 @@ struct EqualRow {
 struct Found {
   std::map<std::string, int64_t> kinds;
   std::vector<int64_t> tokens;
-  int64_t counted = 0, longest = 0;
+  int64_t counted = 0, longest = 0, silent = 0;
   std::string longest_at;
   std::vector<BadRow> bad;
   std::vector<EqualRow> equal;
@@ -68,6 +69,7 @@ Found check_rows(const TextFiles& files, const ExampleMaker& maker) {
       const int64_t tokens = int64_t(std::max(row.example.ids.size(), row.rejected ? row.rejected->ids.size() : 0));
       ++found.kinds[std::string(name_of(row.kind))];
       found.tokens.push_back(tokens);
+      found.silent += row.says_nothing;
       found.counted += row.example.counted() + (row.rejected ? row.rejected->counted() : 0);
       if (tokens > found.longest) found.longest = tokens, found.longest_at = place;
       if (const auto [it, is_new] = first.emplace(fingerprint(row), place); !is_new)
@@ -88,6 +90,7 @@ ordered_json to_json(const Found& f) {
           {"kinds", f.kinds},
           {"tokens", {{"median", f.median()}, {"longest", f.longest}, {"longest_at", f.longest_at}}},
           {"counted", f.counted},
+          {"empty_answers", f.silent},
           {"equal", equal},
           {"bad", bad}};
 }
@@ -95,7 +98,7 @@ ordered_json to_json(const Found& f) {
 void print(const Found& f, bool has_model) {
   std::string kinds;
   for (const auto& [name, count] : f.kinds) kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ", count, name);
-  fmt::print("{} rows{}\n", f.rows(), kinds.empty() ? "" : ": " + kinds);
+  fmt::print("{}{}\n", counted(f.rows(), "row"), kinds.empty() ? "" : ": " + kinds);
   if (!f.tokens.empty())
     fmt::print("{} of a row: {} (median) to {} ({}); {} count in the loss\n", has_model ? "tokens" : "bytes",
                f.median(), f.longest, f.longest_at, f.counted);

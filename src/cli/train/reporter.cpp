@@ -11,6 +11,7 @@
 #include "cli/main.h"
 #include "cli/train/run_files.h"
 #include "toy/base/clock.h"
+#include "toy/base/counted.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/memory.h"
@@ -50,8 +51,8 @@ std::string to_text(const runs::RunStart& s) {
     what += " from scratch";
   else if (trained < all)
     what = fmt::format("{:.2f} M of the {:.2f} M parameters of {}", trained, all, s.base.value_or(model));
-  return fmt::format("training {} on {}: {} steps, {:.3g} epochs of {} rows{}", what, s.data.value_or("a text"),
-                     s.steps, s.epochs.value_or(0), s.windows_per_epoch,
+  return fmt::format("training {} on {}: {}, {:.3g} epochs of {}{}", what, s.data.value_or("a text"),
+                     counted(s.steps, "step"), s.epochs.value_or(0), counted(s.windows_per_epoch, "row"),
                      s.ranks ? fmt::format(", {} ranks", *s.ranks) : "");
 }
 

@@ -14,6 +14,7 @@
 #include "cli/console.h"
 #include "cli/files/model_file.h"
 #include "cli/options.h"
+#include "cli/outputs.h"
 #include "cli/tables.h"
 #include "cli/train/run_files.h"
 #include "cli/train/runs_stop.h"
@@ -225,7 +226,7 @@ struct CompareRuns : Command {
   }
 
   void run() {
-    check(names.size() >= 2, "compare: {} run given; expected two or more", names.size());
+    check(names.size() >= 2, "compare: there is one run; name a second one, or use `toy runs show`");
     const runs::Terminal terminal = screen.terminal();
     const auto [logs, list] = open_runs(names);
     const runs::Chart chart = runs::compare_chart(metric, logs, runs::short_names(list));
@@ -364,6 +365,7 @@ struct Report : Command {
   }
   void run() {
     const auto [logs, list] = open_runs(names);
+    refuse_other_ending("--out", out, ".html", "a page of HTML");
     replace_own("out", out, logs.size() == 1 ? runs::html_report(logs[0], list[0]) : runs::html_report(logs, list),
                 kReport);
     put_line(out + "\n");
@@ -424,6 +426,7 @@ struct Card : Command {
       stages.push_back(std::move(s));
     }
     if (json) return print_json(runs::card_numbers(stages));
+    refuse_other_ending("--out", out, ".html", "a page of HTML");
     replace_own("out", out, runs::html_report_card(title, stages), kReport);
     put_line(out + "\n");
   }

@@ -4,6 +4,7 @@
 
 #include "dialog/fields.h"
 #include "dialog/messages.h"
+#include "dialog/normalized.h"
 #include "serve/api/sampler_fields.h"
 #include "serve/http/request_body.h"
 #include "toy/base/json_text.h"
@@ -141,13 +142,16 @@ ordered_json conversation(Fields& f) {
   if (const ordered_json* system = f.take("system"))
     if (const std::string text = texts_of(*system, "system"); !text.empty()) list.add("system", text);
   const ordered_json& messages = f.needed("messages");
-  if (!messages.is_array() || messages.empty()) refuse_at("messages", "is not an array of one or more messages");
+  require_messages(messages);
   for (size_t i = 0; i < messages.size(); ++i) add_message(list, messages[i], at("messages", i));
   return list.messages();
 }
 
 void read_tool(std::vector<Tool>& tools, Fields& f) {
-  if (const std::string type = f.text("type"); !type.empty() && type != "custom") return ignore_tool(f, type);
+  const std::string type = f.text("type");
+  if (type == "function" || f.has("function"))
+    refuse_at(f.path("type"), R"(is OpenAI's; a tool is {"name": ..., "input_schema": {"type": "object", ...}} here)");
+  if (!type.empty() && type != "custom") return ignore_tool(f, type);
   if (!f.has("input_schema")) f.needed("input_schema");
   add_tool(tools, f, "input_schema");
   f.finish();

@@ -141,7 +141,8 @@ std::vector<PromptSource> sources_of(const ordered_json* j, const std::string& n
   };
   if (j == nullptr) refuse(fmt::format("'{}' is missing", name), name, "missing_required_parameter");
   if (j->is_string()) return {j->get<std::string>()};
-  if (!j->is_array() || j->empty()) forms();
+  if (!j->is_array()) forms();
+  if (j->empty()) refuse_at(name, "is an empty array; send one text or more");
   if (j->front().is_number()) return {ids_of(*j, name)};
   std::vector<PromptSource> sources;
   for (const auto& item : *j)

@@ -74,7 +74,9 @@ CompletionRequest parse_infill(const std::string& body, const UsualSampling& usu
   const ordered_json j = with_object_biases(parse_body(body));
   Fields f(j);
   CompletionRequest r = with_defaults(usual);
-  if (!f.has("input_prefix") && !f.has("input_suffix")) f.needed("input_prefix");
+  if (!f.has("input_prefix") && !f.has("input_suffix"))
+    refuse_at("input_prefix", "is missing; send the text before the gap, and the text after it as 'input_suffix'",
+              "missing_required_parameter");
   r.hole = true;
   const std::string before = f.text("input_prefix");
   r.prompts = {before + f.text("prompt")};

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <ctime>
+#include <set>
+#include <string>
 
 #include "dialog/call_text.h"
 #include "dialog/fields.h"
@@ -59,6 +61,9 @@ void read_rest(Fields& f, const UsualSampling& usual, CompletionRequest& r) {
     else
       set_effort(r, *think, "think");
   }
+  std::set<std::string> names{"num_predict", "stop", "seed", "mirostat", "samplers", "logit_bias", "ignore_eos"};
+  SamplerOptions::fields(r.sampler, [&](const Option& option, const auto&) { names.insert(std::string(option.name)); });
+  f.holds("options", names);
   f.finish();
 }
 
@@ -120,6 +125,8 @@ OllamaRequest parse_ollama_chat(const std::string& body, const UsualSampling& us
   CompletionRequest& r = request.completion;
   r.chat = true, r.source = "messages";
   MessageList list;
+  if (!f.has("messages") && f.has("prompt"))
+    refuse_at("messages", "is missing; 'prompt' is for POST /api/generate", "missing_required_parameter");
   if (const ordered_json* messages = f.take("messages")) {
     if (!messages->is_array()) refuse_at("messages", "is not an array of messages");
     for (size_t i = 0; i < messages->size(); ++i) add_message(list, (*messages)[i], fmt::format("messages[{}]", i));
@@ -137,6 +144,7 @@ OllamaRequest parse_ollama_generate(const std::string& body, bool has_template, 
   Fields f(j);
   OllamaRequest request{.completion = CompletionRequest(usual), .generates = true};
   CompletionRequest& r = request.completion;
+  if (f.has("messages")) refuse_at("messages", "is for POST /api/chat; send 'prompt'");
   const std::string prompt = f.text("prompt"), system = f.text("system");
   r.suffix = f.text("suffix");
   r.hole = !r.suffix.empty();

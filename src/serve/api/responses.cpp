@@ -135,6 +135,10 @@ void read_text(const ordered_json& text, ResponsesRequest& r) {
 
 void read_tool(std::vector<Tool>& tools, Fields& f) {
   if (const std::string type = f.needed_text("type"); type != "function") return ignore_tool(f, type);
+  if (!f.has("name") && f.has("function"))
+    refuse_at(f.path("name"),
+              "is missing; here 'name', 'description' and 'parameters' stand next to 'type', without "
+              "'function'");
   add_tool(tools, f, "parameters");
   f.finish();
 }

@@ -108,9 +108,20 @@ void read_logit_bias(Fields& f, SamplerOptions& s) {
   }
 }
 
+// Ollama's settings are in an object, those of the other APIs stand next to the messages.
+void refuse_ollama_options(Fields& f) {
+  const ordered_json* options = f.take("options");
+  if (options == nullptr) return;
+  if (options->is_object() && !options->empty())
+    refuse_at(f.path("options"), fmt::format("is of Ollama's API; write its fields at the top level, such as '{}'",
+                                             one_line(options->begin().key())));
+  ignore_at(f.path("options"), "has no effect");
+}
+
 }  // namespace
 
 void read_sampler_numbers(Fields& f, SamplerOptions& s, std::initializer_list<std::string_view> only) {
+  refuse_ollama_options(f);
   SamplerOptions::fields(s, [&](const Option& option, auto& value) {
     using T = std::decay_t<decltype(value)>;
     if constexpr (!std::is_same_v<T, uint64_t>) {  // the seed is read elsewhere: it may be negative, or any

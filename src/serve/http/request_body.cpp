@@ -24,6 +24,10 @@ bool has_many_keys(const nlohmann::json& j) {
 }  // namespace
 
 ordered_json parse_body(const std::string& body) {
+  const size_t begin = std::min(body.find_first_not_of(" \t\r\n"), body.size());
+  if (begin == body.size()) refuse("the request's body is empty; send JSON", "");
+  if (body.compare(begin, 2, "--") == 0 || (body[begin] != '{' && body.find('=') < body.find('\"')))
+    refuse("the request's body is a form; send JSON, with Content-Type: application/json", "");
   if (!is_utf8(body)) refuse("the request's body is not valid UTF-8", "");
   ordered_json j;
   try {
