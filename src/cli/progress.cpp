@@ -70,7 +70,7 @@ std::string short_line(const ProgressState& s, int columns) {
 std::string progress_line(const ProgressState& s, const ProgressScreen& screen) {
   const std::string loss = s.loss ? loss_text(*s.loss, 2) : "",
                     clock = s.seconds_left ? clock_text(*s.seconds_left) : "",
-                    exact = s.loss ? "loss " + loss_text(*s.loss, 4) : "",
+                    exact = s.loss ? fmt::format("{} {}", s.figure, loss_text(*s.loss, 4)) : "",
                     speed = s.tokens_per_second > 0 ? fmt::format("{:.0f} tokens/s", s.tokens_per_second) : "",
                     left = clock.empty() ? "" : clock + " left";
   if (screen.columns == 0) return in_line({fmt::format("{} {}/{}", s.label, s.done, s.total), exact, speed, left});

@@ -14,6 +14,7 @@ struct ProgressState {
   std::string_view brief;  ///< the same where there is little room, or ""
   int64_t done = 0, total = 0;
   std::optional<double> loss = {};
+  std::string_view figure = "loss";         ///< what `loss` is
   double tokens_per_second = 0;             ///< 0: not known
   std::optional<double> seconds_left = {};  ///< until everything is done, not only what is counted
 };

@@ -290,7 +290,11 @@ std::vector<std::string> short_names(std::span<const Summary> runs) {
 
 std::vector<Compare> compare(std::span<const Summary> runs) {
   std::vector<Compare> list;
-  const bool same_tokens = have_same_tokens(runs);
+  // What rewards and preferences minimize is no loss of text.
+  const auto kind = [](const Summary& s) { return s.recipe == "grpo" ? 2 : s.rewards.accuracy ? 1 : 0; };
+  const bool same_tokens = have_same_tokens(runs) && std::ranges::all_of(runs, [&](const Summary& s) {
+                             return kind(s) < 2 && kind(s) == kind(runs.front());
+                           });
   for (const Column& c : kColumns) {
     if (c.better == neither) continue;
     Compare e{c.name, {}, {}, {}};

@@ -191,16 +191,17 @@ std::string Checkpoints::save(const Model& model, Trainer& trainer, const ordere
   try {
     CheckpointWriter writer(root_, s.step);
     write_text(writer.path(kConfigFile), json_text(config, 2) + "\n");
-    const ordered_json state{{"step", s.step},
-                             {"updates", s.updates},
-                             {"windows", s.windows},
-                             {"random", {{"generator", "philox4x32-10"}, {"seed", config.at("options").at("seed")}}},
-                             {"loss", number(s.loss)},
-                             {"eval", eval_json(s.eval)},
-                             {"best", eval_json(s.best)},
-                             {"skipped", s.skipped},
-                             {"waited", s.waited},
-                             {"least", number(s.least)}};
+    ordered_json state{{"step", s.step},
+                       {"updates", s.updates},
+                       {"windows", s.windows},
+                       {"random", {{"generator", "philox4x32-10"}, {"seed", config.at("options").at("seed")}}},
+                       {"loss", number(s.loss)},
+                       {"eval", eval_json(s.eval)},
+                       {"best", eval_json(s.best)},
+                       {"skipped", s.skipped},
+                       {"waited", s.waited},
+                       {"least", number(s.least)}};
+    if (s.unmixed > 0) state["unmixed"] = s.unmixed, state["cut"] = s.cut;
     write_text(writer.path(kState), json_text(state, 2) + "\n");
     safetensors::Writer tensors;
     std::deque<HostTensor> kept;  // until they are written
@@ -295,6 +296,7 @@ RunState checkpoint_state(const std::string& path) {
              .skipped = f.count("skipped"),
              .waited = f.count("waited")};
   if (!f.at("least").is_null()) s.least = f.number("least");  // else none was found yet
+  if (j.contains("unmixed")) s.unmixed = f.count("unmixed"), s.cut = f.count("cut");
   return s;
 }
 

@@ -26,6 +26,8 @@ struct RunState {
   int64_t skipped = 0;             ///< steps in a row that were not finite
   int64_t waited = 0;              ///< evaluations in a row that were no better than `least`
   double least = std::numeric_limits<double>::infinity();  ///< loss that early stopping compares with
+  /// Steps in a row that learned nothing from rewards: without a difference; of answers that were all cut, too.
+  int64_t unmixed = 0, cut = 0;
 };
 
 /// The folder `<out>/checkpoints`.

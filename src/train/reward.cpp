@@ -105,7 +105,8 @@ std::pair<double, std::unique_ptr<Reward>> parse_reward(const std::string& text,
   std::string rest = text;
   if (const size_t star = text.find('*'); star != text.npos && star < text.find(':')) {
     const std::string wrong = read_number(std::string_view(text).substr(0, star), {}, factor);
-    check(wrong.empty(), "reward '{}': the factor before * is '{}'; use a number", text, text.substr(0, star));
+    check(wrong.empty() && factor != 0, "reward '{}': the factor before * is '{}'; use a number that is not 0", text,
+          text.substr(0, star));
     rest = text.substr(star + 1);
   }
   const size_t colon = rest.find(':');

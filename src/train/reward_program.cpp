@@ -171,7 +171,8 @@ class RewardProgram final : public Reward {
     answered[size_t(at)] = 1;
     const ordered_json& r = j["reward"];
     if (r.is_null()) return;
-    if (!r.is_number() || !std::isfinite(r.get<double>())) wrong("whose reward is no number");
+    constexpr double kMost = 1e6;  // squares of larger ones leave no digits for the others
+    if (!r.is_number() || !(std::abs(r.get<double>()) <= kMost)) wrong("whose reward is no number from -1e6 to 1e6");
     rewards[size_t(at)] = r.get<double>();
   }
 

@@ -17,6 +17,8 @@
 namespace toy {
 namespace {
 
+constexpr size_t kTried = 64;  // questions whose right answers the rewards are tried on
+
 constexpr int64_t kTogether = 64;  // answers that are written at once
 
 std::vector<OpenQuestion> read(const std::vector<TextFile>& files) {
@@ -331,27 +333,28 @@ std::string Rollouts::many_cut(const runs::Policy& policy) {
       o_.max_tokens);
 }
 
-std::string Rollouts::stuck(const runs::Policy& policy) {
+std::string Rollouts::stuck(const runs::Policy& policy, RunState& state) const {
   constexpr int64_t kMost = 20, kMostCut = 5;
-  unmixed_ = policy.mixed.value_or(0) > 0 || o_.beta > 0 ? 0 : unmixed_ + 1;
-  cut_ = unmixed_ > 0 && policy.finished.value_or(0) == 0 ? cut_ + 1 : 0;
-  if (cut_ >= kMostCut && !tokenizer_.end_of_generation().empty())
+  state.unmixed = policy.mixed.value_or(0) > 0 || o_.beta > 0 ? 0 : state.unmixed + 1;
+  state.cut = state.unmixed > 0 && policy.finished.value_or(0) == 0 ? state.cut + 1 : 0;
+  if (state.cut >= kMostCut && !tokenizer_.end_of_generation().empty())
     return fmt::format(
         "in {} steps in a row, all answers were cut at --max-tokens {} and none got another first reward than the "
         "others, so there is nothing to learn; use a larger --max-tokens",
-        cut_, o_.max_tokens);
-  if (unmixed_ < kMost) return {};
+        state.cut, o_.max_tokens);
+  if (state.unmixed < kMost) return {};
   return fmt::format(
       "in {} steps in a row, the answers to each question had the same first reward, so there is nothing to learn: "
       "mean reward {:g}, {:.0f}% cut at --max-tokens {}. Use questions that the model answers sometimes, or more "
       "answers "
       "(--group)",
-      unmixed_, policy.reward.value_or(0), 100 * (1 - policy.finished.value_or(0)), o_.max_tokens);
+      state.unmixed, policy.reward.value_or(0), 100 * (1 - policy.finished.value_or(0)), o_.max_tokens);
 }
 
 std::vector<std::string> Rollouts::try_rewards() {
   constexpr size_t kLong = 4096;
-  const OpenQuestion& q = questions_[0];
+  const auto [best, without] = best_rewarded();
+  const OpenQuestion& q = questions_[best];
   const std::string right = q.answers[0];
   std::string other = "no";
   for (const OpenQuestion& each : questions_)
@@ -373,10 +376,26 @@ std::vector<std::string> Rollouts::try_rewards() {
     for (size_t r = 0; judge_.names().size() > 1 && r < judge_.names().size(); ++r)
       terms += fmt::format("{}{} {}", r > 0 ? ", " : " = ", judge_.names()[r], number(judged[i].terms[r]));
     lines.push_back(fmt::format("reward of {}: {}{}", texts[i].first, number(judged[i].total), terms));
-    const bool as_much = i > 0 && judged[i].total && (!judged[0].total || *judged[i].total >= *judged[0].total);
+    const bool fits = judged[0].total.value_or(0) > 0;
+    const bool as_much = i > 0 && fits && judged[i].total && *judged[i].total >= *judged[0].total;
     if (as_much && texts[i].second != right) lines.back() += "; a model can get it without being right";
   }
+  if (without > 0)
+    lines.push_back(
+        fmt::format("of the first {} questions, {} give no reward for their right answer; does it fit them?",
+                    std::min(kTried, questions_.size()), without));
   return lines;
+}
+
+// Of the first questions: the one whose right answer gets most, and how many right answers get nothing.
+std::pair<size_t, size_t> Rollouts::best_rewarded() {
+  std::vector<Attempt> attempts;
+  for (size_t i = 0; i < std::min(kTried, questions_.size()); ++i)
+    attempts.push_back({&questions_[i], questions_[i].answers[0], 1, true});
+  const std::vector<Judgement> judged = judge_(attempts);
+  const auto total = [](const Judgement& j) { return j.total.value_or(0); };
+  const auto best = std::ranges::max_element(judged, {}, total);
+  return {size_t(best - judged.begin()), size_t(std::ranges::count_if(judged, [&](auto& j) { return total(j) <= 0; }))};
 }
 
 namespace {

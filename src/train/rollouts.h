@@ -13,6 +13,7 @@
 #include "toy/train/policy.h"
 #include "toy/train/reward.h"
 #include "toy/train/trainer.h"
+#include "train/checkpoints.h"
 #include "train/dataset.h"
 #include "train/sample_scores.h"
 
@@ -59,7 +60,7 @@ class Rollouts {
   /// What to say of a step in which more than 20% of the answers were cut; "" otherwise, and from the second on.
   std::string many_cut(const runs::Policy& policy);
   /// Why nothing is learned, where many steps in a row had nothing to learn from; else "".
-  std::string stuck(const runs::Policy& policy);
+  std::string stuck(const runs::Policy& policy, RunState& state) const;
   /// What the rewards give right answers and wrong ones, line by line; and whether a wrong one gets as much.
   std::vector<std::string> try_rewards();
 
@@ -81,6 +82,7 @@ class Rollouts {
   void weigh(const std::vector<Answer>& answers, const PolicyWeights& of, const std::vector<size_t>& order, Step& step);
   /// Of all targets that count, in their order.
   Scores scores_of(SampleScorer& scorer, const Windows& windows) const;
+  std::pair<size_t, size_t> best_rewarded();
   void drop_unweighed(Step& step) const;
   /// Sets the weights of an update, which are those of the model as it is now. Returns how many tokens it clips.
   int64_t weigh_update(Step& step, const Scores& now, const Scores& base, double& deviation) const;
@@ -92,7 +94,6 @@ class Rollouts {
   std::vector<std::vector<int32_t>> prompts_;
   int64_t longest_ = 0;
   Judge judge_;
-  int64_t unmixed_ = 0, cut_ = 0;  // steps in a row: without a difference; of answers that were all cut, too
   bool told_of_cut_ = false;
   int64_t epoch_ = -1;
   std::vector<size_t> order_;        // of that epoch

@@ -297,7 +297,7 @@ class Run {
     warn_of_skips(r);
     if (std::max(state_.skipped, most_skips(r).second) >= o_.max_skipped) give_up(r);
     if (drawn && (state_.step == 1 || state_.step % 10 == 0)) tell_(drawn->sample);
-    const std::string why = drawn ? rollouts_->stuck(drawn->policy) : "";
+    const std::string why = drawn ? rollouts_->stuck(drawn->policy, state_) : "";
     if (!why.empty()) save_checkpoint(), fail("grpo: {}", why);
   }
 

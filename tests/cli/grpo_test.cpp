@@ -173,6 +173,9 @@ TEST_F(CliGrpo, Refusals) {
   for (const char* step :
        {"--temperature 0.5", "--temp=2", "--top-k 40", "--top-p 0.9", "--min-p 0.1", "--samplers top_k"})
     refuses(grpo + "--reward exact " + step, {"temperature 1", "all tokens"});
+  for (const char* step : {"--presence-penalty 1", "--logit-bias 5=1"})
+    refuses(grpo + "--reward exact " + step, {"temperature 1", "all tokens"});
+  refuses(grpo + "--reward '0*exact'", {"'0'", "not 0"});
   refuses(grpo + "--reward exact --json-schema s.json", {"--reward json:FILE"});
   for (const char* other : {"--compute bf16", "--kv f16", "--dropout 0.1", "--lora-dropout 0.1"})
     refuses(grpo + "--reward exact " + other, {"other bits than training's"});
@@ -184,7 +187,13 @@ TEST_F(CliGrpo, Refusals) {
   // Nothing to learn: no answer is ever right.
   const Result r = toy(grpo + "--reward regex:zzzz --group 2 --questions 2 --max-tokens 2 --steps 30");
   EXPECT_EQ(r.code, 2) << r.err;
+  EXPECT_NE(r.err.find("in 20 steps in a row"), std::string::npos) << r.err;
   EXPECT_NE(r.err.find("there is nothing to learn"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("of the first 5 questions, 5 give no reward for their right answer"), std::string::npos) << r.err;
+  // The steps in a row are counted across checkpoints.
+  const Result again = toy("train --resume --out " + path("no"));
+  EXPECT_EQ(again.code, 2) << again.err;
+  EXPECT_NE(again.err.find("in 21 steps in a row"), std::string::npos) << again.err;
 }
 
 }  // namespace

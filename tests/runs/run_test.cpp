@@ -186,6 +186,10 @@ TEST(Summary, NoStarAcrossTokenizers) {
     EXPECT_EQ(best(alike, metric), "c") << metric;
   }
   EXPECT_EQ(best(mixed, "nats_per_byte"), "b");
+  // What rewards minimize is no loss of text.
+  std::vector<Summary> rewarded(alike.begin(), alike.end());
+  rewarded[0].recipe = "grpo", rewarded[0].loss = -1;
+  EXPECT_EQ(best(rewarded, "loss"), "none");
   // In one page: both charts, the results, and the note.
   const Log logs[2] = {};
   const std::string page = html_report(logs, mixed);

@@ -133,7 +133,8 @@ void Reporter::show_progress(bool at_once, bool with_time) {
                   .brief = "",
                   .done = step_,
                   .total = steps_,
-                  .loss = last_->loss,
+                  .loss = last_->policy.reward.value_or(last_->loss),
+                  .figure = last_->policy.reward ? "reward" : "loss",
                   .tokens_per_second = last_->tokens_per_second,
                   .seconds_left = with_time ? last_->seconds_left : std::nullopt},
                  at_once);
