@@ -187,7 +187,7 @@ TEST(Summary, NoStarAcrossTokenizers) {
   }
   EXPECT_EQ(best(mixed, "nats_per_byte"), "b");
   // What rewards minimize is no loss of text.
-  std::vector<Summary> rewarded(alike.begin(), alike.end());
+  std::vector<Summary> rewarded(std::begin(alike), std::end(alike));
   rewarded[0].recipe = "grpo", rewarded[0].loss = -1;
   EXPECT_EQ(best(rewarded, "loss"), "none");
   // In one page: both charts, the results, and the note.
