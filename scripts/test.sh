@@ -166,7 +166,7 @@ fi
 if [[ -n $asan$tsan ]]; then
   suites=("test_base ThreadPool.*:LocalCommunicator.*")
   if [[ -n $tsan ]]; then
-    suites+=("test_backend *" "test_ops *.Threads" "test_runtime *" "test_train Trainer*:Accumulat*:Ranks.*:Shards.*"
+    suites+=("test_backend *" "test_ops *.Threads" "test_runtime *" "test_train Trainer*:Accumulat*:Ranks.*:Shards.*:LocalSteps.Re*"
              "test_decode SchedulerTest.*:ServiceTest.*:SpeculationOfServices.*" "test_serve *")
   fi
   export TSAN_OPTIONS=halt_on_error=1
