@@ -249,6 +249,7 @@ TEST_F(Mistakes, WithAModel) {
       {"runs compare out/tiny", "compare: there is one run; name a second one, or use `toy runs show`"},
       {"eval choices book.txt out/tiny", "'out/tiny' is a model, and 'book.txt' is none; exchange the two"},
       {"eval generate book.txt out/tiny", "'out/tiny' is a model, and 'book.txt' is none; exchange the two"},
+      {"eval sts book.txt out/tiny", "'out/tiny' is a model, and 'book.txt' is none; exchange the two"},
       {"search build 'My Books' out/tiny --out n.index",
        "'out/tiny' is a model, and 'My Books' is none; exchange the two"},
       {"eval out/tiny --file u16.txt", "u16.txt: it is UTF-16; convert it first: iconv -f utf-16 -t utf-8"},

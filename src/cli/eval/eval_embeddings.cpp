@@ -47,13 +47,13 @@ struct EvalEmbeddings : Command {
     begin_group(app, "Machine");
     device.add(app);
   }
-  TextFile text_file() const {
+  TextFile text_file() {
+    model_path = model_file(model_path, file);  // first: the two may be exchanged
     const std::vector<std::string> paths{file};
     return list_text_files(paths).files.at(0);
   }
   // Of length 1, one for each text; equal ones are computed once.
   std::vector<std::vector<float>> vectors(const std::vector<std::string>& texts) {
-    model_path = model_file(model_path, file);
     const auto dev = device.make();
     Model model = load_model(model_path, *dev);
     adapters.apply(model);
