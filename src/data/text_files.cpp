@@ -140,9 +140,12 @@ void add_folder(const std::string& folder, std::span<const std::string> all_exce
   check(!error, "{}: the folder cannot be read: {}", folder, error.message());
   std::sort(paths.begin(), paths.end());
   std::sort(out.left_out.begin(), out.left_out.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
-  if (paths.empty() && !out.left_out.empty())
+  if (paths.empty() && !out.left_out.empty()) {
+    const auto seen = std::ranges::find_if(out.left_out, [](const auto& l) { return l.reason != "hidden"; });
+    const auto& shown = seen == out.left_out.end() ? out.left_out[0] : *seen;
     fail("{}: there is no text in this folder; {} left out, as {} ({})", folder,
-         counted(int64_t(out.left_out.size()), "file was", "files were"), out.left_out[0].path, out.left_out[0].reason);
+         counted(int64_t(out.left_out.size()), "file was", "files were"), shown.path, shown.reason);
+  }
   check(!paths.empty(), "{}: the folder is empty; a text is needed", folder);
   for (const std::string& path : paths) out.files.push_back(looked_at(path));
 }

@@ -24,9 +24,9 @@ json parse_header(const std::string& path, std::span<const std::byte> file) {
   uint64_t length = 0;
   std::memcpy(&length, file.data(), kLength);
   const bool fits = length <= kMaxHeader && length <= file.size() - kLength;
-  if (const std::string other = fits ? "" : describe_foreign_file(file);
-      !other.empty() && file[kLength] != std::byte('{'))
-    fail("{}: not a safetensors file: {}", path, other);
+  if (!fits && file.size() > kLength && file[kLength] != std::byte('{'))
+    if (const std::string other = describe_foreign_file(file); !other.empty())
+      fail("{}: not a safetensors file: {}", path, other);
   check(fits, "{}: not a safetensors file, or cut off: a header of {} bytes in a file of {}", path, length,
         file.size());
   const char* text = reinterpret_cast<const char*>(file.data() + kLength);

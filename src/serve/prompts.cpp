@@ -64,7 +64,8 @@ std::vector<std::vector<int32_t>> Prompts::of(const std::vector<PromptSource>& s
     if (ids) require_ids(*ids, name);
     result.push_back(ids ? *ids : encode(tokenizer_, std::get<std::string>(p), options));
     if (result.back().empty())
-      throw ApiError(400, fmt::format("the {} is empty, and no beginning-of-sequence token is added", name), name);
+      throw ApiError(400, fmt::format("the {} is empty; send a text (this model begins texts with no token)", name),
+                     name);
   }
   return result;
 }

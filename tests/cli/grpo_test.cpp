@@ -189,7 +189,8 @@ TEST_F(CliGrpo, Refusals) {
   EXPECT_EQ(r.code, 2) << r.err;
   EXPECT_NE(r.err.find("in 20 steps in a row"), std::string::npos) << r.err;
   EXPECT_NE(r.err.find("there is nothing to learn"), std::string::npos) << r.err;
-  EXPECT_NE(r.err.find("of the first 5 questions, 5 give no reward for their right answer"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("of the first 5 questions, 5 give no reward for their right answer"), std::string::npos)
+      << r.err;
   // The steps in a row are counted across checkpoints.
   const Result again = toy("train --resume --out " + path("no"));
   EXPECT_EQ(again.code, 2) << again.err;

@@ -127,9 +127,7 @@ TEST_F(Mistakes, OfOtherPrograms) {
   write("many.json", R"({"steps": "many"})");
   write("page.gguf", "<!DOCTYPE html><html></html>");
   write("Modelfile", "FROM ./tiny.gguf\n");
-  fs::create_directories(path("pointer"));
-  write("pointer/config.json", R"({"model_type": "llama"})");
-  write("pointer/model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 12\n");
+  fs::create_directories(path("My Books"));
   const std::string no_model = ": no such file, no run below this folder, and no model of `toy list`; ";
   expect({
       {"train lora --corpus book.txt --qlora",
@@ -247,9 +245,6 @@ TEST_F(Mistakes, OfOtherPrograms) {
       {"train from-scratch --corpus book.txt --size 'My Books'",
        "size: 'My Books' is a folder; use a name such as tiny, or a JSON file of dimensions (toy train warm-start "
        "--init 'My Books' begins with the weights of a run)"},
-      {"convert pointer p.gguf",
-       "pointer/model.safetensors: not a safetensors file: it is a git-lfs pointer, not the file itself; fetch it with "
-       "'git lfs pull'"},
       {"data show book.txt --model book.txt --map reply=completion",
        "book.txt: not a GGUF file: it starts with 'Once', not 'GGUF'; it looks like a text file"},
   });
@@ -302,6 +297,7 @@ TEST_F(Mistakes, WithAModel) {
       {"runs compare out/tiny", "compare: there is one run; name a second one, or use `toy runs show`"},
       {"eval choices book.txt out/tiny", "'out/tiny' is a model, and 'book.txt' is none; exchange the two"},
       {"eval generate book.txt out/tiny", "'out/tiny' is a model, and 'book.txt' is none; exchange the two"},
+      {"eval sts book.txt out/tiny", "'out/tiny' is a model, and 'book.txt' is none; exchange the two"},
       {"search build 'My Books' out/tiny --out n.index",
        "'out/tiny' is a model, and 'My Books' is none; exchange the two"},
       {"eval out/tiny --file u16.txt", "u16.txt: it is UTF-16; convert it first: iconv -f utf-16 -t utf-8"},

@@ -100,7 +100,7 @@ TEST(Fields, WhatWouldChangeTheAnswerIsRefused) {
     const IgnoredFields ignored;
     const std::string error = outcome(R"({"messages": [], ")" + std::string(name) + "\": " + value + "}");
     EXPECT_TRUE(error.starts_with("the field '" + std::string(name) + "' ")) << name << ": " << error;
-    const bool advises = error.find("; use 'tools'") != error.npos || error.find(": POST ") != error.npos;
+    const bool advises = error.find("; use '") != error.npos || error.find(": POST ") != error.npos;
     EXPECT_NE(error.ends_with("; remove it"), advises) << error;  // one advice, not two
   }
 }

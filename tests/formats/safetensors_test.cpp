@@ -83,6 +83,8 @@ TEST_F(Safetensors, BadTensors) {
 TEST_F(Safetensors, BadFiles) {
   std::ofstream(path_) << "short";
   refused("5 bytes");
+  std::ofstream(path_) << "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 12\n";
+  refused("not a safetensors file: it is a git-lfs pointer");
   raw("{}", 0, 1000);
   refused("cut off");
   raw("{}", 0, ~uint64_t(0));

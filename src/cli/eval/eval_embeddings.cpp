@@ -43,9 +43,9 @@ struct EvalEmbeddings : Command {
     begin_group(app, "Machine");
     device.add(app);
   }
+  void find_model() { model_path = model_file(model_path, file); }  // first: the two may be exchanged
   // Of length 1, one for each text.
   bind::Vectors vectors(const std::vector<std::string>& texts) {
-    model_path = model_file(model_path, file);
     const auto dev = device.make();
     Model model = load_model(model_path, *dev);
     adapters.apply(model);
@@ -81,6 +81,7 @@ struct EvalSts final : EvalEmbeddings {
         "Example:\n  toy eval sts minilm.gguf stsbenchmark-test.jsonl");
   }
   void run() {
+    find_model();
     const bind::RatedTexts rated(file);
     const ordered_json said = rated.fields(vectors(rated.texts));
     if (json) return print_result(said);
@@ -105,6 +106,7 @@ struct EvalRetrieval final : EvalEmbeddings {
         "Example:\n  toy eval retrieval minilm.gguf held-out.jsonl");
   }
   void run() {
+    find_model();
     const bind::PairTexts texts(file, pairs, [](const std::string& text) { to_stderr(text + "\n"); });
     const RetrievalScores s = texts.scores(vectors(texts.texts));
     if (json) return print_result(bind::retrieval_fields(s));

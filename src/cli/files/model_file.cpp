@@ -34,7 +34,8 @@ std::string model_file(const std::string& what, const std::string& after) {
     if (!fs::is_directory(path, error)) return path.ends_with(".gguf") && fs::is_regular_file(path, error);
     return fs::exists(fs::path(path) / runs::kModelFile, error) ||
            fs::exists(fs::path(path) / runs::kCheckpointsFolder, error) ||
-           fs::exists(fs::path(path) / "model.safetensors", error);
+           fs::exists(fs::path(path) / "model.safetensors", error) ||
+           fs::exists(fs::path(path) / "model.safetensors.index.json", error);
   };
   if (is_model(after) && !is_model(what) && !what.ends_with(".gguf")) try {
       const std::string found = finder().model(what);
