@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "toy/base/memory.h"
+#include "toy/models/embedding_rule.h"
 #include "toy/runs/run.h"
 #include "train/dataset.h"
 #include "train/run.h"
@@ -64,7 +65,10 @@ class Fresh final : public ModelSource {
     return spec.architecture;
   }
   Model model(const ModelSpec& spec, const Device& device) override {
-    return random_model(spec, device, o_.seed, o_.init_scale);
+    Model model = random_model(spec, device, o_.seed, o_.init_scale);
+    if (spec.mask_head)  // as vectors of such encoders are made
+      model.metadata.emplace(spec.architecture + ".pooling_type", gguf::Value(pooling_number("mean")));
+    return model;
   }
 
  private:

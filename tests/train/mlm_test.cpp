@@ -9,6 +9,7 @@
 #include "testing/files.h"
 #include "toy/backend/devices.h"
 #include "toy/data/masks.h"
+#include "toy/decode/pooling.h"
 #include "toy/formats/safetensors.h"
 #include "toy/hf/convert.h"
 #include "toy/train/recipes.h"
@@ -179,7 +180,9 @@ TEST_F(MaskedModels, LearnAndBeginClassifiers) {
   Listener listener, further, classes;
   const TrainResult r = recipe("mlm", {{"steps", 150}, {"batch", 16}, {"lr", 0.01}}).train(*device, listener);
   EXPECT_LT(r.eval->loss, 0.5 * listener.losses.front());
-  EXPECT_TRUE(load_model(r.model_path, *device).spec.mask_head);
+  const Model made = load_model(r.model_path, *device);
+  EXPECT_TRUE(made.spec.mask_head);
+  EXPECT_EQ(embed_options(made).pooling, Pooling::mean);
   const json next{{"init", r.model_path}, {"corpus", text_}, {"out", folder_.path("further")},
                   {"steps", 1},           {"tokens", 24},    {"lr", 1e-30}};
   const TrainResult same = parse_recipe("warm-start", next.dump()).train(*device, further);

@@ -56,7 +56,8 @@ class ClassifyGolden : public ::testing::Test {
   void SetUp() override { hf::convert_folder(kFolder + "bert_class_tiny", gguf_); }
   static std::vector<std::vector<int32_t>> ids() {
     std::vector<std::vector<int32_t>> all;
-    for (const json& t : golden().at("texts")) all.push_back(t.at("ids"));
+    const json texts = golden().at("texts");
+    for (const json& t : texts) all.push_back(t.at("ids"));
     return all;
   }
   testing::Folder folder_;

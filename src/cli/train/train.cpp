@@ -163,6 +163,8 @@ std::string how_to_try(const Recipe& recipe, const std::string& base, const std:
   if (recipe.kind == Recipe::classify)
     return fmt::format("toy infer {}{} --prompt TEXT", shell_quoted(adapts ? base : result.out),
                        adapts ? fmt::format(" --lora {}", shell_quoted(result.out)) : "");
+  if (const auto* o = std::get_if<FromScratchOptions>(&recipe.options); o && o->objective == FromScratchOptions::mlm)
+    return fmt::format("toy train classify --model {} --data FILE", shell_quoted(result.out));
   const std::string model =
       adapts ? fmt::format("{} --lora {}", shell_quoted(base), shell_quoted(result.out)) : shell_quoted(result.out);
   if (converses(result.model_path) || (adapts && converses(base_file))) return "toy chat " + model;
