@@ -60,10 +60,6 @@ static bool looks_like_repository(std::string_view path) {
 
 std::string no_such_file(const std::string& path) {
   namespace fs = std::filesystem;
-  const auto instead = [&](std::string_view what) { return fmt::format("{}: no such file; {}", path, what); };
-  if (path.find("://") != path.npos) return instead("it is an address: download it first");
-  if (path.starts_with("~/")) return instead("the shell reads ~ only without quotes");
-  if (path.find('*') != path.npos) return instead("the shell reads * only without quotes");
   const fs::path wanted(path);
   std::error_code error;
   if (path.find("://") != path.npos)

@@ -25,7 +25,7 @@ using nlohmann::ordered_json;
 void require_new(const std::string& option, const std::string& out, bool overwrite, std::string_view how) {
   std::error_code error;
   check(overwrite || !fs::is_regular_file(out, error) || fs::file_size(out, error) == 0,
-        "{}: '{}' is another model and would be lost; use another name, or {}", option, out, how);
+        "{}: '{}' is there and would be lost; use another name, or {}", option, out, how);
 }
 
 void require_free(const std::string& out, const std::string& model, bool overwrite) {

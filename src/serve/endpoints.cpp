@@ -107,7 +107,7 @@ void Server::route(const std::shared_ptr<Exchange>& exchange) {
                                     one_line(target)));
   if (r == nullptr) {
     const auto all = endpoints();
-    const auto name = [](std::string_view path) { return path.substr(path.starts_with("/v1/") ? 4 : 0); };
+    const auto name = [](std::string_view path) { return path.substr(path.starts_with("/v1/") ? 4 : 1); };
     std::vector<std::string> names;
     for (const std::string_view path : all) names.emplace_back(name(path));
     std::string near = nearest(std::string(name(target)), names);  // of the names alone: /v1/ would make all alike

@@ -38,12 +38,12 @@ TEST(Memory, AnonymousMemoryIsWhatWasTouched) {
 
 TEST(Memory, ReadsSizes) {
   const std::pair<const char*, size_t> good[] = {
-      {"4G", size_t(4) << 30}, {"512M", size_t(512) << 20}, {"6GiB", size_t(6) << 30},
-      {"6GB", 6000000000},     {"1.5G", size_t(3) << 29},   {"2048K", size_t(2) << 20},
-      {"5MB", 5000000},        {"1T", size_t(1) << 40},     {"1048576", size_t(1) << 20}};
+      {"4G", size_t(4) << 30},   {"4g", size_t(4) << 30}, {"6gib", size_t(6) << 30},   {"512M", size_t(512) << 20},
+      {"6GiB", size_t(6) << 30}, {"6GB", 6000000000},     {"1.5G", size_t(3) << 29},   {"2048K", size_t(2) << 20},
+      {"5MB", 5000000},          {"1T", size_t(1) << 40}, {"1048576", size_t(1) << 20}};
   for (const auto& [text, bytes] : good) EXPECT_EQ(parse_bytes("memory", text), bytes) << text;
-  for (const char* bad : {"", "G", "4X", "4g", "-4G", "4 G", "4G ", "1e9", "1.2.3G", ".", "4GB2", "4iB", "0", "1023K",
-                          "nan", "inf", "0x10G", "2000000T"})
+  for (const char* bad : {"", "G", "4X", "-4G", "4 G", "4G ", "1e9", "1.2.3G", ".", "4GB2", "4iB", "0", "1023K", "nan",
+                          "inf", "0x10G", "2000000T"})
     try {
       parse_bytes("memory", bad);
       ADD_FAILURE() << bad;

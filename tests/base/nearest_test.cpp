@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "testing/errors.h"
 #include "testing/files.h"
 
 namespace toy {
@@ -29,10 +30,9 @@ TEST(Nearest, FilesOfTheFolder) {
             folder.path("texts/novel.md") + ": no such file; check the path");
   EXPECT_EQ(no_such_file(folder.path("text/a/book.txt")),
             folder.path("text/a/book.txt") + ": no such file; there is no folder '" + folder.path("text") + "'");
-  EXPECT_EQ(no_such_file("https://a.org/b.txt"),
-            "https://a.org/b.txt: no such file; it is an address: download it first");
-  EXPECT_EQ(no_such_file("~/b.txt"), "~/b.txt: no such file; the shell reads ~ only without quotes");
-  EXPECT_EQ(no_such_file("*.txt"), "*.txt: no such file; the shell reads * only without quotes");
+  testing::expect_contains(no_such_file("https://a.org/b.txt"), "it is an address; download it first");
+  testing::expect_contains(no_such_file("~/b.txt"), "remove the quotes");
+  testing::expect_contains(no_such_file("*.txt"), "remove the quotes");
 }
 
 }  // namespace

@@ -332,13 +332,15 @@ TEST_F(CliArguments, IdsAreRefusedOneByOne) {
 }
 
 TEST_F(CliArguments, OutputsReplaceOnlyTheirOwnKind) {
-  const std::string letter = write("letter.txt", "Dear reader,\n\nthis is not to be lost.\n"), own = path("own");
+  const std::string text = "Dear reader,\n\nthis is not to be lost.\n", letter = write("letter.txt", text),
+                    no_vocabulary = write("letter.gguf", text), own = path("own");
   for (const std::string& command :
        {std::string("corpus stories --bytes 2000 --seed 4 --out "),
         "tokenizer train --tokenizer bytes --corpus " + write("text.txt", "a text") + " --out ",
         "eval " + std::string(TOY_SOURCE_DIR) + "/tests/golden/eval_bytes.model.gguf --file " +
             write("words.txt", "some words") + " --logprobs-out "}) {
-    refuses(command + letter, {letter, "exists"});
+    const std::string& foreign = command.starts_with("tokenizer") ? no_vocabulary : letter;
+    refuses(command + foreign, {foreign, "exists"});
     fs::remove(own);
     EXPECT_EQ(toy(command + own).code, 0) << command;
     EXPECT_EQ(toy(command + own).code, 0) << command;  // its own, again

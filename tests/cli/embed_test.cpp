@@ -45,7 +45,8 @@ TEST_F(CliEmbed, AFileOfNumPy) {
   const std::string out = path("v.npy");
   for (const char* again : {"", " --overwrite"})
     ASSERT_EQ(toy("embed " + model_ + " --file " + texts_ + " --out " + out + again).code, 0);
-  refuses("embed " + model_ + " --file " + texts_ + " --out " + out, {"v.npy", "exists", "--overwrite it"});
+  refuses("embed " + model_ + " --file " + texts_ + " --out " + out,
+          {"v.npy", "is there and would be lost", "--overwrite it"});
   const std::string bytes = slurp(out);
   EXPECT_EQ(bytes.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));
   const size_t header = 10 + size_t(uint8_t(bytes[8])) + 256 * size_t(uint8_t(bytes[9]));

@@ -109,7 +109,7 @@ TEST_F(CliEval, TheAnswersOfRows) {
   EXPECT_EQ(json::parse(same.out).at("tokens"), j.at("tokens"));
   // As text it is something else.
   EXPECT_NE(toy("eval " + path("chat") + " --file " + data).err.find("--data"), std::string::npos);
-  refuses(eval + " --file " + data, {"--file, or rows or pictures with --data"});
+  refuses(eval + " --file " + data, {"--file and --data exclude each other"});
   refuses(eval + " --by-documents", {"--by-documents"});
   refuses("eval " + path("chat") + " --data " +
               write("usr.jsonl",

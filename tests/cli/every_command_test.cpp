@@ -131,7 +131,7 @@ TEST_F(Cli, ModelsAreReplacedOnlyIfAsked) {
   for (const std::string& call :
        {"quantize " + base + " " + other + " --type Q8_0", "convert " + base + " " + other + " --type f16",
         "convert " + path("hf") + " " + other, "merge " + base + " --lora " + path("adapter") + " --out " + other}) {
-    refuses(call, {"other.gguf", "is another model and would be lost", "--overwrite"});
+    refuses(call, {"other.gguf", "is there and would be lost", "--overwrite"});
     EXPECT_EQ(slurp(other), before) << call;
     EXPECT_EQ(toy(call + " --overwrite").code, 0) << call;
     EXPECT_NE(slurp(other), before) << call;

@@ -160,7 +160,7 @@ TEST_F(Mistakes, OfOtherPrograms) {
       {"train from-scratch --corpus book.txt --batch 1MB", "--batch is '1MB'; use a whole number, such as 1000000"},
       {"train from-scratch --corpus book.txt --resume false", "--resume is a switch; write --resume=false"},
       {"train from-scratch --corpus https://a.org/b.txt",
-       "https://a.org/b.txt: no such file; it is an address: download it first"},
+       "https://a.org/b.txt: it is an address; download it first, such as with curl -O, and give the file"},
       {"train from-scratch --model x",
        "unknown option '--model'; a new model begins from nothing; toy train warm-start --init FILE trains one "
        "further, toy train lora --model FILE an adapter of it"},

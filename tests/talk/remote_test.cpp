@@ -57,7 +57,7 @@ TEST(ErrorText, IsOneLineInEveryFormat) {
   EXPECT_EQ(error_text(400, R"({"error": {"message": "too\nlong"}})"), "status 400: too?long");
   EXPECT_EQ(error_text(404, R"({"error": "no model"})"), "status 404: no model");
   EXPECT_EQ(error_text(500, R"({"message": "broken"})"), "status 500: broken");
-  EXPECT_EQ(error_text(502, "<html>\nBad Gateway"), "status 502: <html>?Bad Gateway");
+  EXPECT_EQ(error_text(502, "Bad\nGateway"), "status 502: Bad?Gateway");
   EXPECT_EQ(error_text(403, ""), "status 403");
   EXPECT_EQ(error_text(401, ""), "status 401: the API key is missing or refused: put it into TOY_API_KEY");
   EXPECT_EQ(error_text(401, R"({"error": {"message": "the API key is missing or wrong; send it"}})"),

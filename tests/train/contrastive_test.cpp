@@ -150,7 +150,7 @@ TEST_F(Contrastive, WhatCannotBeIsRefused) {
       recipe("refused", more).train(*device, listener);
     });
   };
-  testing::expect_contains(message({{"batch", 1}}), "use at least 2");
+  testing::expect_contains(message({{"batch", 1}}), "use 2 or more");
   testing::expect_contains(message({{"rank", 4}}), "--adapter");
   testing::expect_contains(message({{"tokens", 64}}), "unknown option 'tokens'");
   testing::expect_contains(message({{"temperature", 0}}), "temperature");

@@ -12,6 +12,7 @@
 #include "cli/synonyms.h"
 #include "toy/base/error.h"
 #include "toy/base/nearest.h"
+#include "toy/base/run_files.h"
 #include "toy/base/shell_word.h"
 #include "toy/base/utf8.h"
 #include "toy/data/text_files.h"
@@ -138,13 +139,15 @@ Words with_config(const CLI::App& root, Words words) {
       if (!is_help(*o) && name != "config") known.push_back(name);
   const Words given = words;
   const std::vector<GivenOption> options = read_options(path);
-  const bool is_train = app->get_parent() && app->get_parent()->get_name() == "train";
+  std::error_code error;
+  const bool is_run = app->get_parent() && app->get_parent()->get_name() == "train" &&
+                      fs::exists(fs::path(path).parent_path() / runs::kEventsFile, error);
   for (const GivenOption& option_given : options) {
     const std::string& key = option_given.name;
     if (std::find(known.begin(), known.end(), key) == known.end()) {
       check(!key.starts_with("help") && key != "config", "{}: '{}' belongs on the command line", path, key);
       const std::string ours = our_option(*app, "--" + key), folder = fs::path(path).parent_path().string();
-      if (const std::string other = is_train ? other_recipe_of(*app, options) : ""; !other.empty())
+      if (const std::string other = is_run ? other_recipe_of(*app, options) : ""; !other.empty())
         fail(
             "{} is of `toy train {}`, which has '{}', and `toy train {}` has not; toy train --resume --out {} resumes "
             "it",
