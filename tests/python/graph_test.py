@@ -34,7 +34,7 @@ class Embeddings(unittest.TestCase):
         model = toy.load("bert.gguf")
         for options, words in (({}, []), ({"prefix": "the "}, ["--prefix", "the "]), ({"dimensions": 5}, ["--dimensions", 5]),
                                ({"pooling": "cls", "normalize": False}, ["--pooling", "cls", "--raw"])):
-            program("embed", "bert.gguf", "--file", "lines.txt", "--out", "all.npy", *words)
+            program("embed", "bert.gguf", "--file", "lines.txt", "--out", "all.npy", "--overwrite", *words)
             expected = np.load("all.npy")
             vectors = model.embed([*texts, [2, 5, 3]], **options)
             self.assertEqual((vectors.dtype, vectors.shape), (np.float32, expected.shape))
