@@ -7,80 +7,53 @@
 namespace toy::hf {
 namespace {
 
+constexpr std::string_view kBertDefaults =
+    R"({"layer_norm_eps": 1e-12, "max_position_embeddings": 512, "type_vocab_size": 2})";
+
 bool has_scores(const ModelSpec& m) { return m.score.there(); }
 bool has_mask_head(const ModelSpec& m) { return m.mask_head; }
 // Folders of such classes are read without their heads, as llama.cpp's converter reads them.
 bool is_never(const Config&) { return false; }
 
+// RoBERTa and XLM-RoBERTa: without a head, with one that gives scores, and with one that names hidden tokens.
+constexpr HfModel roberta(const char* type, const char* class_name) {
+  return {.type = type,
+          .class_name = class_name,
+          .architecture = "bert",
+          .defaults = kRobertaDefaults,
+          .read = read_roberta,
+          .write = write_roberta,
+          .fits = [](const ModelSpec& m) { return m.token_types == 1 && !m.score.there(); },
+          .names = kBertNames,
+          .layers = "encoder.layer.",
+          .unused_positions = kUnusedPositions};
+}
+constexpr HfModel roberta_ranker(const char* type, const char* class_name) {
+  HfModel m = roberta(type, class_name);
+  m.read = read_roberta_ranker, m.write = write_roberta_ranker, m.takes = is_ranker;
+  m.fits = [](const ModelSpec& s) { return s.token_types == 1 && s.score.there(); };
+  m.names = kRobertaRankerNames, m.layers = "roberta.encoder.layer.";
+  return m;
+}
+constexpr HfModel roberta_of_masks(const char* type, const char* class_name) {
+  HfModel m = roberta(type, class_name);
+  m.takes = is_never;
+  m.fits = [](const ModelSpec& s) { return s.token_types == 1 && s.mask_head; };
+  m.names = kRobertaMaskNames, m.layers = "roberta.encoder.layer.";
+  return m;
+}
+
 constexpr HfModel kEncoders[] = {
-    {.type = "roberta",
-     .class_name = "RobertaForMaskedLM",
-     .architecture = "bert",
-     .defaults = kRobertaDefaults,
-     .read = read_roberta,
-     .write = write_roberta,
-     .fits = [](const ModelSpec& m) { return m.token_types == 1 && m.mask_head; },
-     .names = kRobertaMaskNames,
-     .layers = "roberta.encoder.layer.",
-     .takes = is_never,
-     .unused_positions = kUnusedPositions},
-    {.type = "roberta",
-     .class_name = "RobertaForSequenceClassification",
-     .architecture = "bert",
-     .defaults = kRobertaDefaults,
-     .read = read_roberta_ranker,
-     .write = write_roberta_ranker,
-     .fits = [](const ModelSpec& m) { return m.token_types == 1 && m.score.there(); },
-     .names = kRobertaRankerNames,
-     .layers = "roberta.encoder.layer.",
-     .takes = is_ranker,
-     .unused_positions = kUnusedPositions},
-    {.type = "roberta",
-     .class_name = "RobertaModel",
-     .architecture = "bert",
-     .defaults = kRobertaDefaults,
-     .read = read_roberta,
-     .write = write_roberta,
-     .fits = [](const ModelSpec& m) { return m.token_types == 1 && !m.score.there(); },
-     .names = kBertNames,
-     .layers = "encoder.layer.",
-     .unused_positions = kUnusedPositions},
-    {.type = "xlm-roberta",
-     .class_name = "XLMRobertaForMaskedLM",
-     .architecture = "bert",
-     .defaults = kRobertaDefaults,
-     .read = read_roberta,
-     .write = write_roberta,
-     .fits = [](const ModelSpec& m) { return m.token_types == 1 && m.mask_head; },
-     .names = kRobertaMaskNames,
-     .layers = "roberta.encoder.layer.",
-     .takes = is_never,
-     .unused_positions = kUnusedPositions},
-    {.type = "xlm-roberta",
-     .class_name = "XLMRobertaForSequenceClassification",
-     .architecture = "bert",
-     .defaults = kRobertaDefaults,
-     .read = read_roberta_ranker,
-     .write = write_roberta_ranker,
-     .fits = [](const ModelSpec& m) { return m.token_types == 1 && m.score.there(); },
-     .names = kRobertaRankerNames,
-     .layers = "roberta.encoder.layer.",
-     .takes = is_ranker,
-     .unused_positions = kUnusedPositions},
-    {.type = "xlm-roberta",
-     .class_name = "XLMRobertaModel",
-     .architecture = "bert",
-     .defaults = kRobertaDefaults,
-     .read = read_roberta,
-     .write = write_roberta,
-     .fits = [](const ModelSpec& m) { return m.token_types == 1 && !m.score.there(); },
-     .names = kBertNames,
-     .layers = "encoder.layer.",
-     .unused_positions = kUnusedPositions},
+    roberta_of_masks("roberta", "RobertaForMaskedLM"),
+    roberta_ranker("roberta", "RobertaForSequenceClassification"),
+    roberta("roberta", "RobertaModel"),
+    roberta_of_masks("xlm-roberta", "XLMRobertaForMaskedLM"),
+    roberta_ranker("xlm-roberta", "XLMRobertaForSequenceClassification"),
+    roberta("xlm-roberta", "XLMRobertaModel"),
     {.type = "bert",
      .class_name = "BertForMaskedLM",
      .architecture = "bert",
-     .defaults = R"({"layer_norm_eps": 1e-12, "max_position_embeddings": 512, "type_vocab_size": 2})",
+     .defaults = kBertDefaults,
      .read = read_bert,
      .write = write_bert,
      .fits = has_mask_head,
@@ -90,7 +63,7 @@ constexpr HfModel kEncoders[] = {
     {.type = "bert",
      .class_name = "BertForSequenceClassification",
      .architecture = "bert",
-     .defaults = R"({"layer_norm_eps": 1e-12, "max_position_embeddings": 512, "type_vocab_size": 2})",
+     .defaults = kBertDefaults,
      .read = read_bert_ranker,
      .write = write_bert_ranker,
      .fits = has_scores,
@@ -100,7 +73,7 @@ constexpr HfModel kEncoders[] = {
     {.type = "bert",
      .class_name = "BertModel",
      .architecture = "bert",
-     .defaults = R"({"layer_norm_eps": 1e-12, "max_position_embeddings": 512, "type_vocab_size": 2})",
+     .defaults = kBertDefaults,
      .read = read_bert,
      .write = write_bert,
      .names = kBertNames,

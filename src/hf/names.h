@@ -2,6 +2,7 @@
 // (models/adapters/adapter_parts.h).
 #pragma once
 
+#include <array>
 #include <span>
 
 #include "hf/models.h"
@@ -204,90 +205,72 @@ inline constexpr TensorName kQwen3NextNames[] = {
 constexpr std::span<const TensorName> with_each_expert(std::span<const TensorName> names) {
   return names.first(names.size() - 3);
 }
-inline constexpr TensorName kBertNames[] = {
+/// Lists one after another.
+template <size_t... N>
+constexpr auto joined(const TensorName (&... lists)[N]) {
+  std::array<TensorName, (N + ...)> all{};
+  size_t n = 0;
+  const auto add = [&](std::span<const TensorName> list) {
+    for (const TensorName& t : list) all[n++] = t;
+  };
+  (add(lists), ...);
+  return all;
+}
+
+/// BERT's kind: what is before the layers has a prefix where there is a head after them.
+inline constexpr TensorName kBertLayers[] = {
+    {"attn_q", "attention.self.query"},
+    {"attn_k", "attention.self.key"},
+    {"attn_v", "attention.self.value"},
+    {"attn_output", "attention.output.dense"},
+    {"attn_output_norm", "attention.output.LayerNorm"},
+    {"ffn_up", "intermediate.dense"},
+    {"ffn_down", "output.dense"},
+    {"layer_output_norm", "output.LayerNorm"},
+};
+inline constexpr TensorName kBertEmbeddings[] = {
     {"token_embd", "embeddings.word_embeddings"},
     {"position_embd", "embeddings.position_embeddings"},
     {"token_types", "embeddings.token_type_embeddings"},
     {"token_embd_norm", "embeddings.LayerNorm"},
-    {"attn_q", "attention.self.query"},
-    {"attn_k", "attention.self.key"},
-    {"attn_v", "attention.self.value"},
-    {"attn_output", "attention.output.dense"},
-    {"attn_output_norm", "attention.output.LayerNorm"},
-    {"ffn_up", "intermediate.dense"},
-    {"ffn_down", "output.dense"},
-    {"layer_output_norm", "output.LayerNorm"},
 };
-/// BertForSequenceClassification, whose layers are bert.encoder.layer.N.
-inline constexpr TensorName kBertRankerNames[] = {
+inline constexpr TensorName kBertEmbeddingsOfAll[] = {
     {"token_embd", "bert.embeddings.word_embeddings"},
     {"position_embd", "bert.embeddings.position_embeddings"},
     {"token_types", "bert.embeddings.token_type_embeddings"},
     {"token_embd_norm", "bert.embeddings.LayerNorm"},
-    {"attn_q", "attention.self.query"},
-    {"attn_k", "attention.self.key"},
-    {"attn_v", "attention.self.value"},
-    {"attn_output", "attention.output.dense"},
-    {"attn_output_norm", "attention.output.LayerNorm"},
-    {"ffn_up", "intermediate.dense"},
-    {"ffn_down", "output.dense"},
-    {"layer_output_norm", "output.LayerNorm"},
+};
+inline constexpr TensorName kRobertaEmbeddingsOfAll[] = {
+    {"token_embd", "roberta.embeddings.word_embeddings"},
+    {"position_embd", "roberta.embeddings.position_embeddings"},
+    {"token_types", "roberta.embeddings.token_type_embeddings"},
+    {"token_embd_norm", "roberta.embeddings.LayerNorm"},
+};
+inline constexpr TensorName kBertRankerHead[] = {
     {"cls", "bert.pooler.dense"},
     {"cls.output", "classifier"},
 };
-/// BertForMaskedLM.
-inline constexpr TensorName kBertMaskNames[] = {
-    {"token_embd", "bert.embeddings.word_embeddings"},
-    {"position_embd", "bert.embeddings.position_embeddings"},
-    {"token_types", "bert.embeddings.token_type_embeddings"},
-    {"token_embd_norm", "bert.embeddings.LayerNorm"},
-    {"attn_q", "attention.self.query"},
-    {"attn_k", "attention.self.key"},
-    {"attn_v", "attention.self.value"},
-    {"attn_output", "attention.output.dense"},
-    {"attn_output_norm", "attention.output.LayerNorm"},
-    {"ffn_up", "intermediate.dense"},
-    {"ffn_down", "output.dense"},
-    {"layer_output_norm", "output.LayerNorm"},
+inline constexpr TensorName kBertMaskHead[] = {
     {"mlm.dense", "cls.predictions.transform.dense"},
     {"mlm.norm", "cls.predictions.transform.LayerNorm"},
     {"mlm.bias", "cls.predictions.bias"},
 };
-/// RobertaForSequenceClassification, and that of XLM-RoBERTa.
-inline constexpr TensorName kRobertaRankerNames[] = {
-    {"token_embd", "roberta.embeddings.word_embeddings"},
-    {"position_embd", "roberta.embeddings.position_embeddings"},
-    {"token_types", "roberta.embeddings.token_type_embeddings"},
-    {"token_embd_norm", "roberta.embeddings.LayerNorm"},
-    {"attn_q", "attention.self.query"},
-    {"attn_k", "attention.self.key"},
-    {"attn_v", "attention.self.value"},
-    {"attn_output", "attention.output.dense"},
-    {"attn_output_norm", "attention.output.LayerNorm"},
-    {"ffn_up", "intermediate.dense"},
-    {"ffn_down", "output.dense"},
-    {"layer_output_norm", "output.LayerNorm"},
+inline constexpr TensorName kRobertaRankerHead[] = {
     {"cls", "classifier.dense"},
     {"cls.output", "classifier.out_proj"},
 };
-/// RobertaForMaskedLM, and that of XLM-RoBERTa.
-inline constexpr TensorName kRobertaMaskNames[] = {
-    {"token_embd", "roberta.embeddings.word_embeddings"},
-    {"position_embd", "roberta.embeddings.position_embeddings"},
-    {"token_types", "roberta.embeddings.token_type_embeddings"},
-    {"token_embd_norm", "roberta.embeddings.LayerNorm"},
-    {"attn_q", "attention.self.query"},
-    {"attn_k", "attention.self.key"},
-    {"attn_v", "attention.self.value"},
-    {"attn_output", "attention.output.dense"},
-    {"attn_output_norm", "attention.output.LayerNorm"},
-    {"ffn_up", "intermediate.dense"},
-    {"ffn_down", "output.dense"},
-    {"layer_output_norm", "output.LayerNorm"},
+inline constexpr TensorName kRobertaMaskHead[] = {
     {"mlm.dense", "lm_head.dense"},
     {"mlm.norm", "lm_head.layer_norm"},
     {"mlm.bias", "lm_head.bias"},
 };
+inline constexpr auto kBertNames = joined(kBertEmbeddings, kBertLayers);
+/// BertForSequenceClassification, BertForMaskedLM.
+inline constexpr auto kBertRankerNames = joined(kBertEmbeddingsOfAll, kBertLayers, kBertRankerHead);
+inline constexpr auto kBertMaskNames = joined(kBertEmbeddingsOfAll, kBertLayers, kBertMaskHead);
+/// RobertaForSequenceClassification, RobertaForMaskedLM, and those of XLM-RoBERTa.
+inline constexpr auto kRobertaRankerNames = joined(kRobertaEmbeddingsOfAll, kBertLayers, kRobertaRankerHead);
+inline constexpr auto kRobertaMaskNames = joined(kRobertaEmbeddingsOfAll, kBertLayers, kRobertaMaskHead);
 inline constexpr TensorName kNomicBertNames[] = {
     {"token_embd", "embeddings.word_embeddings"},
     {"token_types", "embeddings.token_type_embeddings"},
@@ -302,55 +285,34 @@ inline constexpr TensorName kNomicBertNames[] = {
     {"ffn_down", "mlp.fc2"},
     {"layer_output_norm", "norm2"},
 };
-inline constexpr TensorName kModernBertNames[] = {
+inline constexpr TensorName kModernBertLayers[] = {
+    {"attn_norm", "attn_norm"}, {"attn_q", "attn.Wqkv"},    {"attn_k", "attn.Wqkv"},
+    {"attn_v", "attn.Wqkv"},    {"attn_output", "attn.Wo"}, {"ffn_norm", "mlp_norm"},
+    {"ffn_gate", "mlp.Wi"},     {"ffn_up", "mlp.Wi"},       {"ffn_down", "mlp.Wo"},
+};
+inline constexpr TensorName kModernBertEnds[] = {
     {"token_embd", "embeddings.tok_embeddings"},
     {"token_embd_norm", "embeddings.norm"},
     {"output_norm", "final_norm"},
-    {"attn_norm", "attn_norm"},
-    {"attn_q", "attn.Wqkv"},
-    {"attn_k", "attn.Wqkv"},
-    {"attn_v", "attn.Wqkv"},
-    {"attn_output", "attn.Wo"},
-    {"ffn_norm", "mlp_norm"},
-    {"ffn_gate", "mlp.Wi"},
-    {"ffn_up", "mlp.Wi"},
-    {"ffn_down", "mlp.Wo"},
 };
-inline constexpr TensorName kModernBertRankerNames[] = {
+inline constexpr TensorName kModernBertEndsOfAll[] = {
     {"token_embd", "model.embeddings.tok_embeddings"},
     {"token_embd_norm", "model.embeddings.norm"},
     {"output_norm", "model.final_norm"},
-    {"attn_norm", "attn_norm"},
-    {"attn_q", "attn.Wqkv"},
-    {"attn_k", "attn.Wqkv"},
-    {"attn_v", "attn.Wqkv"},
-    {"attn_output", "attn.Wo"},
-    {"ffn_norm", "mlp_norm"},
-    {"ffn_gate", "mlp.Wi"},
-    {"ffn_up", "mlp.Wi"},
-    {"ffn_down", "mlp.Wo"},
+};
+inline constexpr TensorName kModernBertRankerHead[] = {
     {"cls", "head.dense"},
     {"cls.norm", "head.norm"},
     {"cls.output", "classifier"},
 };
-/// ModernBertForMaskedLM.
-inline constexpr TensorName kModernBertMaskNames[] = {
-    {"token_embd", "model.embeddings.tok_embeddings"},
-    {"token_embd_norm", "model.embeddings.norm"},
-    {"output_norm", "model.final_norm"},
-    {"attn_norm", "attn_norm"},
-    {"attn_q", "attn.Wqkv"},
-    {"attn_k", "attn.Wqkv"},
-    {"attn_v", "attn.Wqkv"},
-    {"attn_output", "attn.Wo"},
-    {"ffn_norm", "mlp_norm"},
-    {"ffn_gate", "mlp.Wi"},
-    {"ffn_up", "mlp.Wi"},
-    {"ffn_down", "mlp.Wo"},
+inline constexpr TensorName kModernBertMaskHead[] = {
     {"mlm.dense", "head.dense"},
     {"mlm.norm", "head.norm"},
     {"mlm.bias", "decoder.bias"},
 };
+inline constexpr auto kModernBertNames = joined(kModernBertEnds, kModernBertLayers);
+inline constexpr auto kModernBertRankerNames = joined(kModernBertEndsOfAll, kModernBertLayers, kModernBertRankerHead);
+inline constexpr auto kModernBertMaskNames = joined(kModernBertEndsOfAll, kModernBertLayers, kModernBertMaskHead);
 inline constexpr TensorName kGpt2Names[] = {
     {"token_embd", "transformer.wte"},
     {"position_embd", "transformer.wpe"},

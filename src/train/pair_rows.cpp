@@ -2,10 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "toy/base/checksum.h"
-#include "toy/base/memory.h"
 #include "toy/data/pairs.h"
 #include "train/contrastive.h"
 #include "train/pooled_texts.h"
@@ -56,20 +54,13 @@ class PairDataset final : public Dataset {
   int64_t training_tokens() const override { return count(rows_); }
   int64_t validation_tokens() const override { return count(validation_rows_); }
   void tell_sources(std::optional<int64_t> rows) const override {
-    if (!rows && cut_ > 0)
-      tell_.note(
-          fmt::format("{}: {} texts are longer than {} tokens and are cut", name(), cut_, o_.pairs->text_tokens));
+    if (!rows) tell_of_cut_texts(tell_, name(), cut_, o_.pairs->text_tokens);
   }
 
  private:
   std::vector<TextPair> read(const std::vector<std::string>& paths, const std::string& out, size_t memory) const {
-    std::vector<std::string> except;
-    if (!out.empty()) except.push_back(std::filesystem::weakly_canonical(out).string());
-    const TextFiles files = list_text_files(paths, except, BinaryFiles::refused, memory);
-    require_below(memory, 5 * size_t(files.bytes()), "reading pairs", "fewer of them");
-    return read_pairs(files.files, {.renamed = parse_field_map(o_.map),
-                                    .skip_bad_rows = o_.bad_rows == DataOptions::skip,
-                                    .warn = [this](const std::string& text) { tell_.warn(text); }});
+    const TextSource source = text_source(o_, paths, out, memory, "reading pairs", tell_);
+    return read_pairs(source.files.files, source.reading);
   }
   RowOfTexts row_of(const TextPair& p, const Tokenizer& tokenizer) {
     RowOfTexts row;

@@ -1,10 +1,16 @@
 #include "train/pooled_texts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <filesystem>
 
 #include "data/permute.h"
 #include "toy/base/checksum.h"
+#include "toy/base/counted.h"
 #include "toy/base/error.h"
+#include "toy/base/memory.h"
+#include "toy/data/examples.h"
 
 namespace toy {
 
@@ -82,6 +88,23 @@ bool RowOfTexts::add(const Tokenizer& tokenizer, const std::string& prefix, cons
   texts.push_back({int64_t(ids.size()), int64_t(kept.size()), int64_t(xxh64(own) >> 1)});
   ids.insert(ids.end(), kept.begin(), kept.end());
   return all > kept.size();
+}
+
+TextSource text_source(const DataOptions& o, const std::vector<std::string>& paths, const std::string& out,
+                       size_t memory, std::string_view what, Teller& tell) {
+  std::vector<std::string> except;
+  if (!out.empty()) except.push_back(std::filesystem::weakly_canonical(out).string());
+  TextFiles files = list_text_files(paths, except, BinaryFiles::refused, memory);
+  require_below(memory, 5 * size_t(files.bytes()), std::string(what), "fewer of them");
+  return {std::move(files),
+          {.renamed = parse_field_map(o.map),
+           .skip_bad_rows = o.bad_rows == DataOptions::skip,
+           .warn = [&tell](const std::string& text) { tell.warn(text); }}};
+}
+
+void tell_of_cut_texts(Teller& tell, const std::string& name, int64_t cut, int64_t most) {
+  if (cut > 0)
+    tell.note(fmt::format("{}: {} longer than {} tokens and cut", name, counted(cut, "text is", "texts are"), most));
 }
 
 std::unique_ptr<Rows> rows_of_texts(std::span<const RowOfTexts> rows, int64_t tokens, uint64_t seed, Shares shares) {

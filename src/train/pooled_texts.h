@@ -7,10 +7,14 @@
 #include <vector>
 
 #include "toy/data/corpus.h"
+#include "toy/data/text_files.h"
+#include "toy/data/text_rows.h"
 #include "toy/decode/pooling.h"
 #include "toy/models/transformer.h"
 #include "toy/runtime/session.h"
+#include "toy/train/data.h"
 #include "train/feed.h"
+#include "train/tell.h"
 
 namespace toy {
 
@@ -26,6 +30,17 @@ struct RowOfTexts {
   /// are known by as equal.
   bool add(const Tokenizer& tokenizer, const std::string& prefix, const std::string& own, int64_t most);
 };
+/// The files that rows of texts are read from, and how. `out`: the run's folder, which is left out; `what`: for
+/// messages, "reading pairs".
+struct TextSource {
+  TextFiles files;
+  TextRowReading reading;
+};
+TextSource text_source(const DataOptions& o, const std::vector<std::string>& paths, const std::string& out,
+                       size_t memory, std::string_view what, Teller& tell);
+/// Notes that so many texts were cut, if any.
+void tell_of_cut_texts(Teller& tell, const std::string& name, int64_t cut, int64_t most);
+
 /// What rows of classes have: the share of each class in the target, [B,K].
 struct Shares {
   int64_t classes = 0;  ///< 0: none

@@ -4,11 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 
 #include "toy/base/checksum.h"
-#include "toy/base/memory.h"
 #include "toy/models/vision.h"
 #include "train/pooled_texts.h"
 
@@ -87,20 +85,13 @@ class LabelledDataset final : public Dataset {
   void tell_sources(std::optional<int64_t> rows) const override {
     if (rows) return;
     tell_.note(fmt::format("{}: {} texts of {} classes: {}", name(), training_.size(), classes_.size(), short_list()));
-    if (cut_ > 0)
-      tell_.note(
-          fmt::format("{}: {} texts are longer than {} tokens and are cut", name(), cut_, o_.labels->text_tokens));
+    tell_of_cut_texts(tell_, name(), cut_, o_.labels->text_tokens);
   }
 
  private:
   std::vector<LabelledText> read(const std::vector<std::string>& paths, const std::string& out, size_t memory) const {
-    std::vector<std::string> except;
-    if (!out.empty()) except.push_back(std::filesystem::weakly_canonical(out).string());
-    const TextFiles files = list_text_files(paths, except, BinaryFiles::refused, memory);
-    require_below(memory, 5 * size_t(files.bytes()), "reading texts", "fewer of them");
-    return read_labelled(files.files, {.renamed = parse_field_map(o_.map),
-                                       .skip_bad_rows = o_.bad_rows == DataOptions::skip,
-                                       .warn = [this](const std::string& text) { tell_.warn(text); }});
+    const TextSource source = text_source(o_, paths, out, memory, "reading texts", tell_);
+    return read_labelled(source.files.files, source.reading);
   }
   std::string short_list() const {
     constexpr size_t kShown = 10;
