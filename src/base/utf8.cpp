@@ -160,6 +160,13 @@ std::string_view first_columns(std::string_view text, size_t columns) {
   return text.substr(0, bytes);
 }
 
+std::string first_bytes(std::string_view text, size_t most) {
+  if (text.size() <= most) return std::string(text);
+  size_t end = most;
+  while (end > 0 && (uint8_t(text[end]) & 0xC0) == 0x80) --end;  // inside of a character
+  return std::string(text.substr(0, end)) + "...";
+}
+
 std::string utf8_encode(uint32_t c) {
   std::string out;
   const auto put = [&](uint32_t byte) { out.push_back(char(byte)); };

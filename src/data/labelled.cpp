@@ -1,5 +1,8 @@
 #include "toy/data/labelled.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -39,7 +42,7 @@ bool read_whole(const std::string& text, int64_t& value) {
 
 std::vector<LabelledText> read_labelled(const std::vector<TextFile>& files, const TextRowReading& reading) {
   std::vector<LabelledText> texts;
-  read_text_rows(files, reading, [&](ordered_json& row) {
+  read_text_rows(files, reading, [&](ordered_json& row, const std::string& where) {
     std::string field;
     const auto text = take_text(row, kText, reading);
     const auto label = take_field(row, kLabel, reading, field);
@@ -47,7 +50,7 @@ std::vector<LabelledText> read_labelled(const std::vector<TextFile>& files, cons
           "there is no '{}'; a row is {{\"text\": ..., \"label\": ...}}, or name its fields with --map "
           "text=...,label=...",
           text ? kLabel[0] : kText[0]);
-    texts.push_back({*text, label_of(*label, field)});
+    texts.push_back({*text, label_of(*label, field), where});
   });
   check(!texts.empty(), "{}: there is no text with a label", files.empty() ? "data" : files.front().path);
   return texts;
@@ -63,6 +66,13 @@ std::vector<std::string> classes_of(const std::vector<LabelledText>& texts) {
       return read_whole(x, a) && read_whole(y, b) && a < b;
     });
   return classes;
+}
+
+std::string listed_classes(const std::vector<std::string>& classes) {
+  constexpr size_t kShown = 10;
+  const size_t n = std::min(classes.size(), kShown);
+  return fmt::format("{}{}", fmt::join(classes.begin(), classes.begin() + int64_t(n), ", "),
+                     n < classes.size() ? ", ..." : "");
 }
 
 }  // namespace toy

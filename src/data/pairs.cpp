@@ -37,7 +37,8 @@ TextPair pair_of(ordered_json& row, const TextRowReading& reading) {
 
 std::vector<TextPair> read_pairs(const std::vector<TextFile>& files, const TextRowReading& reading) {
   std::vector<TextPair> pairs;
-  read_text_rows(files, reading, [&](ordered_json& row) { pairs.push_back(pair_of(row, reading)); });
+  read_text_rows(files, reading,
+                 [&](ordered_json& row, const std::string&) { pairs.push_back(pair_of(row, reading)); });
   check(!pairs.empty(), "{}: there is no pair of texts", files.empty() ? "data" : files.front().path);
   return pairs;
 }

@@ -36,7 +36,7 @@ std::optional<std::string> take_text(ordered_json& row, std::span<const std::str
 }
 
 void read_text_rows(const std::vector<TextFile>& files, const TextRowReading& reading,
-                    const std::function<void(ordered_json& row)>& take) {
+                    const std::function<void(ordered_json& row, const std::string& where)>& take) {
   for (const TextFile& file : files) {
     RowNotes notes(reading.warn);
     SkippedRows skipped(file.path, reading.warn);
@@ -44,7 +44,7 @@ void read_text_rows(const std::vector<TextFile>& files, const TextRowReading& re
       try {
         ordered_json row = get();
         check(row.is_object(), "not a JSON object; each row must be one");
-        take(row);
+        take(row, where);
         std::vector<std::string> unused;
         for (const auto& [name, value] : row.items()) unused.push_back(name);
         if (!unused.empty()) notes.add(where, {unused_note(unused)});

@@ -126,7 +126,9 @@ void require_causal(const ModelSpec& m) {
         "model {}: it tells classes of pictures and does not generate; use toy infer with --image, or toy eval with "
         "--data",
         m.name);
-  check(!m.score.classifies(), "model {}: it classifies texts and does not generate; use toy infer --prompt TEXT",
+  check(!m.score.classifies(),
+        "model {}: it classifies texts and does not generate; use toy infer --prompt, toy eval classify or toy train "
+        "classify",
         m.name);
   if (!m.causal) refuse_encoder(m.name);
 }

@@ -116,12 +116,14 @@ std::string classes(const Log& log) {
     if (const Eval* v = e.as<Eval>(); v && v->classes) last = v;
   if (!last) return {};
   const auto j = parse_json<ordered_json>(last->classes->text);
-  if (!j.is_object() || !j.contains("names") || !j.contains("confusion") || !j.contains("worst")) return {};
+  for (const char* list : {"names", "confusion", "worst"})
+    if (!j.is_object() || !j.contains(list) || !j[list].is_array()) return {};
   const auto text = [](const ordered_json& v) { return markup(v.is_string() ? v.get<std::string>() : json_text(v)); };
   std::string table = "<table class=\"stats\"><tr><th class=\"l\">class</th>";
   for (const ordered_json& name : j["names"]) table += fmt::format("<th>{}</th>", text(name));
   size_t at = 0;
   for (const ordered_json& row : j["confusion"]) {
+    if (!row.is_array()) return {};
     table += fmt::format("</tr>\n<tr><td class=\"l\">{}</td>", at < j["names"].size() ? text(j["names"][at]) : "");
     for (size_t k = 0; k < row.size(); ++k) {
       const std::string n = row[k] == 0 && k != at ? "" : text(row[k]);

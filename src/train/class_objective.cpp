@@ -32,7 +32,7 @@ class ClassObjective final : public Objective {
     const auto classes = size_t(spec_.vision.there() ? spec_.vocab : spec_.score.labels);
     EvalResult result{.ranked = true};
     result.few = !spec_.vision.there() && classes <= size_t(kFive);
-    result.confusion.assign(classes * classes, 0);
+    if (int64_t(classes) <= kMostClassesInTables) result.confusion.assign(classes * classes, 0);
     read(trainer, rows, max_tokens, stop, result, [&](const Windows& w, int64_t first) {
       const std::vector<float> logits = trainer.nlls(0, w, "validation after step");
       for (size_t i = 0; i < logits.size() / classes; ++i) {
@@ -43,7 +43,7 @@ class ClassObjective final : public Objective {
         const EvalResult::Judged judged{first + int64_t(i), label, classes_in_order(of_one).front(),
                                         class_nll(of_one, label)};
         result.nats += judged.nats;
-        ++result.confusion[size_t(label) * classes + size_t(judged.chosen)];
+        if (!result.confusion.empty()) ++result.confusion[size_t(label) * classes + size_t(judged.chosen)];
         keep_worst(judged, result.worst);
         result.right += rank == 0, result.among_5 += rank < kFive;
         ++result.tokens;

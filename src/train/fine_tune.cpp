@@ -161,8 +161,9 @@ void take_embedding_rule(FineTuneOptions& o) {
 FineTuneOptions settled(FineTuneOptions o) {
   if (o.trainer.contrastive || o.data.labels)
     take_embedding_rule(o);
-  else if (spec_from_gguf(gguf::File::open(runs::model_path(o.init))).mask_head)
-    o.data.masks.emplace();
+  else
+    check(!spec_from_gguf(gguf::File::open(runs::model_path(o.init))).mask_head,
+          "{}: it fills in masks and continues no text; use toy train warm-start, classify or contrastive", o.init);
   if (const auto& p = o.trainer.preference)
     o.data.preferences = takes_pairs(p->loss) ? Preferences::pairs : Preferences::rated;
   auto& rates = o.trainer.optimizer.lr_for;

@@ -26,7 +26,10 @@ std::string pattern_of(const TensorSpec& t) {
 class FromDonor final : public Loaded {
  public:
   explicit FromDonor(const GrowOptions& o)
-      : Loaded(o), o_(o), donor_(spec_from_gguf(opened())), base_(content_of(o.init)) {}
+      : Loaded(o), o_(o), donor_(spec_from_gguf(opened())), base_(content_of(o.init)) {
+    check(o.masks.fraction == MaskOptions().fraction,
+          "mask-fraction: a donor's model learns the next token; leave it out");
+  }
   ordered_json config() const override {
     return {{"name", "warm-start"},
             {"size", o_.size},

@@ -10,6 +10,7 @@
 #include "toy/models/embedding_rule.h"
 #include "toy/runs/run.h"
 #include "train/dataset.h"
+#include "train/masked_dataset.h"
 #include "train/run.h"
 
 namespace toy {
@@ -96,11 +97,10 @@ class Fresh final : public ModelSource {
 
 // What the objective says of the rows.
 static FromScratchOptions settled(FromScratchOptions o) {
-  if (o.objective != FromScratchOptions::mlm) return o;
-  o.data.masks = MaskOptions{.fraction = o.mask_fraction};
-  check(o.data.examples.empty() && !o.data.pack && o.data.weights.empty(),
-        "objective mlm: it learns from running texts; use --corpus, without --data, --pack and --corpus-weight");
-  check(o.sample_tokens == 0, "sample: an encoder writes no texts; leave it out");
+  if (o.objective == FromScratchOptions::mlm)
+    settle_masks(o, o.masks);
+  else
+    check(o.masks.fraction == MaskOptions().fraction, "mask-fraction is of --objective mlm; add it, or leave this out");
   return o;
 }
 

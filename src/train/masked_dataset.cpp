@@ -110,6 +110,14 @@ class MaskedDataset final : public Dataset {
 
 }  // namespace
 
+void settle_masks(RecipeOptions& o, const MaskOptions& masks) {
+  check(o.data.examples.empty() && !o.data.pack && o.data.weights.empty(),
+        "a model that fills in masks learns from running texts; use --corpus, without --data, --pack and "
+        "--corpus-weight");
+  check(o.sample_tokens == 0, "sample: an encoder writes no texts; leave it out");
+  o.data.masks = masks;
+}
+
 std::unique_ptr<Dataset> make_masked_dataset(const MaskOptions& options, std::unique_ptr<Dataset> texts) {
   return std::make_unique<MaskedDataset>(options, std::move(texts));
 }

@@ -82,12 +82,15 @@ class TextsInOrder final : public ValidationRows {
 
 bool RowOfTexts::add(const Tokenizer& tokenizer, const std::string& prefix, const std::string& own, int64_t most) {
   const std::string text = prefix + own;
-  const size_t all = encode_for_embedding(tokenizer, text, 0).size();
-  const std::vector<int32_t> kept = encode_for_embedding(tokenizer, text, most);
+  const int64_t around = int64_t(tokenizer.adds_bos()) + int64_t(tokenizer.adds_eos());
+  check(most > around, "text-tokens is {}; {} are around each text, so use more", most, around);
+  std::vector<int32_t> kept = encode_for_embedding(tokenizer, text, 0);
+  const bool cut = int64_t(kept.size()) > most;
+  if (cut) kept = encode_for_embedding(tokenizer, text, most);
   check(!kept.empty(), "a text has no tokens: '{}'", text);
   texts.push_back({int64_t(ids.size()), int64_t(kept.size()), int64_t(xxh64(own) >> 1)});
   ids.insert(ids.end(), kept.begin(), kept.end());
-  return all > kept.size();
+  return cut;
 }
 
 TextSource text_source(const DataOptions& o, const std::vector<std::string>& paths, const std::string& out,

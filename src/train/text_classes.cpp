@@ -7,6 +7,7 @@
 #include <map>
 
 #include "toy/base/checksum.h"
+#include "toy/base/utf8.h"
 #include "toy/models/vision.h"
 #include "train/pooled_texts.h"
 
@@ -51,8 +52,8 @@ class LabelledDataset final : public Dataset {
           classes_.empty() ? "" : classes_[0]);
     for (const LabelledText& t : validating_)
       check(std::ranges::find(classes_, t.label) != classes_.end(),
-            "{}: the label '{}' is not in the training data, which have {}",
-            o.validation.empty() ? name() : o.validation[0], t.label, short_list());
+            "{}: the label '{}' is not in the training data, which have {}", t.where, t.label,
+            listed_classes(classes_));
   }
 
   std::vector<std::string> classes() const override { return classes_; }
@@ -78,13 +79,13 @@ class LabelledDataset final : public Dataset {
   int64_t training_tokens() const override { return count(rows_); }
   int64_t validation_tokens() const override { return count(validation_rows_); }
   std::string validation_name(int64_t row) const override {
-    constexpr size_t kMost = 80;  // bytes
-    const std::string& text = validating_.at(size_t(row)).text;
-    return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
+    constexpr size_t kMost = 80;
+    return first_bytes(validating_.at(size_t(row)).text, kMost);
   }
   void tell_sources(std::optional<int64_t> rows) const override {
     if (rows) return;
-    tell_.note(fmt::format("{}: {} texts of {} classes: {}", name(), training_.size(), classes_.size(), short_list()));
+    tell_.note(fmt::format("{}: {} texts of {} classes: {}", name(), training_.size(), classes_.size(),
+                           listed_classes(classes_)));
     tell_of_cut_texts(tell_, name(), cut_, o_.labels->text_tokens);
   }
 
@@ -92,12 +93,6 @@ class LabelledDataset final : public Dataset {
   std::vector<LabelledText> read(const std::vector<std::string>& paths, const std::string& out, size_t memory) const {
     const TextSource source = text_source(o_, paths, out, memory, "reading texts", tell_);
     return read_labelled(source.files.files, source.reading);
-  }
-  std::string short_list() const {
-    constexpr size_t kShown = 10;
-    const size_t n = std::min(classes_.size(), kShown);
-    return fmt::format("{}{}", fmt::join(classes_.begin(), classes_.begin() + int64_t(n), ", "),
-                       n < classes_.size() ? ", ..." : "");
   }
   RowOfTexts row_of(const LabelledText& t, const Tokenizer& tokenizer) {
     RowOfTexts row;

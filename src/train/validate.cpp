@@ -47,11 +47,10 @@ struct Validator::Losses {
 
 // As the report shows it.
 std::optional<runs::JsonObject> Validator::classes_of(const EvalResult& r, const ValidationText& text) const {
-  constexpr size_t kMost = 100;
   const std::vector<std::string> names =
       model_.spec.vision.there() ? class_names(*model_.tokenizer) : model_.spec.score.names;
   const size_t n = names.size();
-  if (n > kMost) return std::nullopt;
+  if (r.confusion.empty()) return std::nullopt;  // too many classes
   nlohmann::ordered_json j{{"of", text.name}, {"names", nlohmann::ordered_json::array()}};
   for (const std::string& name : names) j["names"].push_back(valid_utf8(name));
   for (size_t k = 0; k < n; ++k)
@@ -85,7 +84,7 @@ std::optional<Validator::Losses> Validator::losses(int64_t limit) {
     of_chosen += text.share * all.nats_per_byte;
     all.preference.add(r.preference);
     if (r.ranked) all.ranked += r.tokens, all.right += r.right, all.among_5 += r.among_5, all.few = r.few;
-    if (!r.confusion.empty()) all.classes = classes_of(r, text);
+    if (!r.worst.empty()) all.classes = classes_of(r, text);
   }
   if (all.each.size() > 1) all.nats_per_byte = o_.trainer.preference ? of_chosen : all.loss / bytes_a_token;
   return all;

@@ -7,6 +7,7 @@
 
 #include "toy/models/embedding_rule.h"
 #include "train/loaded.h"
+#include "train/masked_dataset.h"
 #include "train/publish.h"
 
 namespace toy {
@@ -48,7 +49,10 @@ Model Loaded::model(const ModelSpec& spec, const Device& device) {
 
 // A model that fills in masks goes on with them.
 static WarmStartOptions settled(WarmStartOptions o) {
-  if (spec_from_gguf(gguf::File::open(runs::model_path(o.init))).mask_head) o.data.masks.emplace();
+  if (spec_from_gguf(gguf::File::open(runs::model_path(o.init))).mask_head)
+    settle_masks(o, o.masks);
+  else
+    check(o.masks.fraction == MaskOptions().fraction, "mask-fraction: {} fills in no masks; leave it out", o.init);
   return o;
 }
 

@@ -84,7 +84,7 @@ TEST_F(CliClasses, Refuses) {
   refuses("serve " + model_ + " --port 0", {"it classifies texts"});
   refuses("chat " + model_ + " a", {"it classifies texts", "toy infer"});
   const std::string rows = write("rows.jsonl", R"({"text": "a", "label": "worse"})");
-  refuses("eval classify " + model_ + " " + rows, {"knows no label 'worse'"});
+  refuses("eval classify " + model_ + " " + rows, {"the model has no label 'worse'; it has bad, so so, good"});
   refuses("eval classify " + std::string(TOY_GOLDEN) + " " + rows, {"does not classify texts"});
   refuses("infer " + std::string(TOY_GOLDEN) + " --prompt-ids 1 --top 2", {"--top is for classes"});
   const Result card = toy("describe " + model_);

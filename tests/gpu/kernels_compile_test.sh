@@ -35,6 +35,9 @@ if [[ -n $amd ]]; then
   for file in "$kernels"/*.k; do
     "$clang" -x cl -cl-std=CL1.2 -target amdgcn-amd-amdhsa -mcpu=$amd -nogpulib -Xclang -finclude-default-header \
       -I "$kernels" -I "$source" -O1 -c -o /dev/null "$file" || { echo "FAILED: $file for AMD"; failed=1; }
+    # Functions that are left would have LOCAL memory that PoCL's threads share (dialect.h).
+    "$clang" -x cl -cl-std=CL1.2 -target amdgcn-amd-amdhsa -mcpu=$amd -nogpulib -Xclang -finclude-default-header \
+      -I "$kernels" -I "$source" -O0 -S -emit-llvm -o - "$file" | grep '^define internal' && { echo "FAILED: $file has functions that are not inlined"; failed=1; }
   done
   echo "clang: $(printf '%s\n' "$kernels"/*.k | wc -l) files for $amd"
 else

@@ -208,7 +208,8 @@ TEST_F(MaskedModels, WhatCannotBeIsRefused) {
   };
   testing::expect_contains(message({{"size", "tiny"}}), "use an encoder with --objective mlm");
   testing::expect_contains(message({{"objective", "next"}}), "add --objective mlm");
-  testing::expect_contains(message({{"pack", true}, {"documents", "blank-lines"}}), "objective mlm");
+  testing::expect_contains(message({{"pack", true}, {"documents", "blank-lines"}}),
+                           "learns from running texts; use --corpus");
   testing::expect_contains(message({{"sample", 8}}), "an encoder writes no texts");
   testing::expect_contains(message({{"mask-fraction", 0}}), "mask-fraction");
 }

@@ -30,6 +30,8 @@ std::string markup(std::string_view text);
 size_t terminal_columns(std::string_view text);
 /// The longest prefix that takes at most `columns` columns.
 std::string_view first_columns(std::string_view text, size_t columns);
+/// The text, or of a longer one the characters within its first `most` bytes, and "...".
+std::string first_bytes(std::string_view text, size_t most);
 /// The character of a code point (not checked: below 0x110000 and no surrogate).
 std::string utf8_encode(uint32_t code_point);
 

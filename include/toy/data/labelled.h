@@ -14,6 +14,7 @@ namespace toy {
 /// A text and the name of its class.
 struct LabelledText {
   std::string text, label;
+  std::string where = {};  ///< its row, for messages: "rows.jsonl:3"
 };
 
 /// Reads rows {"text", "label"} of JSON Lines, lists and tables; docs/classifiers.md has the other names of these
@@ -22,6 +23,9 @@ struct LabelledText {
 std::vector<LabelledText> read_labelled(const std::vector<TextFile>& files, const TextRowReading& reading);
 /// Their classes, each once: in the order of numbers where all are whole numbers, else of bytes.
 std::vector<std::string> classes_of(const std::vector<LabelledText>& texts);
+
+/// The first ten of them for a message: "bad, good", or "a, b, ...".
+std::string listed_classes(const std::vector<std::string>& classes);
 
 /// What a training does with them.
 struct LabelOptions {

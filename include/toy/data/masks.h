@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "toy/base/options.h"
 #include "toy/data/corpus.h"
 #include "toy/text/tokenizer.h"
 
@@ -12,6 +13,12 @@ namespace toy {
 /// Which are.
 struct MaskOptions {
   double fraction = 0.15;  ///< of the tokens of a row
+  /// See toy/base/options.h.
+  static void fields(auto& o, auto&& f) {
+    f({"mask_fraction", "Fraction of tokens to hide, of an encoder that learns from masks", from_to(0.01, 0.9),
+       "Model"},
+      o.fraction);
+  }
 };
 
 /// What rows are made with.

@@ -7,6 +7,9 @@
 
 namespace toy {
 
+/// Tables of classes by classes are made for so many classes at most.
+inline constexpr int64_t kMostClassesInTables = 100;
+
 /// -log of the probability of a class, in nats, computed in f64.
 double class_nll(std::span<const float> logits, int32_t label);
 /// How many classes are likelier: 0 where `label` is the likeliest. Of equal ones the earlier class comes first.

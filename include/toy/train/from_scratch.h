@@ -17,7 +17,7 @@ struct FromScratchOptions : RecipeOptions {
   std::string tokenizer = "bytes";  ///< as make_tokenizer() takes it, or a GGUF or SentencePiece file
   /// The next token, or masks that are filled in (of encoders), and of how many tokens.
   enum Objective { next, mlm } objective = next;
-  double mask_fraction = MaskOptions().fraction;
+  MaskOptions masks = {};
   double init_scale = 1.0;  ///< matrices start as N(0, init_scale / sqrt(fan_in))
 
   /// Those that other recipes lack; see toy/base/options.h.
@@ -26,7 +26,7 @@ struct FromScratchOptions : RecipeOptions {
     f({"size", "Size or JSON file of dimensions: {}", {}, k}, o.size);
     f({"layers", "Mixers of the layers, like gdn*3,attn (toy help training.md lists them)", {}, k}, o.layers);
     f({"objective", "Learn the next token, or with mlm hidden tokens (encoders)", {}, k}, o.objective);
-    f({"mask_fraction", "Fraction of tokens to hide, with --objective mlm", from_to(0.01, 0.9), k}, o.mask_fraction);
+    MaskOptions::fields(o.masks, f);
     f(text_option("tokenizer", "bytes, bpe:V, spm:V, unigram:V (V tokens), or a model file", k,
                   "bytes|bpe:|spm:|unigram:"),
       o.tokenizer);

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "toy/data/masks.h"
 #include "toy/train/estimate.h"
 #include "toy/train/recipe.h"
 
@@ -13,7 +14,8 @@ namespace toy {
 
 /// What the recipe is told.
 struct WarmStartOptions : RecipeOptions {
-  std::string init;  ///< path of a GGUF with a tokenizer
+  std::string init;        ///< path of a GGUF with a tokenizer
+  MaskOptions masks = {};  ///< where it fills in masks
 };
 
 /// As train_from_scratch(), with the weights of `init` in f32 and new optimizer moments. The file stays as it is.
@@ -36,6 +38,7 @@ struct GrowOptions : WarmStartOptions {
     f(text_option("donor", "GGUF file, or name in `toy list`, to begin a model of --size with", k, "FILE"), o.init);
     f({"size", "With --donor: size or JSON file of dimensions: {}", {}, k}, o.size);
     f({"lens", "With --donor: how the map behind its embeddings begins; none copies them", {}, k}, o.lens);
+    MaskOptions::fields(o.masks, f);
     f({"blocks", "With --donor: begin with its blocks, or with random ones", {}, k}, o.blocks);
   }
 };

@@ -11,7 +11,9 @@
 namespace toy::cli {
 
 Confusion::Confusion(std::vector<std::string> classes) : classes_(std::move(classes)) {
-  table_.assign(classes_.size(), std::vector<int64_t>(classes_.size()));
+  of_class_.resize(classes_.size());
+  if (int64_t(classes_.size()) <= kMostClassesInTables)
+    table_.assign(classes_.size(), std::vector<int64_t>(classes_.size()));
 }
 
 void Confusion::add(int64_t item, int32_t label, std::span<const float> logits) {
@@ -21,7 +23,9 @@ void Confusion::add(int64_t item, int32_t label, std::span<const float> logits) 
   all_.push_back({item, label, chosen, class_nll(logits, label)});
   nats_ += all_.back().nats;
   right_ += rank == 0, among_5_ += rank < kFive;
-  ++table_[size_t(label)][size_t(chosen)];
+  ++of_class_[size_t(label)].labelled, ++of_class_[size_t(chosen)].chosen;
+  if (label == chosen) ++of_class_[size_t(label)].right;
+  if (!table_.empty()) ++table_[size_t(label)][size_t(chosen)];
 }
 
 MeanError Confusion::part(int64_t of) const {
@@ -32,11 +36,9 @@ MeanError Confusion::part(int64_t of) const {
 double Confusion::mean_f1() const {
   double sum = 0;
   int64_t seen = 0;
-  for (size_t k = 0; k < classes_.size(); ++k) {
-    int64_t labelled = 0, chosen = 0;
-    for (size_t i = 0; i < classes_.size(); ++i) labelled += table_[k][i], chosen += table_[i][k];
-    if (labelled + chosen == 0) continue;
-    sum += 2 * double(table_[k][k]) / double(labelled + chosen), ++seen;
+  for (const Counts& c : of_class_) {
+    if (c.labelled + c.chosen == 0) continue;
+    sum += 2 * double(c.right) / double(c.labelled + c.chosen), ++seen;
   }
   return seen == 0 ? 0 : sum / double(seen);
 }
@@ -55,10 +57,10 @@ void Confusion::print(const char* heading) const {
   size_t width = 6;
   for (const std::string& name : classes_) width = std::max(width, std::min<size_t>(14, name.size()));
   fmt::print("\n{}\n{:{}}", heading, "", width);
-  for (const std::string& name : classes_) fmt::print(" {:>5.5}", printable(name));
+  for (const std::string& name : classes_) fmt::print(" {:>5.5}", one_line(name));
   fmt::print("\n");
   for (size_t k = 0; k < classes_.size(); ++k) {
-    fmt::print("{:{}.14}", printable(classes_[k]), width);
+    fmt::print("{:{}.14}", one_line(classes_[k]), width);
     for (const int64_t n : table_[k]) fmt::print(" {:>5}", n);
     fmt::print("\n");
   }

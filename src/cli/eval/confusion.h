@@ -31,7 +31,7 @@ class Confusion {
   double nats() const { return nats_ / double(count()); }  ///< mean loss
   /// The mean over classes, with a label or chosen, of the harmonic mean of precision and recall.
   double mean_f1() const;
-  /// [class][chosen class]
+  /// [class][chosen class]; empty where there are too many classes for a table.
   const std::vector<std::vector<int64_t>>& table() const { return table_; }
   /// The items with the largest losses, the largest first.
   std::vector<Judged> worst() const;
@@ -41,6 +41,10 @@ class Confusion {
  private:
   MeanError part(int64_t of) const;
   std::vector<std::string> classes_;
+  struct Counts {
+    int64_t labelled = 0, chosen = 0, right = 0;
+  };
+  std::vector<Counts> of_class_;
   std::vector<std::vector<int64_t>> table_;
   std::vector<Judged> all_;
   int64_t right_ = 0, among_5_ = 0;

@@ -12,6 +12,7 @@
 #include "cli/eval/eval.h"
 #include "cli/files/model_file.h"
 #include "cli/options.h"
+#include "cli/run/text_lines.h"
 #include "toy/base/utf8.h"
 #include "toy/data/examples.h"
 #include "toy/data/labelled.h"
@@ -68,15 +69,13 @@ struct EvalClassify final : Command {
     for (const LabelledText& t : texts) {
       const auto& names = model.spec.score.names;
       const auto it = std::ranges::find(names, t.label);
-      check(it != names.end(), "{}: the model knows no label '{}'; its first is '{}'", file, t.label, names[0]);
+      check(it != names.end(), "{}: the model has no label '{}'; it has {}", t.where, t.label, listed_classes(names));
       labels.push_back(int32_t(it - names.begin()));
-      sources.push_back({fmt::format("{}: a text", file), t.text});
+      sources.push_back({t.where, t.text});
     }
     std::vector<bool> cut;
     const auto ids = bind::ids_to_embed(model, model_path, sources, "", "give a model that has one", cut);
-    if (const auto n = std::ranges::count(cut, true); n > 0)
-      to_stderr(fmt::format("toy: {} of {} texts are longer than {} tokens and were cut\n", n, sources.size(),
-                            most_tokens_to_embed(model)));
+    note_cut_texts(cut, most_tokens_to_embed(model));
     const std::vector<float> scores = with_sound_weights({model_path}, [&] { return Scorer(*dev, model).scores(ids); });
     const auto n = size_t(model.spec.score.labels);
     for (size_t i = 0; i < ids.size(); ++i) result.add(int64_t(i), labels[i], std::span(scores).subspan(i * n, n));
@@ -85,9 +84,8 @@ struct EvalClassify final : Command {
 
   void print(Confusion& r, const std::vector<LabelledText>& texts) const {
     const auto shown = [&](const Confusion::Judged& j) {
-      constexpr size_t kMost = 60;  // bytes of a text
-      const std::string& text = texts[size_t(j.item)].text;
-      return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
+      constexpr size_t kMost = 60;
+      return first_bytes(texts[size_t(j.item)].text, kMost);
     };
     const MeanError right = r.top1();
     if (json) {

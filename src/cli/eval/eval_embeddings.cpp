@@ -11,6 +11,7 @@
 #include "cli/eval/eval.h"
 #include "cli/files/model_file.h"
 #include "cli/options.h"
+#include "cli/run/text_lines.h"
 #include "toy/base/counted.h"
 #include "toy/eval/retrieval.h"
 
@@ -56,9 +57,7 @@ struct EvalEmbeddings : Command {
       for (const std::string& text : different) all.push_back({fmt::format("{}: a text", file), text});
       std::vector<bool> cut;
       const auto ids = bind::ids_to_embed(model, model_path, all, "", "give a model that has one", cut);
-      if (const auto n = std::ranges::count(cut, true); n > 0)
-        to_stderr(fmt::format("toy: {} of {} texts are longer than {} tokens and were cut\n", n, different.size(),
-                              most_tokens_to_embed(model)));
+      note_cut_texts(cut, most_tokens_to_embed(model));
       return with_sound_weights({model_path}, [&] { return embed_tokens(*dev, model, ids, o); });
     });
   }

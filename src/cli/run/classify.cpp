@@ -9,6 +9,7 @@
 #include "cli/console.h"
 #include "cli/files/model_file.h"
 #include "cli/options.h"
+#include "cli/run/text_lines.h"
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"
 #include "toy/decode/classifier.h"
@@ -54,9 +55,7 @@ void classify_texts(Device& device, const Model& model, const std::string& model
   }
   std::vector<bool> cut;
   const auto ids = bind::ids_to_embed(model, model_path, sources, "", "give token ids with --prompt-ids", cut);
-  if (const auto n = std::ranges::count(cut, true); n > 0)
-    to_stderr(fmt::format("toy: {} of {} texts {} longer than {} tokens and {} cut\n", n, sources.size(),
-                          n == 1 ? "is" : "are", most_tokens_to_embed(model), n == 1 ? "was" : "were"));
+  note_cut_texts(cut, most_tokens_to_embed(model));
   const std::vector<float> scores = with_sound_weights({model_path}, [&] { return Scorer(device, model).scores(ids); });
   const auto n = size_t(model.spec.score.labels);
   for (size_t i = 0; i < ids.size(); ++i) {

@@ -84,9 +84,7 @@ struct Embed : Command {
         file.empty() ? std::vector<bind::TextToEmbed>{{"text", text}} : read_text_lines(file);
     std::vector<std::vector<int32_t>> ids = bind::ids_to_embed(model, model_path, sources, given_options.prefix,
                                                                R"(give token ids: {"ids": [1, 2]} in --file)", cut);
-    if (const auto n = std::ranges::count(cut, true); n > 0)
-      to_stderr(fmt::format("toy: {} of {} texts {} longer than {} tokens and {} cut\n", n, sources.size(),
-                            n == 1 ? "is" : "are", most_tokens_to_embed(model), n == 1 ? "was" : "were"));
+    note_cut_texts(cut, most_tokens_to_embed(model));
     return ids;
   }
 

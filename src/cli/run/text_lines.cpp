@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "cli/console.h"
 #include "cli/run/prompts.h"
+#include "toy/base/counted.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 
@@ -45,6 +48,12 @@ std::vector<Source> read_text_lines(const std::string& path) {
   }
   check(!sources.empty(), "{}: there are no lines; write a text per line", name);
   return sources;
+}
+
+void note_cut_texts(const std::vector<bool>& cut, int64_t most) {
+  if (const auto n = std::ranges::count(cut, true); n > 0)
+    to_stderr(fmt::format("toy: of {} {} longer than {} tokens and cut\n", counted(int64_t(cut.size()), "text"),
+                          counted(n, "is", "are"), most));
 }
 
 }  // namespace toy::cli

@@ -12,4 +12,7 @@ namespace toy::cli {
 /// Throws Error{bad_input} naming file and line for another object, and for a file without lines.
 std::vector<bind::TextToEmbed> read_text_lines(const std::string& path);
 
+/// Says on stderr how many of these texts were cut after `most` tokens, if any.
+void note_cut_texts(const std::vector<bool>& cut, int64_t most);
+
 }  // namespace toy::cli

@@ -163,7 +163,7 @@ std::string how_to_try(const Recipe& recipe, const std::string& base, const std:
   if (recipe.kind == Recipe::classify)
     return fmt::format("toy infer {}{} --prompt TEXT", shell_quoted(adapts ? base : result.out),
                        adapts ? fmt::format(" --lora {}", shell_quoted(result.out)) : "");
-  if (const auto* o = std::get_if<FromScratchOptions>(&recipe.options); o && o->objective == FromScratchOptions::mlm)
+  if (!adapts && spec_from_gguf(gguf::File::open(result.model_path)).mask_head)
     return fmt::format("toy train classify --model {} --data FILE", shell_quoted(result.out));
   const std::string model =
       adapts ? fmt::format("{} --lora {}", shell_quoted(base), shell_quoted(result.out)) : shell_quoted(result.out);

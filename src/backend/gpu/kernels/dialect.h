@@ -64,7 +64,8 @@ typedef ulong uint64;
 #define GLOBAL __global
 #define LOCAL __local
 #define LOCAL_PTR __local
-#define DEVICE static inline
+// PoCL before 4.0 shares LOCAL memory between its threads where a function that is not inlined uses it.
+#define DEVICE static inline __attribute__((always_inline))
 #define LID ((int)get_local_id(0))
 #define GROUP_X ((int)get_group_id(0))
 #define GROUP_Y ((int)get_group_id(1))
