@@ -4,25 +4,12 @@
 #   nccl_test.sh TOY FOLDER_OF_THE_DRIVER FOLDER_OF_NCCL
 set -euo pipefail
 toy=$1 cuda=$2 nccl=$3
-skip() { echo "skipped: $*"; exit 77; }
-failed() { echo "FAILED: $*"; exit 1; }
-pids=()
-begin() { "$@" & pids+=($!); }  # COMMAND...: next to others; most of the time they wait
-all_ended() {  # of begin(): fails if one has failed
-  local pid
-  for pid in "${pids[@]}"; do wait "$pid" || exit 1; done
-  pids=()
-}
-command -v mpirun > /dev/null || skip "there is no mpirun (apt-get install libopenmpi-dev openmpi-bin)"
-[[ -e $(dirname "$toy")/libtoy_mpi.so ]] || skip "toy was built without MPI (apt-get install libopenmpi-dev openmpi-bin)"
+source "$(dirname "${BASH_SOURCE[0]}")/jobs.sh"
+needs_open_mpi
 LD_LIBRARY_PATH=$cuda "$toy" devices | grep -q '^cuda *yes' || skip "the build has no kernels for CUDA (nvcc)"
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-cd "$dir"
 mkdir tmp
-export TMPDIR=$dir/tmp OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export TMPDIR=$dir/tmp
 both=$cuda:$nccl
-sum() { sha256sum < "$1"; }
 "$toy" corpus stories --bytes 20000 --seed 1 --out book.txt
 cat > small.json << 'END'
 {"architecture": "llama", "n_layers": 1, "d_model": 16, "n_heads": 2, "n_kv": 1, "d_head": 8, "d_ff": 24, "context": 64, "rms_eps": 1e-5, "tied": true, "rope_base": 10000}
@@ -36,7 +23,7 @@ on() {  # LIBRARIES RANKS ARGUMENTS...
 # ---- the same bytes
 LD_LIBRARY_PATH=$cuda "$toy" train "${options[@]}" --device cuda --out out/alone > log 2>&1 || { cat log; failed "alone"; }
 same() {  # NAME LIBRARIES RANKS
-  on "$2" "$3" --out "out/$1" > "$1.log" 2>&1 || { cat "$1.log"; failed "$1"; }
+  on "$2" "$3" --out "$dir/out/$1" > "$1.log" 2>&1 || { cat "$1.log"; failed "$1"; }
   [[ $(sum "out/$1/model.gguf") == "$(sum out/alone/model.gguf)" ]] || failed "other bytes: $1"
 }
 begin same two "$both" 2
@@ -49,7 +36,7 @@ echo "one sha256"
 ends() {  # NAME CODE PATTERN LIBRARIES ARGUMENTS...
   local name=$1 code=0 begin=$SECONDS
   shift
-  on "$3" 2 "${@:4}" --out "out/$name" > "$name.log" 2> "$name.err" || code=$?
+  on "$3" 2 "${@:4}" --out "$dir/out/$name" > "$name.log" 2> "$name.err" || code=$?
   ((code == $1)) || { cat "$name.log" "$name.err"; failed "exit code $code, not $1, for: $2"; }
   grep -q -- "$2" "$name.err" || { cat "$name.err"; failed "no '$2'"; }
   (($(grep -c '^toy: ' "$name.err") == 1)) || { cat "$name.err"; failed "not one message for: $2"; }
@@ -70,18 +57,13 @@ echo "messages: ok"
 long=(--steps 8 --checkpoint-every 2)
 LD_LIBRARY_PATH=$cuda "$toy" train "${options[@]}" "${long[@]}" --device cuda --out out/calm > log 2>&1
 gets() {  # SIGNAL: rank 1
-  local signal=$1 job code=0 pid
-  on "$both" 2 "${long[@]}" --rank-timeout 4s --out "out/$signal" > "$signal.log" 2>&1 &
-  job=$!
-  while [[ ! -e out/$signal/checkpoints ]] && kill -0 $job 2> /dev/null; do sleep 0.02; done
-  for pid in $(pgrep -f "^$toy train .*out/$signal\$"); do
-    if tr '\0' '\n' < "/proc/$pid/environ" 2> /dev/null | grep -qx OMPI_COMM_WORLD_RANK=1; then kill "-$signal" "$pid"; fi
-  done
-  wait $job || code=$?
-  ((code != 0)) || { cat "$signal.log"; failed "a job whose rank 1 got SIG$signal ended with 0"; }
-  [[ $signal == KILL ]] || grep -q "rank 1 (host $host) has not answered for 4 s" "$signal.log" || { cat "$signal.log"; failed "rank 1 is not named"; }
-  LD_LIBRARY_PATH=$both timeout -k 10 200 mpirun -np 4 "$toy" train --resume --out "out/$signal" > "$signal.log" 2>&1 || { cat "$signal.log"; failed "resuming"; }
-  [[ $(sum "out/$signal/model.gguf") == "$(sum out/calm/model.gguf)" ]] || failed "other bytes after SIG$signal"
+  local name=$1 job code=0
+  struck "$name" 1 "$name" 0 on "$both" 2 "${long[@]}" --rank-timeout 8s
+  wait "$job" || code=$?
+  ((code != 0)) || { cat "$name.log"; failed "a job whose rank 1 got SIG$name ended with 0"; }
+  [[ $name == KILL ]] || grep -q "rank 1 (host $host) has not answered for 8 s" "$name.log" || { cat "$name.log"; failed "rank 1 is not named"; }
+  LD_LIBRARY_PATH=$both timeout -k 10 200 mpirun -np 4 "$toy" train --resume --out "$dir/out/$name" > "$name.log" 2>&1 || { cat "$name.log"; failed "resuming"; }
+  [[ $(sum "out/$name/model.gguf") == "$(sum out/calm/model.gguf)" ]] || failed "other bytes after SIG$name"
 }
 begin gets KILL
 begin gets STOP

@@ -3,27 +3,8 @@
 #   ranks_test.sh TOY bits|kill|hang|input|kills [SEED]     kills: 30 at random moments; input: memory, too
 set -euo pipefail
 toy=$1 part=$2
-command -v mpirun > /dev/null || { echo "skipped: there is no mpirun (apt-get install libopenmpi-dev openmpi-bin)"; exit 77; }
-[[ -e $(dirname "$toy")/libtoy_mpi.so ]] || { echo "skipped: toy was built without MPI (apt-get install libopenmpi-dev openmpi-bin)"; exit 77; }
-dir=$(mktemp -d)
-cd "$dir"
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-# A job's processes end their command line with the full name of its folder, which no other test has.
-processes() { pgrep -f "$dir/out/$1\$"; }  # NAME
-at_end() {  # what a job left is ended, so that the folder can go
-  local pid
-  for pid in $(pgrep -f "$dir/out/"); do kill -KILL "$pid" 2> /dev/null || true; done
-  rm -rf "$dir"
-}
-trap at_end EXIT
-failed() { echo "FAILED: $*"; exit 1; }
-pids=()
-begin() { "$@" & pids+=($!); }  # COMMAND...: next to others; most of the time they wait
-all_ended() {  # of begin(): fails if one has failed
-  local pid
-  for pid in "${pids[@]}"; do wait "$pid" || exit 1; done
-  pids=()
-}
+source "$(dirname "${BASH_SOURCE[0]}")/jobs.sh"
+needs_open_mpi
 stands() {  # NAME WHAT: fails with what its processes wait for
   local pid
   echo "---- log of $1"; tail -n 20 "$1.log" || true
@@ -69,7 +50,6 @@ on() {  # RANKS ARGUMENTS...: in so many ranks; 0: without a launcher
   shift
   if ((n == 0)); then "$toy" "$@"; else timeout -k 10 300 mpirun -np "$n" "$toy" "$@"; fi
 }
-sum() { sha256sum < "$1"; }
 
 "$toy" corpus stories --bytes 60000 --seed 1 --out book.txt
 common=(--corpus book.txt --tokens 32 --batch 8 --shards 4 --threads 1 --seed 3)
@@ -134,31 +114,11 @@ resumed() {  # NAME RANKS
   echo "$1, then resumed in $2 ranks: the same sha256"
 }
 steps_of() { find "$1/checkpoints" -name "step*" 2> /dev/null | wc -l; }
-process_of() {  # NAME RANK: the number of that rank's process
-  local pid
-  for pid in $(processes "$1"); do
-    tr '\0' '\n' < "/proc/$pid/environ" 2> /dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$2" && echo "$pid" && return
-  done
-  return 0
-}
-launcher_of() { pgrep -f "^mpirun .*$dir/out/$1\$" | head -1 || true; }  # NAME
 has_begun() { while (($(steps_of "out/$1") == 0)) && kill -0 "$2" 2> /dev/null; do sleep 0.02; done; }  # NAME MPIRUN
 kill_rank() {  # NAME RANKS RANK SIGNAL MORE_RANKS: ends that rank of the run after its first checkpoint
-  local name=$1 n=$2 rank=$3 signal=$4 pid mpirun code=0 killed=no try
-  for try in 1 2 3 4 5; do  # the run may be over first
-    rm -rf "out/$name"
-    timeout -k 10 300 mpirun -np "$n" "$toy" train "${run[@]}" --out "$dir/out/$name" > "$name.log" 2>&1 &
-    mpirun=$!
-    has_begun "$name" $mpirun
-    ((try > 1)) || sleep "0.$((RANDOM % 4))"
-    if [[ $rank == launcher ]]; then pid=$(launcher_of "$name")
-    else pid=$(process_of "$name" "$rank")
-    fi
-    if [[ -n $pid ]] && kill "-$signal" "$pid" 2> /dev/null; then killed=yes; fi
-    ended "$name" $mpirun 100
-    [[ $killed == no ]] || break
-  done
-  [[ $killed == yes ]] || failed "$name: the run was over before rank $rank could be ended, $try times"
+  local name=$1 job code=0
+  struck "$name" "$3" "$4" "0.$((RANDOM % 4))" timeout -k 10 300 mpirun -np "$2" "$toy" train "${run[@]}"
+  ended "$name" "$job" 100
   [[ -e out/$name/model.gguf || $code != 0 ]] || failed "$name: the job ended with 0 without a model"
   resumed "$name" "$5"
 }
@@ -210,28 +170,24 @@ launchers
 fi
 
 # ---- a rank that hangs, and toy runs stop
-long=("${from[@]}" --size tiny "${common[@]}" --steps 120 --checkpoint-every 40 --rank-timeout 2s)
+long=("${from[@]}" --size tiny "${common[@]}" --steps 200 --checkpoint-every 40)
 hangs() {  # NAME RANKS RANK MORE_RANKS: that rank stops without a word; the others say so and end
-  local name=$1 n=$2 rank=$3 code=0 since
-  timeout -k 10 300 mpirun -np "$n" "$toy" train "${long[@]}" --out "$dir/out/$name" > "$name.log" 2>&1 &
-  local mpirun=$!
-  has_begun "$name" $mpirun
-  kill -STOP "$(process_of "$name" "$rank")"
+  local name=$1 rank=$3 job code=0 since
+  struck "$name" "$rank" STOP 0 timeout -k 10 300 mpirun -np "$2" "$toy" train "${long[@]}" --rank-timeout 6s
   since=$SECONDS
-  ended "$name" $mpirun 100
+  ended "$name" "$job" 100
   ((code != 0)) || { cat "$name.log"; failed "$name: the job ended with 0"; }
   ((SECONDS - since < 60)) || failed "$name: the job took $((SECONDS - since)) s to end"
-  # In a broadcast the root does not know who is missing.
-  grep -q "\(rank $rank (host $(hostname))\|a rank\) has not answered for 2 s" "$name.log" || { cat "$name.log"; failed "$name: the rank is not named"; }
+  grep -q "rank $rank (host $(hostname)) has not answered for 6 s" "$name.log" || { cat "$name.log"; failed "$name: the rank is not named"; }
   if ((rank > 0)); then tail -n 1 "out/$name/events.jsonl" | grep -q '"run_end".*has not answered' || failed "$name: no run_end"; fi
   resumed "$name" "$4"
 }
 asked() {  # toy runs stop
   local mpirun
-  timeout -k 10 300 mpirun -np 2 "$toy" train "${long[@]}" --out out/asked > asked.log 2>&1 &
+  timeout -k 10 300 mpirun -np 2 "$toy" train "${long[@]}" --out "$dir/out/asked" > asked.log 2>&1 &
   mpirun=$!
   has_begun asked $mpirun
-  "$toy" runs stop out/asked > said || { cat asked.log; failed "toy runs stop"; }
+  "$toy" runs stop out/asked > said || { cat asked.log said; failed "toy runs stop"; }
   grep -q 'ended (stopped) at step [0-9]*; saved in .*checkpoints/step_' said || { cat said; failed "what toy runs stop says"; }
   ! wait $mpirun || failed "a stopped job ended with 0"
   resumed asked 4

@@ -20,8 +20,8 @@
 
 namespace {
 
-constexpr size_t kPiece = size_t(1) << 30;                       // counts of MPI are int
-constexpr int kMessage = 1, kChunk = 2, kAlive = 3, kReady = 4;  // tags
+constexpr size_t kPiece = size_t(1) << 30;                                              // counts of MPI are int
+constexpr int kMessage = 1, kChunk = 2, kAlive = 3, kReady = 4, kAsk = 5, kMissed = 6;  // tags
 using Clock = std::chrono::steady_clock;
 
 int rank, ranks;
@@ -118,6 +118,66 @@ class Alive {
 // Where only one thread may call MPI, it cannot say so, and is taken to live.
 bool rank_0_lives() { return rank != 0 && (!threads || alive.heard()); }
 
+// Rank 0 asks those it has waited for in vain whom they wait for: one that answers does not hang.
+bool is_asked() {
+  const std::lock_guard one(calls);
+  int there = 0;
+  MPI_Iprobe(0, kAsk, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
+  if (there) MPI_Recv(nullptr, 0, MPI_BYTE, 0, kAsk, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  return there != 0;
+}
+void answer(const std::vector<int>& missing) {
+  constexpr size_t kMost = 64;  // goes at once, without a receiver that waits for it
+  const std::lock_guard one(calls);
+  MPI_Send(missing.data(), int(std::min(missing.size(), kMost)), MPI_INT, 0, kMissed, MPI_COMM_WORLD);
+}
+
+// Rank 0: who keeps `silent` waiting; none: all. Empty: it cannot be known.
+std::vector<int> who_hangs(const std::vector<int>& silent) {
+  std::vector<bool> asked(size_t(ranks), false), waits(size_t(ranks), false);
+  const auto ask = [&](int r) {
+    if (r == rank || asked[size_t(r)]) return;
+    asked[size_t(r)] = true;
+    MPI_Request sent;
+    MPI_Isend(nullptr, 0, MPI_BYTE, r, kAsk, MPI_COMM_WORLD, &sent);
+    MPI_Request_free(&sent);
+  };
+  const auto ask_all = [&] {
+    for (int r = 0; r < ranks; ++r) ask(r);
+  };
+  const auto answered = [&] {
+    int there = 0, count = 0;
+    MPI_Status status;
+    MPI_Iprobe(MPI_ANY_SOURCE, kMissed, MPI_COMM_WORLD, &there, &status);
+    if (!there) return false;
+    MPI_Get_count(&status, MPI_INT, &count);
+    std::vector<int> missing(static_cast<size_t>(count));
+    MPI_Recv(missing.data(), count, MPI_INT, status.MPI_SOURCE, kMissed, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    waits[size_t(status.MPI_SOURCE)] = true;
+    for (const int r : missing) ask(r);
+    if (missing.empty()) ask_all();  // it cannot know
+    return true;
+  };
+  const auto end = Clock::now() + std::chrono::duration<double>(timeout / 5);  // others give up after 1.25 of it
+  {
+    const std::lock_guard one(calls);
+    for (const int r : silent) ask(r);
+    if (silent.empty()) ask_all();
+  }
+  while (Clock::now() < end) {
+    {
+      const std::lock_guard one(calls);
+      while (answered()) {
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  std::vector<int> names;
+  for (int r = 0; r < ranks; ++r)
+    if (asked[size_t(r)] && !waits[size_t(r)]) names.push_back(r);
+  return names.empty() ? silent : names;
+}
+
 // For whom: bytes that are on their way want to be moved; a rank that computes may need its time and its core.
 enum class Wait { for_bytes, for_rank };
 
@@ -136,11 +196,13 @@ void wait_for(Wait what, const Done& done, const Missing& missing, const Heard& 
     }
     const auto now = Clock::now();
     if (std::chrono::duration<double>(now - answered).count() > timeout * (rank == 0 ? 1 : kLonger)) {
-      const std::vector<int> names = missing();
+      // Above rank 0 only rank 0 is missed, where it could say that it lives.
+      const std::vector<int> names = rank == 0 ? who_hangs(missing()) : threads ? std::vector{0} : missing();
       lost_function(lost_context, names.data(), int(names.size()), timeout);
     }
     using std::chrono::microseconds;
     const auto waited = std::chrono::duration_cast<microseconds>(now - begin);
+    if (rank != 0 && waited > std::chrono::milliseconds(50) && is_asked()) answer(missing());
     if (waited < (what == Wait::for_bytes ? microseconds(2000) : microseconds(100)))
       sched_yield();
     else if (what == Wait::for_bytes)
