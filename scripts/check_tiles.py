@@ -28,7 +28,7 @@ def main():
     for line in lines_of("objdump", "-d", "--no-show-raw-insn", sys.argv[1]):
         if begin := re.match(r"([0-9a-f]+) <.*>:$", line):
             here = names.get(int(begin[1], 16))
-        elif here and re.search(r"\t(call|bl)\b", line):
+        elif here and re.search(r"\t(callq?|blr?)\b", line):
             calls.setdefault(here, line.strip())
     for name, call in list(calls.items())[:5]:
         print(f"{name}\n  {call}")

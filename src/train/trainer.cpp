@@ -239,8 +239,7 @@ TrainPlans compile_training(Device& device, const ModelSpec& spec, const Weights
         spec.score.classifies() ? "toy train classify" : "a model without cls.output");
   check(spec.causal || spec.vision.there() || spec.score.there() || options.contrastive || spec.mask_head,
         "model {}: it is an encoder, which learns from hidden tokens; use toy train from-scratch --objective mlm, or "
-        "give "
-        "it pairs of texts (toy train contrastive) or classes (toy train classify)",
+        "give it pairs of texts (toy train contrastive) or classes (toy train classify)",
         spec.name);
   check(device.has_products(options.compute), "compute: device '{}' on this machine has no products in {}; use f32",
         device.name(), name_of(options.compute));

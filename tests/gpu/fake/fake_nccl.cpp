@@ -119,7 +119,7 @@ Result add(bool sends, void* bytes, size_t count, int type, int peer, Comm comm,
   grouped->push_back({sends, static_cast<std::byte*>(bytes), count,
                       sends ? file_of(comm->rank, peer, number) : file_of(peer, comm->rank, number)});
   group_comm = comm, group_stream = stream;
-  return kOk;
+  return kInProgress;  // as NCCL may say where it does not block
 }
 
 // The queue of fake_cuda.cpp, where that is there: calls f until it returns true.
@@ -208,7 +208,7 @@ TOY_EXPORT Result ncclBroadcast(const void* from, void* to, size_t count, int ty
   if (comm->rank != root) return add(false, to, count, type, root, comm, stream);
   for (int r = 0; r < comm->ranks; ++r)
     if (r != root)
-      if (const Result result = add(true, to, count, type, r, comm, stream); result != kOk) return result;
-  return kOk;
+      if (const Result result = add(true, to, count, type, r, comm, stream); result != kInProgress) return result;
+  return kInProgress;
 }
 }  // extern "C"

@@ -71,8 +71,8 @@ class NcclCommunicator final : public OverRanks {
 
   void broadcast(int root, std::span<std::byte> bytes) override {
     move([&] {
-      call("ncclBroadcast",
-           f_.ncclBroadcast(bytes.data(), bytes.data(), bytes.size(), kInt8, root, comm_, queue_.stream));
+      start("ncclBroadcast",
+            f_.ncclBroadcast(bytes.data(), bytes.data(), bytes.size(), kInt8, root, comm_, queue_.stream));
     });
   }
   void exchange(std::span<const std::byte> mine, std::span<const size_t> bounds,
@@ -101,10 +101,10 @@ class NcclCommunicator final : public OverRanks {
     for (int step = 1; step < size(); ++step) f((rank() + step) % size(), (rank() + size() - step) % size());
   }
   void send_to(int to, std::span<const std::byte> bytes) {
-    if (!bytes.empty()) call("ncclSend", f_.ncclSend(bytes.data(), bytes.size(), kInt8, to, comm_, queue_.stream));
+    if (!bytes.empty()) start("ncclSend", f_.ncclSend(bytes.data(), bytes.size(), kInt8, to, comm_, queue_.stream));
   }
   void receive_from(int from, std::span<std::byte> bytes) {
-    if (!bytes.empty()) call("ncclRecv", f_.ncclRecv(bytes.data(), bytes.size(), kInt8, from, comm_, queue_.stream));
+    if (!bytes.empty()) start("ncclRecv", f_.ncclRecv(bytes.data(), bytes.size(), kInt8, from, comm_, queue_.stream));
   }
 
   void require_library() const {
