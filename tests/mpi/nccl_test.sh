@@ -48,7 +48,7 @@ if ! ldconfig -p | grep -q 'libnccl\.so\.2'; then
 fi
 TOY_FAKE_NCCL_VERSION=21304 begin ends old 2 "rank 0 (host $host): NVIDIA's NCCL is too old: version 2.13" "$both"
 TOY_FAKE_NCCL_FAILS='ncclSend 1 3' begin ends wrong 1 "rank 1 (host $host): ncclSend: what a test wants (NCCL, error 6)" "$both"
-TOY_FAKE_NCCL_FAILS='hang' begin ends hangs 1 'NCCL has moved nothing for 2 s, half of --rank-timeout' "$both" --rank-timeout 4s
+TOY_FAKE_NCCL_FAILS='hang' begin ends hangs 1 'NCCL has moved nothing for 6 s, half of --rank-timeout' "$both" --rank-timeout 12s
 all_ended
 tail -n 1 out/wrong/events.jsonl | grep -q '"run_end".*ncclSend' || failed "no run_end for an error of NCCL"
 echo "messages: ok"
