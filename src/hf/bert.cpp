@@ -50,12 +50,23 @@ std::string pooling_of(const Config& c) {
 }
 
 struct Sentences {
-  std::string pooling;
+  std::string pooling = {};
+  std::vector<DenseModule> dense = {};
   bool normalize = false;
 };
 
+DenseModule read_dense(const std::string& path) {
+  const Config c = Config::open(path + "/config.json");
+  const std::string f = c.text("activation_function", "torch.nn.modules.activation.Tanh");
+  check(f.ends_with(".Identity") && !c.flag("bias", true),
+        "{}: a dense layer with a bias or the activation '{}' is not supported; supported: none of both", c.path(), f);
+  return {path, c.integer("in_features"), c.integer("out_features")};
+}
+
+constexpr const char* kDenseFolders[] = {"2_Dense", "3_Dense"};  // as sentence-transformers numbers its modules
+
 // The steps that make a vector, in their order.
-Sentences read_modules(const std::string& folder, const json& modules, const std::string& path) {
+Sentences read_modules(const std::string& folder, const ModelSpec& spec, const json& modules, const std::string& path) {
   Sentences s;
   check(modules.is_array(), "{}: expected a list of modules", path);
   for (const json& entry : modules) {
@@ -68,14 +79,27 @@ Sentences read_modules(const std::string& folder, const json& modules, const std
           where);
     if (type == "Pooling" && s.pooling.empty())
       s.pooling = pooling_of(Config::open(folder + "/" + where + "/config.json"));
+    else if (type == "Dense" && !s.pooling.empty() && !s.normalize && holds(spec, "embedding_inner"))
+      s.dense.push_back(read_dense(folder + "/" + where));
     else if (type == "Normalize" && !s.pooling.empty())
       s.normalize = true;
     else
-      fail("{}: the module '{}' is not supported; supported: Transformer, Pooling, Normalize, in this order", path,
-           type);
+      fail("{}: the module '{}' is not supported{}; supported: Transformer, Pooling, Normalize, in this order", path,
+           type, type == "Dense" ? fmt::format(" in the architecture {}", spec.architecture) : "");
   }
   check(!s.pooling.empty(), "{}: there is no module 'Pooling'", path);
+  const auto& d = s.dense;
+  check(d.empty() || (d.size() == 2 && d[0].in == spec.d_model && d[0].out == d[1].in && d[1].out == spec.d_model),
+        "{}: the modules 'Dense' have to be two, from {} elements to F and back", path, spec.d_model);
   return s;
+}
+
+std::optional<Sentences> read_modules(const std::string& folder, const ModelSpec& spec) {
+  const std::string path = folder + "/modules.json";
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  const MappedFile modules = MappedFile::open(path);
+  const std::string_view text(reinterpret_cast<const char*>(modules.bytes().data()), modules.bytes().size());
+  return read_modules(folder, spec, read_json<json>(path, text), path);
 }
 
 void write_json(const std::string& path, const ordered_json& j) {
@@ -153,11 +177,18 @@ void write_bert_ranker(ordered_json& c, const ModelSpec& m) {
   write_labels(c, m);
 }
 
+std::vector<DenseModule> dense_modules(const std::string& folder, const ModelSpec& spec) {
+  if (spec.causal || spec.score.there() || spec.vision.there()) return {};
+  const std::optional<Sentences> modules = read_modules(folder, spec);
+  return modules ? modules->dense : std::vector<DenseModule>{};
+}
+
 void write_embedding_rule(const std::string& folder, const ModelSpec& spec, gguf::Writer& writer,
                           std::vector<std::string>& warnings) {
   if (spec.score.there() || spec.vision.there()) return;  // its family writes "rank"; a picture is not embedded
-  const std::string path = folder + "/modules.json", key = spec.architecture + ".pooling_type";
-  if (!std::filesystem::exists(path)) {
+  const std::string key = spec.architecture + ".pooling_type";
+  const std::optional<Sentences> modules = read_modules(folder, spec);
+  if (!modules) {
     if (spec.causal) return;
     writer.set(key, pooling_number("mean"));
     warnings.push_back(
@@ -165,11 +196,8 @@ void write_embedding_rule(const std::string& folder, const ModelSpec& spec, gguf
         "sentence-transformers does");
     return;
   }
-  const MappedFile modules = MappedFile::open(path);
-  const std::string_view text(reinterpret_cast<const char*>(modules.bytes().data()), modules.bytes().size());
-  const Sentences s = read_modules(folder, read_json<json>(path, text), path);
-  writer.set(key, pooling_number(s.pooling));
-  writer.set(kNormalizeKey, s.normalize);
+  writer.set(key, pooling_number(modules->pooling));
+  writer.set(kNormalizeKey, modules->normalize);
   const Config lengths = Config::open_if_there(folder + "/sentence_bert_config.json");
   const int64_t most = lengths.integer("max_seq_length", 0);
   check(most >= 0 && most <= (1 << 24), "{}: 'max_seq_length' is {}", lengths.path(), most);
@@ -182,8 +210,21 @@ void write_sentence_files(const gguf::File& file, const ModelSpec& spec, const s
   const std::string type = "sentence_transformers.models.";
   ordered_json modules = {{{"idx", 0}, {"name", "0"}, {"path", ""}, {"type", type + "Transformer"}},
                           {{"idx", 1}, {"name", "1"}, {"path", "1_Pooling"}, {"type", type + "Pooling"}}};
-  if (rule.normalize.value_or(true))
-    modules.push_back({{"idx", 2}, {"name", "2"}, {"path", "2_Normalize"}, {"type", type + "Normalize"}});
+  const auto add = [&](const std::string& path, const char* kind) {
+    const std::string number = std::to_string(modules.size());
+    modules.push_back({{"idx", modules.size()}, {"name", number}, {"path", path}, {"type", type + kind}});
+  };
+  for (size_t i = 0; i < std::size(kDenseFolders) && spec.embedding_inner > 0; ++i) {
+    add(kDenseFolders[i], "Dense");
+    std::filesystem::create_directories(folder + kDenseFolders[i]);
+    const int64_t sizes[] = {spec.d_model, spec.embedding_inner};
+    write_json(fmt::format("{}{}/config.json", folder, kDenseFolders[i]),
+               {{"in_features", sizes[i]},
+                {"out_features", sizes[1 - i]},
+                {"bias", false},
+                {"activation_function", "torch.nn.modules.linear.Identity"}});
+  }
+  if (rule.normalize.value_or(true)) add(fmt::format("{}_Normalize", modules.size()), "Normalize");
   std::filesystem::create_directories(folder + "1_Pooling");
   write_json(folder + "modules.json", modules);
   write_json(folder + "1_Pooling/config.json", {{"word_embedding_dimension", spec.d_model},

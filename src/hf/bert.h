@@ -23,9 +23,18 @@ bool is_ranker(const Config& c);
 void read_labels(const Config& c, ModelSpec& m, ScoreHead::Dense dense);
 void write_labels(nlohmann::ordered_json& c, const ModelSpec& m);
 
+/// A dense layer that embeddings go through: where the folder has it, and its sizes.
+struct DenseModule {
+  std::string path;
+  int64_t in = 0, out = 0;
+};
+/// Those that modules.json names: none, or where files of the family hold them, "dense_2" and "dense_3". Throws
+/// Error{bad_input} naming file and key for others.
+std::vector<DenseModule> dense_modules(const std::string& folder, const ModelSpec& spec);
+
 /// Sets the keys of an EmbeddingRule from modules.json and the files that it names. Without it, an encoder's pooling is
 /// the mean, as in sentence-transformers, with a warning. Throws Error{bad_input} naming file and key for what is not
-/// computed: a dense layer, another pooling than one of mean, cls, last.
+/// computed: another pooling than one of mean, cls, last.
 void write_embedding_rule(const std::string& folder, const ModelSpec& spec, gguf::Writer& writer,
                           std::vector<std::string>& warnings);
 /// The other way: writes modules.json and the files that it names.

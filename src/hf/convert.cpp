@@ -225,6 +225,11 @@ Converted convert_folder(const std::string& folder, const std::string& gguf, con
   Reading reading = read_config(model, config);
   reading.spec.name = last_part(folder);
   Shards shards = Shards::open(folder, model);
+  for (size_t i = 0; const DenseModule& d : dense_modules(folder, reading.spec)) {
+    if (i == 0) reading.spec.embedding_inner = d.out;
+    const std::string name = hf_name(model, fmt::format("dense_{}.weight", 2 + i++));
+    shards.add(d.path + "/model.safetensors", name.substr(0, name.find('/') + 1));
+  }
   const bool pictures = reading.spec.vision.there();
   if (!pictures) settle_output(folder, model, shards, reading);
   std::vector<Output> outputs;
@@ -313,14 +318,17 @@ Converted convert_gguf(const gguf::File& file, const std::string& folder, const 
     text.write(options.chat_template(*tokenizer));
     text.commit();
   }
-  safetensors::Writer writer;
+  std::map<std::string, safetensors::Writer> writers;  // by folder; a name may begin with one
   size_t written = 0;
-  for (const Output& o : outputs)
-    writer.add(o.name, o.stored, o.shape, [&](const safetensors::Writer::Sink& sink) {
-      o.stream(sink);
-      if (options.progress) options.progress(++written, outputs.size());
-    });
-  writer.finish(out.file("model.safetensors"));
+  for (const Output& o : outputs) {
+    const size_t name = o.name.find('/') + 1;
+    writers[o.name.substr(0, name)].add(o.name.substr(name), o.stored, o.shape,
+                                        [&](const safetensors::Writer::Sink& sink) {
+                                          o.stream(sink);
+                                          if (options.progress) options.progress(++written, outputs.size());
+                                        });
+  }
+  for (auto& [in, writer] : writers) writer.finish(out.file((in + "model.safetensors").c_str()));
   out.commit();
   return done;
 }

@@ -6,6 +6,7 @@
 
 #include "hf/dimensions.h"
 #include "hf/rope.h"
+#include "models/families/families.h"
 #include "models/families/gemma.h"
 #include "toy/base/error.h"
 
@@ -95,11 +96,14 @@ void write_gemma2(ordered_json& c, const ModelSpec& m) {
   c["final_logit_softcapping"] = shortest(m.logit_softcap);
 }
 
-void read_gemma3(const Config& c, Reading& r) {
+namespace {
+
+// What Gemma 3 and EmbeddingGemma have in common.
+void read_gemma3_like(const Config& c, Reading& r, size_t layers_of_27b) {
   read_llama(c, r);
   ModelSpec& m = r.spec;
   read_windows(c, m, c.integer(c.has("sliding_window_pattern") ? "sliding_window_pattern" : "_sliding_window_pattern"));
-  read_query_scale(c, r, kLayersOfGemma3At27B);
+  read_query_scale(c, r, layers_of_27b);
   RopeSpec local;
   read_rope(rope_parameters(c, "sliding_attention", "rope_local_base_freq", ""), m.context, m.layers.front().d_head,
             local);
@@ -108,8 +112,13 @@ void read_gemma3(const Config& c, Reading& r) {
   m.local_rope_base = local.base;
   for (LayerSpec& l : m.layers) l.rope = l.window > 0 ? LayerRope::local : LayerRope::global;
   check(!c.has("attn_logit_softcapping"), "{}: 'attn_logit_softcapping' is not supported in gemma3", c.path());
-  check(!c.flag("use_bidirectional_attention", false), "{}: 'use_bidirectional_attention' is not supported", c.path());
-  m.logit_softcap = c.number("final_logit_softcapping", 0);
+}
+
+}  // namespace
+
+void read_gemma3(const Config& c, Reading& r) {
+  read_gemma3_like(c, r, kLayersOfGemma3At27B);
+  r.spec.logit_softcap = c.number("final_logit_softcapping", 0);
 }
 void write_gemma3(ordered_json& c, const ModelSpec& m) {
   write_gemma(c, m);
@@ -118,6 +127,19 @@ void write_gemma3(ordered_json& c, const ModelSpec& m) {
   c["rope_local_base_freq"] = shortest(m.local_rope_base);
   c["final_logit_softcapping"] = nullptr;
   if (m.logit_softcap > 0) c["final_logit_softcapping"] = shortest(m.logit_softcap);
+}
+
+void read_gemma_embedding(const Config& c, Reading& r) {
+  read_gemma3_like(c, r, 0);
+  for (LayerSpec& l : r.spec.layers)
+    if (l.window > 0) l.window = one_side(l.window);
+}
+void write_gemma_embedding(ordered_json& c, const ModelSpec& m) {
+  ModelSpec in_file = m;
+  for (LayerSpec& l : in_file.layers)
+    if (l.window > 0) l.window = both_sides(l.window);
+  write_gemma3(c, in_file);
+  c["use_bidirectional_attention"] = true;
 }
 
 void read_gemma4(const Config& c, Reading& r) {

@@ -111,7 +111,8 @@ ordered_json write_config(const HfModel& model, const ModelSpec& spec) {
     again.layers[i].fused_qkv = spec.layers[i].fused_qkv;
     again.layers[i].fused_gate_up = spec.layers[i].fused_gate_up;
   }
-  again.mask_head = spec.mask_head;  // which the class says; folders are read without it
+  again.mask_head = spec.mask_head;              // which the class says; folders are read without it
+  again.embedding_inner = spec.embedding_inner;  // of which modules.json says
   const auto compare = [&](const std::string& where, const ordered_json& is, const ordered_json& said) {
     for (const auto& [key, value] : is.items())
       check(alike(value, said.at(key)), "model {}: {}{} is {}; the class {} of transformers cannot state that",

@@ -170,6 +170,11 @@ bool has_windows(const ModelSpec& m) {
   return std::any_of(m.layers.begin(), m.layers.end(), [](const LayerSpec& l) { return l.window > 0; });
 }
 
+constexpr const char* kGemma3Defaults =
+    R"({"rms_norm_eps": 1e-6, "head_dim": 256, "num_attention_heads": 8, "num_key_value_heads": 4,)"
+    R"("vocab_size": 262208, "query_pre_attn_scalar": 256, "sliding_window": 4096, "_sliding_window_pattern": 6,)"
+    R"("rope_theta": 1e6, "rope_local_base_freq": 10000, "max_position_embeddings": 131072})";
+
 constexpr HfModel kModels[] = {
     {"llama", "LlamaForCausalLM", "llama", R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 2048})", read_llama,
      write_llama, [](const ModelSpec& m) { return !has_experts(m) && !has_windows(m); }},
@@ -207,11 +212,18 @@ constexpr HfModel kModels[] = {
      R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 8192, "head_dim": 256, "num_key_value_heads": 4,)"
      R"("query_pre_attn_scalar": 256, "sliding_window": 4096})",
      read_gemma2, write_gemma2, is_any, kNormsAroundNames, "model.layers.", true},
-    {"gemma3_text", "Gemma3ForCausalLM", "gemma3",
-     R"({"rms_norm_eps": 1e-6, "head_dim": 256, "num_attention_heads": 8, "num_key_value_heads": 4,)"
-     R"("vocab_size": 262208, "query_pre_attn_scalar": 256, "sliding_window": 4096, "_sliding_window_pattern": 6,)"
-     R"("rope_theta": 1e6, "rope_local_base_freq": 10000, "max_position_embeddings": 131072})",
-     read_gemma3, write_gemma3, is_any, kNormsAroundNames, "model.layers.", true},
+    {.type = "gemma3_text",
+     .class_name = "Gemma3TextModel",
+     .architecture = "gemma-embedding",
+     .defaults = kGemma3Defaults,
+     .read = read_gemma_embedding,
+     .write = write_gemma_embedding,
+     .names = kGemmaEmbeddingNames,
+     .layers = "layers.",
+     .norm_plus_1 = true,
+     .takes = [](const Config& c) { return c.flag("use_bidirectional_attention", false); }},
+    {"gemma3_text", "Gemma3ForCausalLM", "gemma3", kGemma3Defaults, read_gemma3, write_gemma3, is_any,
+     kNormsAroundNames, "model.layers.", true},
     {"gemma4_text", "Gemma4ForCausalLM", "gemma4",
      R"({"rms_norm_eps": 1e-6, "head_dim": 256, "num_attention_heads": 8, "num_key_value_heads": 4,)"
      R"("vocab_size": 262144, "sliding_window": 512, "max_position_embeddings": 131072, "tie_word_embeddings": true,)"

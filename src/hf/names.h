@@ -38,6 +38,16 @@ inline constexpr TensorName kNormsAroundNames[] = {
     {"ffn_norm", "pre_feedforward_layernorm"},
     {"post_ffw_norm", "post_feedforward_layernorm"},
 };
+/// Those of dense layers are in folders of their own.
+inline constexpr TensorName kGemmaEmbeddingNames[] = {
+    {"token_embd", "embed_tokens"},
+    {"output_norm", "norm"},
+    {"post_attention_norm", "post_attention_layernorm"},
+    {"ffn_norm", "pre_feedforward_layernorm"},
+    {"post_ffw_norm", "post_feedforward_layernorm"},
+    {"dense_2.weight", "2_Dense/linear.weight"},
+    {"dense_3.weight", "3_Dense/linear.weight"},
+};
 inline constexpr TensorName kGemma4Names[] = {
     {"post_attention_norm", "post_attention_layernorm"},
     {"ffn_norm", "pre_feedforward_layernorm"},

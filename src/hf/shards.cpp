@@ -105,6 +105,11 @@ void Shards::add(safetensors::File file, const HfModel& model) {
   files_.push_back(std::move(file));  // the mapping does not move
 }
 
+void Shards::add(const std::string& path, const std::string& start) {
+  files_.push_back(safetensors::File::open(path));
+  for (const auto& [name, view] : files_.back().tensors()) tensors_.emplace(start + name, view);
+}
+
 const View* Shards::find(const std::string& name) {
   const auto it = tensors_.find(name);
   if (it == tensors_.end()) return nullptr;

@@ -17,6 +17,8 @@ class Shards {
  public:
   /// Throws Error{bad_input} for a missing file, a tensor that is in two files, and an index that is not true.
   static Shards open(const std::string& folder, const HfModel& model);
+  /// The tensors of one more file, whose names get `start` in front.
+  void add(const std::string& path, const std::string& start);
   /// nullptr: there is no tensor of this name.
   const View* find(const std::string& name);
   /// The same for one of bytes.

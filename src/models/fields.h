@@ -116,6 +116,7 @@ void visit_fields_of_model(Model& m, const Visit& visit) {
   visit("embedding_norm", m.embedding_norm), visit("final_norm", m.final_norm);
   visit("labels", m.score.labels), visit("label_dense", m.score.dense), visit("label_mean", m.score.mean);
   visit("label_names", m.score.names), visit("mask_head", m.mask_head);
+  visit("embedding_inner", m.embedding_inner);
   visit("image_size", m.vision.image), visit("patch_size", m.vision.patch), visit("channels", m.vision.channels);
   visit("class_token", m.vision.class_token), visit("distilled", m.vision.distilled), visit("sincos", m.vision.sincos);
   visit("image_mean", m.vision.mean), visit("image_std", m.vision.std);

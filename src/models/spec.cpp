@@ -104,6 +104,8 @@ void ModelSpec::validate() const {
             "model {}: layer {}: experts_used, shared_d_ff, shared_gate or expert_biases without experts", name, i);
     }
   }
+  check(embedding_inner >= 0 && embedding_inner <= (1 << 20),
+        "model {}: embedding_inner is {}, expected 0 (none) to 2^20", name, embedding_inner);
   check(layer_embedding >= 0 && layer_embedding <= (1 << 20),
         "model {}: layer_embedding is {}, expected 0 (none) to 2^20", name, layer_embedding);
   check(token_types >= 0 && token_types <= (1 << 20), "model {}: token_types is {}, expected 0 (none) to 2^20", name,

@@ -259,6 +259,10 @@ Head::Head(const ModelSpec& spec, const Weights& weights, const Embedder& embedd
                   weights({Init::zeros, "head_dist.bias", {spec.vocab}})};
   if (spec.tied && embedder.lens()) lens_ = permute(embedder.lens(), {1, 0});
   adapters_ = make_adapters(weights, output.name, output.shape);
+  if (const int64_t inner = spec.embedding_inner; inner > 0) {
+    embedding_maps_.push_back({weights({Init::matrix, "dense_2.weight", {inner, spec.d_model}}), {}});
+    embedding_maps_.push_back({weights({Init::matrix, "dense_3.weight", {spec.d_model, inner}}), {}});
+  }
   if (spec.mask_head) {
     mask_dense_ = {weights({Init::matrix, "mlm.dense.weight", {spec.d_model, spec.d_model}}),
                    spec.norm_bias ? weights({Init::zeros, "mlm.dense.bias", {spec.d_model}}) : Value{}};
@@ -278,7 +282,9 @@ Head::Head(const ModelSpec& spec, const Weights& weights, const Embedder& embedd
 
 Value Head::norm(Value x) const {
   const auto scope = x.graph->scope("output");
-  const Value x_final = norm_(x);
+  Value x_final = norm_(x);
+  // sentence-transformers has them after the mean, which is the same, as they are linear.
+  for (const nn::Linear& map : embedding_maps_) x_final = map(x_final);
   x.graph->set_name(x_final, "x_final");
   return x_final;
 }

@@ -1,23 +1,26 @@
 #!/usr/bin/env python3
-"""Writes roberta_tiny/, nomic_bert_tiny/, modern_bert_tiny/ and modern_bert_rank_tiny/, folders of encoders with random
+"""Writes roberta_tiny/, nomic_bert_tiny/, modern_bert_tiny/, gemma_embedding_tiny/ and others, folders of encoders with random
 weights, and encoders.golden.json: what transformers computes with them in f64, and how far its f32 is from that.
 
 Texts are longer than the window of ModernBERT's local layers, bases of rotary angles differ, and gains and biases are
 random.
 
-  PY=$(scripts/peers.sh) && $PY tests/golden/make_encoder_golden.py
+  PY=$(scripts/peers.sh) && $PY tests/golden/make_encoder_golden.py [NAME...]
 """
 import json
 import os
+import sys
 import tempfile
 
 import sentencepiece as spm
 import torch
 from safetensors.torch import save_file
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import (ModernBertConfig, ModernBertForSequenceClassification, ModernBertModel, NomicBertConfig, NomicBertModel,
+from transformers import (Gemma3TextConfig, Gemma3TextModel, ModernBertConfig, ModernBertForSequenceClassification, ModernBertModel, NomicBertConfig, NomicBertModel,
                           PreTrainedTokenizerFast, RobertaConfig, RobertaForSequenceClassification, RobertaModel, XLMRobertaConfig,
                           XLMRobertaModel)
+
+from make_family_golden import in_f64
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 V, C = 263, 80
@@ -53,13 +56,17 @@ def both(model, call):
     return f64, (f32 - f64).abs().max().item()
 
 
+def row_of(ids, f64, error):
+    return {"ids": ids[0].tolist(), "error": error, "hidden": [[round(x, 9) for x in row] for row in f64.tolist()]}
+
+
 def hidden_rows(model, vocab):
     g = torch.Generator().manual_seed(5)
     rows = []
     for n in LENGTHS:
         ids = torch.randint(4, vocab, (1, n), generator=g)
         f64, error = both(model, lambda m: m(ids).last_hidden_state[0])
-        rows.append({"ids": ids[0].tolist(), "error": error, "hidden": [[round(x, 9) for x in row] for row in f64.tolist()]})
+        rows.append(row_of(ids, f64, error))
     return rows
 
 
@@ -253,11 +260,65 @@ def modern_rank():
     return pairs(model, fast)
 
 
+GEMMA = {"model_type": "gemma3_text", "vocab_size": V, "hidden_size": 24, "num_hidden_layers": 7, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 36, "max_position_embeddings": C, "rms_norm_eps": 0.0009765625,
+         "sliding_window": 8, "query_pre_attn_scalar": 8, "use_bidirectional_attention": True,
+         "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 3000.0},
+                             "sliding_attention": {"rope_type": "default", "rope_theta": 300.0}}}
+
+
+def gemma():
+    """With the two dense layers of sentence-transformers after each token, whose mean is the same."""
+    folder, inner = "gemma_embedding_tiny", 40
+    special = ["<pad>", "<eos>", "<bos>", "<unk>"]
+    post = processors.TemplateProcessing("<bos> $A <eos>", special_tokens=[("<bos>", 2), ("<eos>", 1)])
+    texts, _ = byte_tokenizer(folder, special, "<bos>", "<eos>", post)
+    model = build(Gemma3TextModel, Gemma3TextConfig(**{k: v for k, v in GEMMA.items() if k != "model_type"}))
+    for name, p in model.named_parameters():
+        if "norm" in name:  # a GGUF holds 1 + w, which is to be exact
+            p.data = (p.data * 1024).round() / 1024
+    g = torch.Generator().manual_seed(23)
+    maps = [torch.randn(n, m, generator=g) / m ** 0.5 for n, m in ((inner, 24), (24, inner))]
+    types = ["sliding_attention"] * 5 + ["full_attention", "sliding_attention"]
+    write_json(folder, "config.json", {"architectures": ["Gemma3TextModel"], **GEMMA, "layer_types": types,
+                                       "_sliding_window_pattern": 6})
+    save(folder, model.state_dict())
+    module = "sentence_transformers.models."
+    modules = ["", "1_Pooling", "2_Dense", "3_Dense", "4_Normalize"]
+    write_json(folder, "modules.json", [{"idx": i, "name": str(i), "path": p, "type": module + (p[2:] or "Transformer")}
+                                        for i, p in enumerate(modules)])
+    write_json(folder + "/1_Pooling", "config.json", {"word_embedding_dimension": 24, "pooling_mode_mean_tokens": True})
+    for path, m in zip(modules[2:4], maps):
+        write_json(f"{folder}/{path}", "config.json", {"in_features": m.shape[1], "out_features": m.shape[0], "bias": False,
+                                                       "activation_function": "torch.nn.modules.linear.Identity"})
+        save(f"{folder}/{path}", {"linear.weight": m})
+
+    def states(m, ids):
+        x = m(ids).last_hidden_state[0]
+        for one in maps:
+            x = x @ one.to(x.dtype).T
+        return x
+    rows = []
+    g = torch.Generator().manual_seed(5)
+    for n in LENGTHS:
+        ids = torch.randint(4, V, (1, n), generator=g)
+        with torch.no_grad():
+            f32 = states(model, ids).double()
+            with in_f64():  # angles and norms, too
+                exact = Gemma3TextModel(model.config).double().eval()
+                exact.load_state_dict(model.state_dict())
+                f64 = states(exact, ids)
+        rows.append(row_of(ids, f64, (f32 - f64).abs().max().item()))
+    return {"texts": texts, "rows": rows}
+
+
 def main():
-    golden = {"roberta": roberta(), "nomic_bert": nomic(), "modern_bert": modern(), "xlm_roberta": xlm_roberta(),
-              "roberta_rank": roberta_rank(),
-              "modern_bert_rank": modern_rank()}
-    with open(os.path.join(HERE, "encoders.golden.json"), "w", encoding="utf-8") as f:
+    kinds = {"roberta": roberta, "nomic_bert": nomic, "modern_bert": modern, "xlm_roberta": xlm_roberta,
+             "roberta_rank": roberta_rank, "modern_bert_rank": modern_rank, "gemma_embedding": gemma}
+    path = os.path.join(HERE, "encoders.golden.json")
+    golden = json.load(open(path, encoding="utf-8")) if sys.argv[1:] else {}
+    golden.update({name: kinds[name]() for name in sys.argv[1:] or kinds})
+    with open(path, "w", encoding="utf-8") as f:
         f.write(json.dumps(golden, ensure_ascii=False) + "\n")
 
 

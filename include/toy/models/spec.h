@@ -269,6 +269,9 @@ struct ModelSpec {
   bool embedding_norm = false;  ///< "token_embd_norm", of the embedding (BERT)
   bool final_norm = true;       ///< "output_norm", of what the last block returns
   ScoreHead score = {};         ///< of a reranker or a classifier of texts
+  /// F: an embedding is of states that went through two more maps, "dense_2" [F,D] and "dense_3" [D,F]
+  /// (EmbeddingGemma); 0: none.
+  int64_t embedding_inner = 0;
   /// Of a model that fills in masks: what the output multiplies is norm(gelu(mlm.dense x)), and logits have a bias.
   bool mask_head = false;
   VisionSpec vision = {};  ///< of a classifier of pictures, whose `vocab` are its classes

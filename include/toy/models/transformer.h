@@ -87,9 +87,10 @@ class Head {
   Value before_output(Value x) const;
 
   nn::Maybe<nn::Norm> norm_;
-  nn::Scale scale_;        // of logits
-  Value output_;           // [V,D]; the embedding itself where it is tied
-  Value bias_;             // [V] of a classifier or where masks are filled in, or absent
+  nn::Scale scale_;  // of logits
+  Value output_;     // [V,D]; the embedding itself where it is tied
+  Value bias_;       // [V] of a classifier or where masks are filled in, or absent
+  std::vector<nn::Linear> embedding_maps_;
   nn::Linear mask_dense_;  // [D,D] where masks are filled in, or absent
   nn::Maybe<nn::Norm> mask_norm_;
   nn::Linear distilled_;    // [V,D] of the distillation token, or absent

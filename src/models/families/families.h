@@ -47,6 +47,11 @@ void require_own_keys(const ModelSpec& spec);
 /// Throws unless H P = D.
 void require_full_width(const ModelSpec& spec);
 
+/// @{
+/// LayerSpec::window of an encoder, whose files have the window of both sides together, and the way back.
+inline int64_t one_side(int64_t both) { return both / 2 + 1; }
+inline int64_t both_sides(int64_t window) { return 2 * (window - 1); }
+/// @}
 /// Heads, ffn width and epsilon of an encoder whose layers are alike, and the way back.
 void read_encoder(Metadata& metadata, ModelSpec& spec);
 void write_encoder(MetadataWriter& w, const ModelSpec& spec);

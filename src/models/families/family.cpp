@@ -46,10 +46,10 @@ ModelSpec spec_of(const std::shared_ptr<const Family>& family) {
 }
 
 std::string advice_on(std::string_view architecture) {
-  for (const char* encoder : {"bert", "gemma-embedding", "mpnet", "t5encoder"})
+  for (const char* encoder : {"bert", "mpnet", "t5encoder"})
     if (architecture.find(encoder) != architecture.npos)
-      return "; it is an encoder of a kind that toy does not compute: for embeddings use a bert, nomic-bert or "
-             "modern-bert, such as MiniLM, BGE, E5, or a causal model, such as Qwen3-Embedding";
+      return "; it is an encoder of a kind that toy does not compute: for embeddings use a bert, nomic-bert, "
+             "modern-bert or gemma-embedding, such as MiniLM, BGE, E5, or a causal model, such as Qwen3-Embedding";
   return "";
 }
 

@@ -11,10 +11,7 @@ namespace toy {
 namespace modern_bert {
 namespace {
 
-// A file has the window of both sides together.
 constexpr int64_t kEvery = 3, kWindow = 128;
-int64_t one_side(int64_t both) { return both / 2 + 1; }
-int64_t both_sides(int64_t window) { return 2 * (window - 1); }
 
 void shape_layers(ModelSpec& m, int64_t every, int64_t window) {
   for (size_t i = 0; i < m.layers.size(); ++i) {
