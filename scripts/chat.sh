@@ -17,6 +17,11 @@ set -euo pipefail
 
 usage() { sed -n '2,/^set -/{/^set -/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; }
 refuse() { echo "chat: $1" >&2; exit 2; }
+# As toy reads texts: no binary files, and of a folder none whose name begins with a dot.
+has_text() {
+  if [[ -d $1 ]]; then (cd "$1" && LC_ALL=C grep -RIqs --exclude='.?*' --exclude-dir='.?*' '[^[:space:]]' .)
+  else LC_ALL=C grep -Iqs '[^[:space:]]' "$1"; fi
+}
 
 out=out/chat texts='' toy='' threads=0 quick='' serve=''
 while (($#)); do
@@ -36,7 +41,10 @@ done
 # Paths are relative to the current folder.
 start=$PWD
 out=$(realpath -m -- "$out")
-[[ -z $texts ]] || texts=$(realpath -e -- "$texts" 2> /dev/null) || refuse "--texts: there is no such file or folder"
+if [[ $texts ]]; then
+  texts=$(realpath -e -- "$texts" 2> /dev/null) || refuse "--texts: there is no such file or folder"
+  has_text "$texts" || refuse "--texts: $texts has no text; give a file or a folder with text files"
+fi
 [[ -z $toy ]] || toy=$(realpath -e -- "$toy" 2> /dev/null) || refuse "--toy: there is no such file"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -48,15 +56,21 @@ chat_steps=900 chat_decay=300 chat_rows=40000
 pair_steps=20 pairs=4000
 reward_steps=50 reward_questions=24
 asked=1200
+# How far the first stage has to be below a 5-gram model of the same stories, in percent of that.
+text_gain=20
 # Points of the accuracy that a stage has to add: conversations to likeliest answers, the others to drawn ones. With
-# preferences and rewards the likeliest answers may lose a few.
-chat_gain=20 pair_gain=8 reward_gain=5 loss=3
+# preferences and rewards the likeliest answers may lose a few, and with preferences those of a kind below.
+chat_gain=20 pair_gain=8 reward_gain=5 loss=3 kind_loss=10
+# What the likeliest answers of the last stage have to reach, by kind: docs/chat-from-nothing.md derives it.
+floors=(copy:2=40 json:2=90 letters:1=55 sort:2=35 spell:2=20 tool:2=80 words:2=45)
 if [[ $quick ]]; then
   kinds=(letters:1 words:1)
   size=tiny layers=conv,attn batch=8
   text_steps=60 text_decay=20 text_bytes=200000 chat_steps=150 chat_decay=50 chat_rows=4000
   pair_steps=10 pairs=400 reward_steps=6 reward_questions=8 asked=200
-  chat_gain=20 pair_gain=3 reward_gain=3 loss=5
+  # A model that has learned nothing takes log(320) nats for a token: for its bytes, 4.6 times what a 5-gram model takes.
+  text_gain=-200 chat_gain=20 pair_gain=3 reward_gain=3 loss=5
+  floors=(letters:1=50 words:1=75)
 fi
 
 say() { echo; echo "== $*"; }
@@ -108,7 +122,7 @@ forget() {
   for stage in "${stages[@]}"; do
     if [[ $stage == "$1" ]]; then from=$stage; fi
     if [[ -z $from ]]; then continue; fi
-    rm -f "answers/$stage-likeliest.json" "answers/$stage-drawn.json"
+    rm -f "answers/$stage-likeliest.json" "answers/$stage-drawn.json" "answers/$stage-stories.json"
     if [[ $stage == 3-dpo ]]; then rm -f 3-dpo.gguf; fi
     if [[ $stage != "$1" ]]; then rm -rf "$stage"; fi
   done
@@ -142,11 +156,60 @@ answered() {
 }
 # The accuracy of all questions in percent; the first field of that name in a file.
 accuracy() { grep -oE '"accuracy":[0-9.e-]+' "answers/$1-$2.json" | sed 's/.*://;q' | LC_ALL=C awk '{ printf "%.1f", 100 * $1 }'; }
+# accuracy_of NAME KIND: that of the likeliest answers to one kind in percent; empty where none was asked.
+accuracy_of() {
+  local field="\"$2\":\{\"questions\":[0-9]+,\"accuracy\":[0-9.e-]+"
+  { head -n 1 "answers/$1-likeliest.json" | grep -oE "$field" || true; } |
+    LC_ALL=C awk -F: '{ printf "%.1f", 100 * $NF }'
+}
+at_least() { LC_ALL=C awk -v value="$1" -v least="$2" 'BEGIN { exit !(value != "" && value >= least) }'; }
 failed=0
+missed() { echo "chat: $1" >&2; failed=1; }
 # rises BEFORE AFTER DRAW POINTS: the accuracy has to.
 rises() {
-  LC_ALL=C awk -v a="$(accuracy "$1" "$3")" -v b="$(accuracy "$2" "$3")" -v least="$4" 'BEGIN { exit !(b >= a + least) }' ||
-    { echo "chat: $3 answers: $2 should be at least $4 points above $1" >&2; failed=1; }
+  at_least "$(accuracy "$2" "$3")" "$(LC_ALL=C awk -v a="$(accuracy "$1" "$3")" -v d="$4" 'BEGIN { print a + d }')" ||
+    missed "$3 answers: $2 should be at least $4 points above $1"
+}
+# kept BEFORE AFTER POINTS: of no kind that is promised may the likeliest answers fall further.
+kept() {
+  local floor kind before after
+  for floor in "${floors[@]}"; do
+    kind=${floor%=*} before=$(accuracy_of "$1" "$kind") after=$(accuracy_of "$2" "$kind")
+    at_least "$after" "$(LC_ALL=C awk -v a="$before" -v d="$3" 'BEGIN { print a - d }')" ||
+      missed "likeliest answers to $kind: $2 has $after%, more than $3 points below $1 with $before%"
+  done
+}
+# reached NAME: the promised kinds are learned.
+reached() {
+  local floor kind found
+  for floor in "${floors[@]}"; do
+    kind=${floor%=*} found=$(accuracy_of "$1" "$kind")
+    at_least "$found" "${floor#*=}" ||
+      missed "likeliest answers to $kind: $1 has ${found:-none}%, and ${floor#*=}% are promised"
+  done
+}
+# rate FILE: nats per byte.
+rate() { grep -oE '"nats_per_byte":[0-9.e-]+' "$1" | sed 's/.*://'; }
+# scored FILE COMMAND...: writes what a command prints, once.
+scored() {
+  local file=$1
+  shift
+  [[ -f $file ]] && return
+  run "$@" > "$file.part"
+  mv "$file.part" "$file"
+}
+# below_ngram: the model of texts is better than a 5-gram model of the same stories, at stories that neither has seen.
+below_ngram() {
+  local model ngram
+  made data/held-out-stories.txt corpus stories --bytes 100000 --seed 6
+  scored answers/5-gram.json corpus ngram --train data/stories.txt --file data/held-out-stories.txt --json
+  scored answers/1-texts-stories.json eval 1-texts --file data/held-out-stories.txt --by-documents --ctx "$tokens" \
+    --threads "$threads" --json
+  model=$(rate answers/1-texts-stories.json) ngram=$(rate answers/5-gram.json)
+  LC_ALL=C printf '  1-texts: %.3f nats per byte of new stories; a 5-gram model of the same stories has %.3f\n' \
+    "$model" "$ngram"
+  at_least "$(LC_ALL=C awk -v m="$model" -v n="$ngram" 'BEGIN { print 100 * (1 - m / n) }')" "$text_gain" ||
+    missed "stories: 1-texts should take at least $text_gain% less nats per byte than a 5-gram model"
 }
 
 say "1. Texts, questions, conversations"
@@ -177,6 +240,7 @@ trained 1-texts 100 from-scratch --corpus "$corpus" --corpus-weight 1 --corpus d
   --batch "$batch" --tokens "$tokens" --steps "$text_steps" --lr 4e-3 --schedule "wsd(decay=$text_decay)" \
   --eval-every 250 --eval-tokens 16384 --name chat
 answered 1-texts 1-texts
+[[ $texts ]] || below_ngram
 
 say "4. Conversations: answers in four styles, a tenth of them wrong"
 trained 2-chats 100 full-finetune --model 1-texts --data data/chats.jsonl --chat-template chatml \
@@ -192,6 +256,7 @@ made 3-dpo.gguf merge 2-chats --lora 3-dpo
 answered 3-dpo 3-dpo.gguf
 rises 2-chats 3-dpo drawn "$pair_gain"
 rises 2-chats 3-dpo likeliest "-$loss"
+kept 2-chats 3-dpo "$kind_loss"
 
 say "6. Rewards (GRPO): its own answers, judged by whether they are right"
 trained 4-grpo 10 grpo --model 3-dpo.gguf --full --data data/tasks.jsonl --reward exact \
@@ -199,6 +264,7 @@ trained 4-grpo 10 grpo --model 3-dpo.gguf --full --data data/tasks.jsonl --rewar
 answered 4-grpo 4-grpo
 rises 3-dpo 4-grpo drawn "$reward_gain"
 rises 3-dpo 4-grpo likeliest "-$loss"
+reached 4-grpo
 
 say "7. Report card"
 card=("${stages[@]}")

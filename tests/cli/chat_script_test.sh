@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/chat.sh --quick from nothing to the report card: its margins hold, a second call does no work again, a run that
-# was killed ends in the same bytes, and results of other settings are refused.
+# scripts/chat.sh --quick from nothing to the report card: its margins hold and are checked, a second call does no work
+# again, a run that was killed ends in the same bytes, and results of other settings are refused.
 #
 #   tests/cli/chat_script_test.sh build/release/toy
 set -euo pipefail
@@ -48,6 +48,25 @@ chat --out two > redone.log 2>&1 || fail "the last stage was not made again" red
 ! grep -q 'train dpo' redone.log || fail "an earlier stage was made again" redone.log
 cmp one/4-grpo/model.gguf two/4-grpo/model.gguf || fail "the model differs where its stage was made again"
 
+# Each margin fails where a stage ends below it, and is named. The numbers of a finished run are changed for that.
+missed() {
+  local file=$1 change=$2 says=$3
+  cp "one/$file" kept
+  sed -i "1s/$change/" "one/$file"
+  ! cmp -s kept "one/$file" || fail "nothing to change in $file"
+  ! chat --out one > missed.log 2>&1 || fail "$file: a missed margin is no failure" missed.log
+  grep -q "^chat: $says" missed.log || fail "$file: the margin is not named" missed.log
+  cp kept "one/$file"
+}
+missed answers/1-texts-stories.json '"nats_per_byte":[0-9.]*/"nats_per_byte":3.5' 'stories: 1-texts should'
+missed answers/4-grpo-likeliest.json '\("words:1":{"questions":[0-9]*,"accuracy":\)[0-9.]*/\10.74' \
+  'likeliest answers to words:1: 4-grpo has 74.0%, and 75% are promised'
+missed answers/3-dpo-likeliest.json '\("letters:1":{"questions":[0-9]*,"accuracy":\)[0-9.]*/\10.3' \
+  'likeliest answers to letters:1: 3-dpo has 30.0%, more than 10 points below 2-chats'
+missed answers/4-grpo-likeliest.json '"letters:1"/"letters:2"' 'likeliest answers to letters:1: 4-grpo has none%'
+missed answers/2-chats-likeliest.json '"accuracy":[0-9.]*/"accuracy":0.19' 'likeliest answers: 2-chats should'
+chat --out one > again.log 2>&1 || fail "the numbers were not put back" again.log
+
 refused() {
   local code=0
   "$@" > refused.log 2>&1 || code=$?
@@ -57,6 +76,16 @@ refused bash "$script" --toy "$toy" --out one  # made with --quick
 refused chat --out one --texts "$work"
 refused chat --texts "$work/missing" --out three
 refused chat --outt three
+# Texts without text are refused before anything is built or written.
+mkdir empty
+printf ' \n\n' > empty/blank.txt
+echo hidden > empty/.hidden.txt
+printf '\377\330\0a' > empty/picture.jpg
+for texts in empty empty/blank.txt; do
+  refused bash "$script" --quick --texts "$texts" --out three
+  grep -q "$texts has no text" refused.log || fail "it does not say that there is no text" refused.log
+done
+[[ ! -e three ]] || fail "something was written"
 mkdir other
 echo mine > other/notes.txt
 refused chat --out other
