@@ -37,7 +37,7 @@ struct GrowOptions : WarmStartOptions {
     f(text_option("init", "GGUF file, or name in `toy list`, to train further", k, "FILE"), o.init);
     f(text_option("donor", "GGUF file, or name in `toy list`, to begin a model of --size with", k, "FILE"), o.init);
     f({"size", "With --donor: size or JSON file of dimensions: {}", {}, k}, o.size);
-    f({"lens", "With --donor: how the map behind its embeddings begins; none copies them", {}, k}, o.lens);
+    f({"lens", "With --donor: how the map of its embeddings begins", {}, k}, o.lens);
     MaskOptions::fields(o.masks, f);
     f({"blocks", "With --donor: begin with its blocks, or with random ones", {}, k}, o.blocks);
   }
