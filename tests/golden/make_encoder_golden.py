@@ -19,16 +19,10 @@ from transformers import (ModernBertConfig, ModernBertForSequenceClassification,
                           PreTrainedTokenizerFast, RobertaConfig, RobertaForSequenceClassification, RobertaModel, XLMRobertaConfig,
                           XLMRobertaModel)
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from golden_files import HERE, both, write_json
+
 V, C = 263, 80
 LENGTHS = (1, 2, 7, 33, 60)
-
-
-def write_json(folder, name, value):
-    os.makedirs(os.path.join(HERE, folder), exist_ok=True)
-    with open(os.path.join(HERE, folder, name), "w", encoding="utf-8") as f:
-        json.dump(value, f, indent=1, ensure_ascii=False)
-        f.write("\n")
 
 
 def weights(model):
@@ -42,15 +36,6 @@ def weights(model):
         elif "embeddings" not in name:
             r = 1.3 * r / p.shape[1] ** 0.5
         p.data = r
-
-
-def both(model, call):
-    """What `call` gives in f64, and how far f32 is from it."""
-    with torch.no_grad():
-        f32 = call(model.float()).double()
-        f64 = call(model.double())
-    model.float()
-    return f64, (f32 - f64).abs().max().item()
 
 
 def hidden_rows(model, vocab):
