@@ -147,6 +147,7 @@
 #include "toy/text/class_names.h"
 #include "toy/text/constraint.h"
 #include "toy/text/fill_tokens.h"
+#include "toy/text/pair_separators.h"
 #include "toy/text/tokenizer.h"
 #include "toy/train/contrastive.h"
 #include "toy/train/data.h"

@@ -5,6 +5,7 @@
 
 #include "toy/base/error.h"
 #include "toy/models/embedding_rule.h"
+#include "toy/text/pair_separators.h"
 
 namespace toy {
 namespace {
@@ -33,8 +34,12 @@ EncoderOptions with_pairs(const Model& model, EncoderOptions o) {
   return o;
 }
 
-// Tokens that separate the two: RoBERTa's kind has two, and is the one with a single token type.
-int64_t separators(const ModelSpec& m) { return m.token_types == 1 && m.positions == PositionKind::learned ? 2 : 1; }
+// Tokens that separate the two. Of a file that does not say: RoBERTa's kind has two, and is the one with a single token
+// type.
+int64_t separators(const Model& m) {
+  const bool roberta = m.spec.token_types == 1 && m.spec.positions == PositionKind::learned;
+  return separates_twice(*m.tokenizer).value_or(roberta) ? 2 : 1;
+}
 
 }  // namespace
 
@@ -59,7 +64,7 @@ RankPair Ranker::pair_of_encoder(std::string_view query, std::string_view docume
   const Tokenizer& t = *model_.tokenizer;
   check(t.bos() && t.eos(), "model {}: its tokenizer has no tokens that begin, separate and end a pair",
         model_.spec.name);
-  const int64_t most = most_tokens_to_embed(model_), between = separators(model_.spec);
+  const int64_t most = most_tokens_to_embed(model_), between = separators(model_);
   RankPair pair{.ids = encode_for_embedding(t, query, 0)};
   if (pair.ids.front() != *t.bos()) pair.ids.insert(pair.ids.begin(), *t.bos());
   if (pair.ids.back() != *t.eos()) pair.ids.push_back(*t.eos());

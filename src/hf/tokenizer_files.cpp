@@ -205,8 +205,9 @@ void find_prefix(const TokenizerFiles& files, const TokenizerJson* file, bool ot
   const bool adds_bos = file ? is(v.bos, file->first) : otherwise, adds_eos = file && is(v.eos, file->last);
   v.add_bos = files.tokenizer_config.flag("add_bos_token", adds_bos) && v.bos;
   v.add_eos = files.tokenizer_config.flag("add_eos_token", adds_eos) && v.eos;
-  v.add_sep = file && file->separates_twice && v.eos;
-  if (v.add_sep) v.other_ids["tokenizer.ggml.seperator_token_id"] = *v.eos;  // spelled so
+  if (!file || !file->separates_twice || !v.eos) return;
+  v.add_sep = true;
+  v.other_ids["tokenizer.ggml.seperator_token_id"] = *v.eos;  // spelled so
 }
 
 void complete(const TokenizerFiles& files, const TokenizerJson* file, int64_t vocab,

@@ -28,6 +28,10 @@ int64_t class_rank(std::span<const float> logits, int32_t label) {
   return rank;
 }
 
+JudgedClass judge_class(int64_t item, int32_t label, std::span<const float> logits) {
+  return {item, label, classes_in_order(logits).front(), class_nll(logits, label), class_rank(logits, label)};
+}
+
 std::vector<double> class_probabilities(std::span<const float> logits) {
   const double all = log_sum_exp(logits);
   std::vector<double> p;

@@ -41,6 +41,8 @@ class Outputs {
 
 namespace {
 
+constexpr size_t kUntil = 5;  // input of attention: the positions before which rows see others
+
 bool is_op(const Node& n, std::string_view name) { return n.kind == NodeKind::op && n.op->name() == name; }
 
 // What a block adds to x, from its end back to its beginning: x + mixer, + ffn, + input, perhaps times a scale.
@@ -70,7 +72,8 @@ void take_ops(const Graph& g, Taps& taps, Outputs& outputs, bool attention_only)
     const Node& n = *attention[i];
     const Value q = n.inputs[0], k = n.inputs[1];
     AttentionTap& t = taps.attention[i];
-    t = {n.layer.block, n.attrs.as<AttentionAttrs>(), q.dim(1), k.dim(1), q.dim(2), {}, {}};
+    const bool both = n.inputs.size() > kUntil && n.inputs[kUntil];
+    t = {n.layer.block, n.attrs.as<AttentionAttrs>(), q.dim(1), k.dim(1), q.dim(2), both, {}, {}};
     outputs.take(q, t.q), outputs.take(k, t.k);
   }
   if (attention_only) return;
@@ -124,10 +127,13 @@ Blocks::Blocks(Device& device, const Model& model, int64_t tokens, bool exact, b
     : device_(device), model_(model), tokens_(tokens), attention_only_(attention_only) {
   auto all = std::make_unique<Graph>();
   const TensorType type{DType::i32, {tokens}, 0};
+  check(!model.spec.vision.there(), "look: the model {} reads pictures, and no text", model.spec.name);
   const Value input = all->input("tokens", type, model.spec.vocab);
   const Value sequence = all->input("sequence", type), position = all->input("position", type, tokens);
   const Transformer transformer(model.spec, Weights(*all, dtypes_of(model)), tokens);
-  transformer(input, {.batch = {.sequence = sequence, .position = position}});
+  nn::Context ctx{.batch = {.sequence = sequence, .position = position}};
+  if (!model.spec.causal) ctx.until = all->input("until", type, tokens + 1);
+  transformer(input, ctx);
   graph_ = without.empty() ? std::move(all) : without_heads(*all, model.spec, without);
   Taps taps;
   const Outputs outputs = taken(taps);
@@ -158,6 +164,7 @@ Taps Blocks::run(std::span<const int32_t> ids) const {
   session.set("tokens", ids);
   session.set("sequence", std::vector<int32_t>(ids.size(), 0));
   session.set("position", positions);
+  if (!model_.spec.causal) session.set("until", std::vector<int32_t>(ids.size(), int32_t(ids.size())));
   session.run();
   outputs.read(session);
   return taps;

@@ -130,6 +130,7 @@ std::string incomparable(const Model& a, const Model& b) {
   const auto numbers = [](const char* what, int64_t x, int64_t y) {
     return fmt::format("one has {} {} and the other {}", x, what, y);
   };
+  if (!a.spec.causal || !b.spec.causal) return "readings of encoders are not compared";
   if (a.spec.vocab != b.spec.vocab) return numbers("tokens", a.spec.vocab, b.spec.vocab);
   if (bool(a.tokenizer) != bool(b.tokenizer)) return "one has a tokenizer and the other has none";
   if (a.tokenizer) {
@@ -137,8 +138,8 @@ std::string incomparable(const Model& a, const Model& b) {
       return numbers("tokens in its tokenizer", a.tokenizer->vocab_size(), b.tokenizer->vocab_size());
     for (int32_t id = 0; id < a.tokenizer->vocab_size(); ++id)
       if (a.tokenizer->token_bytes(id) != b.tokenizer->token_bytes(id))
-        return fmt::format("token {} is '{}' in one and '{}' in the other", id, a.tokenizer->written(id),
-                           b.tokenizer->written(id));
+        return fmt::format("token {} is '{}' in one and '{}' in the other", id, text_of(a.tokenizer.get(), id),
+                           text_of(b.tokenizer.get(), id));
   }
   if (a.spec.d_model != b.spec.d_model) return numbers("numbers in a row", a.spec.d_model, b.spec.d_model);
   if (a.spec.layers.size() != b.spec.layers.size())

@@ -19,9 +19,10 @@ void weigh(const AttentionTap& tap, int64_t head, int64_t tokens, double sink, f
   std::vector<double> s(static_cast<size_t>(tokens));
   for (int64_t i = 0; i < tokens; ++i, to += tokens) {
     const float* q = tap.q.data() + (i * tap.heads + head) * width;
-    const int64_t first = tap.attrs.window > 0 ? std::max<int64_t>(0, i - tap.attrs.window + 1) : 0;
+    const int64_t window = tap.attrs.window, first = window > 0 ? std::max<int64_t>(0, i - window + 1) : 0;
+    const int64_t end = !tap.both ? i + 1 : window > 0 ? std::min(tokens, i + window) : tokens;
     double top = sink;
-    for (int64_t j = first; j <= i; ++j) {
+    for (int64_t j = first; j < end; ++j) {
       const float* k = tap.k.data() + (j * tap.kv_heads + kv) * width;
       double dot = 0;
       for (int64_t p = 0; p < width; ++p) dot += double(q[p]) * double(k[p]);
@@ -30,8 +31,8 @@ void weigh(const AttentionTap& tap, int64_t head, int64_t tokens, double sink, f
       top = std::max(top, score);
     }
     double sum = std::exp(sink - top);
-    for (int64_t j = first; j <= i; ++j) sum += s[size_t(j)] = std::exp(s[size_t(j)] - top);
-    for (int64_t j = first; j <= i; ++j) to[j] = float(s[size_t(j)] / sum);
+    for (int64_t j = first; j < end; ++j) sum += s[size_t(j)] = std::exp(s[size_t(j)] - top);
+    for (int64_t j = first; j < end; ++j) to[j] = float(s[size_t(j)] / sum);
   }
 }
 
@@ -85,9 +86,9 @@ HeadScores scores_of_text(std::span<const float> weights, int64_t tokens) {
   for (int64_t i = 1; i < tokens; ++i) {
     const float* row = weights.data() + i * tokens;
     double sum = 0;
-    for (int64_t j = 0; j <= i; ++j) {
+    for (int64_t j = 0; j < tokens; ++j) {
       const double p = row[j];
-      sum += p, distance += p * double(i - j);
+      sum += p, distance += p * double(std::abs(i - j));
       if (p > 0) entropy -= p * std::log(p);
     }
     previous += row[i - 1];

@@ -26,12 +26,12 @@ std::string base64(std::span<const uint8_t> bytes) {
   return text;
 }
 
-// Row r has first_row + r + 1 weights, those that a causal head can have.
-std::string packed(const std::vector<HeadLook>& heads, int64_t first_row, int64_t tokens) {
+// Row r has first_row + r + 1 weights, those that a causal head can have; of an encoder all.
+std::string packed(const std::vector<HeadLook>& heads, int64_t first_row, int64_t tokens, bool causal) {
   std::vector<uint8_t> bytes;
   for (const HeadLook& h : heads)
     for (int64_t row = first_row; row < tokens; ++row)
-      for (int64_t j = 0; j <= row; ++j) {
+      for (int64_t j = 0; j < (causal ? row + 1 : tokens); ++j) {
         const double root = std::sqrt(double(h.weights[size_t((row - first_row) * tokens + j)]));
         bytes.push_back(uint8_t(std::lround(255 * std::min(1.0, root))));
       }
@@ -67,7 +67,7 @@ std::string to_html(const Look& look, const Tokenizer* tokenizer, const std::str
   nlohmann::ordered_json j = looking::to_json_without_weights(look, tokenizer);
   for (size_t l = 0; l < look.layers.size(); ++l)
     if (!look.layers[l].heads.empty())
-      j["layers"][l]["attention"] = packed(look.layers[l].heads, look.first_row, tokens);
+      j["layers"][l]["attention"] = packed(look.layers[l].heads, look.first_row, tokens, look.causal);
   return page_of(looking::kPage, std::move(j), title);
 }
 

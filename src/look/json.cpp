@@ -1,11 +1,13 @@
 // A look as JSON.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "look/page.h"
+#include "toy/base/utf8.h"
 #include "toy/look/compare.h"
 
 namespace toy {
@@ -26,11 +28,20 @@ ordered_json numbers(const std::vector<T>& list) {
   return j;
 }
 
+// Into an object: what a token writes.
+void add_text(ordered_json& to, const Tokenizer* tokenizer, int32_t id) {
+  if (!tokenizer) return;
+  const std::string text = tokenizer->written(id);
+  to["text"] = valid_utf8(text);
+  if (is_utf8(text)) return;
+  for (const char c : text) to["bytes"].push_back(static_cast<unsigned char>(c));
+}
+
 ordered_json top_json(const std::vector<TokenChance>& top, const Tokenizer* tokenizer) {
   ordered_json best = ordered_json::array();
   for (const TokenChance& c : top) {
     best.push_back({{"id", c.id}, {"probability", number(c.probability)}});
-    if (tokenizer) best.back()["text"] = tokenizer->written(c.id);
+    add_text(best.back(), tokenizer, c.id);
   }
   return best;
 }
@@ -85,23 +96,26 @@ ordered_json layer_json(const LayerLook& layer, size_t tokens, const Tokenizer* 
   j["added"] = ordered_json::object();
   for (const Addition& a : layer.added) j["added"][a.part] = {{"norm", numbers(a.norm)}, {"cosine", numbers(a.cosine)}};
   j["norm"] = numbers(layer.norm);
-  j.update(lens_json(layer.lens, tokenizer));
+  if (!layer.lens.empty()) j.update(lens_json(layer.lens, tokenizer));
   return j;
 }
 
 ordered_json look_json(const Look& look, const Tokenizer* tokenizer, bool weights) {
   ordered_json j{{"ids", look.ids}, {"tokens", ordered_json::array()}, {"first_row", look.first_row}};
+  if (!look.causal) j["causal"] = false;
+  for (const ClassChance& c : look.classes)
+    j["classes"].push_back({{"name", valid_utf8(c.name)}, {"probability", number(c.probability)}});
   for (size_t t = 0; t < look.ids.size(); ++t) {
     ordered_json& token = j["tokens"].emplace_back(ordered_json{{"id", look.ids[t]}});
-    if (tokenizer) token["text"] = tokenizer->written(look.ids[t]);
-    if (t == 0) continue;  // nothing predicts it
-    const LensPoint& before = look.output(t - 1);
-    token["probability"] = number(before.next), token["rank"] = before.rank.value_or(0);
-    token["surprise"] = number(-std::log(before.next));
+    add_text(token, tokenizer, look.ids[t]);
+    if (!look.predicts() || (t == 0 && look.causal)) continue;  // nothing predicts it
+    const LensPoint& said = look.prediction(t);
+    token["probability"] = number(said.next), token["rank"] = said.rank.value_or(0);
+    token["surprise"] = number(-std::log(said.next));
   }
   j["random_tokens"] = look.random_tokens;
   j["embedding"] = {{"norm", numbers(look.norm)}};
-  j["embedding"].update(lens_json(look.lens, tokenizer));
+  if (look.predicts()) j["embedding"].update(lens_json(look.lens, tokenizer));
   j["layers"] = ordered_json::array();
   for (const LayerLook& layer : look.layers)
     j["layers"].push_back(layer_json(layer, look.ids.size(), tokenizer, weights));
@@ -109,6 +123,18 @@ ordered_json look_json(const Look& look, const Tokenizer* tokenizer, bool weight
 }
 
 }  // namespace
+
+std::string text_of(const Tokenizer* tokenizer, int32_t id) {
+  if (!tokenizer) return fmt::format("{}", id);
+  const std::string text = tokenizer->written(id);
+  std::string shown;
+  for (size_t at = 0; at < text.size();) {
+    const size_t bytes = utf8_character(std::string_view(text).substr(at));
+    shown += bytes > 0 ? text.substr(at, bytes) : fmt::format("\\x{:02X}", static_cast<unsigned char>(text[at]));
+    at += std::max<size_t>(bytes, 1);
+  }
+  return shown;
+}
 
 ordered_json looking::to_json_without_weights(const Look& look, const Tokenizer* tokenizer) {
   return look_json(look, tokenizer, false);
@@ -123,7 +149,7 @@ ordered_json to_json(const LookDifference& d, const Tokenizer* tokenizer) {
   };
   for (size_t t = 0; t < d.ids.size(); ++t) {
     ordered_json& token = j["tokens"].emplace_back(ordered_json{{"id", d.ids[t]}});
-    if (tokenizer) token["text"] = tokenizer->written(d.ids[t]);
+    add_text(token, tokenizer, d.ids[t]);
     if (t > 0) token["loss"] = both(number(-std::log(d.before[t - 1].next)), number(-std::log(d.after[t - 1].next)));
     token["kl"] = number(d.after[t].kl);
     token["entropy"] = both(number(d.before[t].entropy), number(d.after[t].entropy));

@@ -52,7 +52,7 @@ std::shared_ptr<const Plan> Lens::plan(Device& device, const Model& model, bool 
   const int rows = g.declare_rows("rows", rows_together(tokens));
   const Value x = g.input("x", g.rows_type(rows, DType::f32, {model.spec.d_model}));
   const Transformer transformer(model.spec, Weights(g, dtypes_of(model)), 0);
-  const Value logits = transformer.head.logits(transformer.head.norm(x));
+  const Value logits = transformer.head.logits(model.spec.final_norm ? transformer.head.norm(x) : x);
   return std::make_shared<const Plan>(compile(g, std::vector{logits}, {}, device, plan_options(exact)));
 }
 
@@ -82,6 +82,7 @@ LensOfAll::LensOfAll(Device& device, const Model& model, const Taps& taps, const
     : points(taps.x.size(), std::vector<LensPoint>(size_t(taps.tokens))),
       taps_(taps),
       ids_(ids),
+      causal_(model.spec.causal),
       vocab_(model.spec.vocab),
       top_(options.top),
       lens_(device, model, options.exact, taps.tokens),
@@ -100,7 +101,8 @@ bool LensOfAll::step() {
     const Range mine = part(n, thread, team_.size());
     for (int64_t i = mine.begin; i < mine.end; ++i) {
       const size_t t = size_t(begin_ + i), at = size_t(i * vocab_);
-      const std::optional<int32_t> next = t + 1 < ids_.size() ? std::optional(ids_[t + 1]) : std::nullopt;
+      const size_t of = causal_ ? t + 1 : t;
+      const std::optional<int32_t> next = of < ids_.size() ? std::optional(ids_[of]) : std::nullopt;
       points[point_][t] = lens_point(std::span(z).subspan(at, size_t(vocab_)),
                                      std::span(output_).subspan(at, size_t(vocab_)), next, top_);
     }

@@ -7,6 +7,7 @@
 #include "models/mixers/mixer.h"
 #include "toy/base/error.h"
 #include "toy/base/philox.h"
+#include "toy/decode/text_classifier.h"
 
 namespace toy {
 
@@ -103,6 +104,7 @@ void add_rule(const RuleTap& tap, int64_t tokens, ThreadPool& team, Look& result
     result.layers[size_t(tap.layer)].states.push_back(std::move(head));
 }
 
+// `lens`: of each point, or none.
 void add_rows(const Model& model, const Taps& taps, std::vector<std::vector<LensPoint>> lens, Look& result) {
   const size_t tokens = result.ids.size();
   for (const auto& [layer, chosen] : taps.experts) {
@@ -111,6 +113,7 @@ void add_rows(const Model& model, const Taps& taps, std::vector<std::vector<Lens
       result.layers[size_t(layer)].experts.emplace_back(chosen.begin() + int64_t(t * used),
                                                         chosen.begin() + int64_t((t + 1) * used));
   }
+  lens.resize(taps.x.size());
   result.norm = norms(taps.x[0], taps.tokens), result.lens = std::move(lens[0]);
   for (size_t l = 0; l < result.layers.size(); ++l) {
     LayerLook& layer = result.layers[l];
@@ -118,6 +121,12 @@ void add_rows(const Model& model, const Taps& taps, std::vector<std::vector<Lens
     layer.added = additions_of(taps.added[l], taps.x[l], taps.tokens);
     layer.norm = norms(taps.x[l + 1], taps.tokens), layer.lens = std::move(lens[l + 1]);
   }
+}
+
+void add_classes(Device& device, const Model& model, bool exact, Look& result) {
+  const std::vector<float> scores =
+      Scorer(device, model, {.exact = exact}).scores(std::vector<std::vector<int32_t>>{result.ids});
+  for (const TextClass& c : classes_of_scores(model.spec, scores)) result.classes.push_back({c.name, c.probability});
 }
 
 }  // namespace
@@ -141,7 +150,7 @@ struct LookJob::State {
       return memory_of_look(device, model, fewer, with);
     });
     rows = o.rows > 0 ? std::min(o.rows, tokens) : tokens;
-    result.ids = std::move(text), result.first_row = tokens - rows;
+    result.ids = std::move(text), result.first_row = tokens - rows, result.causal = model.spec.causal;
   }
   bool step() {
     if (!taps) {
@@ -151,13 +160,15 @@ struct LookJob::State {
       add_heads(model, *taps, taps->attention[head++], rows, team, result);
     } else if (rule < taps->rules.size()) {
       add_rule(taps->rules[rule++], taps->tokens, team, result);
-    } else if (!lens) {
+    } else if (!lens && predicts_tokens(model.spec)) {
       lens = std::make_unique<LensOfAll>(device, model, *taps, result.ids, o);
-    } else if (!complete && !lens->step()) {
-      add_rows(model, *taps, std::move(lens->points), result);
+    } else if (!complete && !(lens && lens->step())) {
+      add_rows(model, *taps, lens ? std::move(lens->points) : std::vector<std::vector<LensPoint>>(), result);
       complete = true;
-    } else if (complete && !taps->attention.empty() && !measured) {
-      measure_repetition(device, model, o, team, result);
+    } else if (complete && !measured) {
+      // A repetition says nothing of who sees what follows.
+      if (!taps->attention.empty() && model.spec.causal) measure_repetition(device, model, o, team, result);
+      if (model.spec.score.classifies()) add_classes(device, model, o.exact, result);
       measured = true;
     } else {
       return !complete;

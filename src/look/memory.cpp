@@ -11,7 +11,7 @@ namespace toy::looking {
 
 LookMemory memory_of_look(Device& device, const Model& model, int64_t tokens, const LookOptions& o) {
   const Blocks blocks(device, model, tokens, o.exact, false);
-  const LookMemory lens = Lens::memory(device, model, o.exact, tokens);
+  const LookMemory lens = predicts_tokens(model.spec) ? Lens::memory(device, model, o.exact, tokens) : LookMemory();
   const int64_t rows = o.rows > 0 ? std::min(o.rows, tokens) : tokens;
   constexpr size_t kOfPage = 8;  // a byte in base64, in texts that grow
   const size_t of_output = o.output == LookOptions::json   ? kBytesOfJsonNumber

@@ -18,6 +18,7 @@ struct AttentionTap {
   int layer = 0;
   AttentionAttrs attrs;
   int64_t heads = 0, kv_heads = 0, width = 0;
+  bool both = false;        ///< rows see those after them, too
   std::vector<float> q, k;  ///< [T,H,P], [T,K,P]
 };
 
@@ -116,6 +117,8 @@ void each_head(const HeadWeights& heads, ThreadPool& team,
                const std::function<void(int64_t head, std::span<const float> weights)>& use);
 /// Of weights [T,T]: previous, first, entropy and distance; the others are NaN.
 HeadScores scores_of_text(std::span<const float> weights, int64_t tokens);
+/// Does a model's output predict tokens?
+inline bool predicts_tokens(const ModelSpec& spec) { return spec.causal || spec.mask_head; }
 /// Induction and duplicate of weights [T,T] where `n` tokens from `begin` are repeated once.
 void score_repetition(std::span<const float> weights, int64_t tokens, int64_t begin, int64_t n, HeadScores& scores);
 
@@ -141,7 +144,7 @@ class Lens {
 };
 /// log(sum exp) of logits.
 double log_sum(std::span<const float> logits);
-/// `output`: the logits that its divergence is from. `next`: the token that follows.
+/// `output`: the logits that its divergence is from. `next`: the token that the probability is of.
 LensPoint lens_point(std::span<const float> logits, std::span<const float> output, std::optional<int32_t> next,
                      int64_t top);
 /// The lens at every point, some rows of one point at a time.
@@ -157,6 +160,7 @@ class LensOfAll {
  private:
   const Taps& taps_;
   const std::vector<int32_t>& ids_;
+  const bool causal_;
   const int64_t vocab_, top_;
   Lens lens_;
   ThreadPool team_;

@@ -38,6 +38,17 @@ std::optional<double> validation_accuracy(const Event& e) {
   return v ? v->rewards.accuracy : std::nullopt;
 }
 
+// Of questions there is no loss.
+std::optional<double> validation_loss(const Event& e) {
+  const Eval* v = e.as<Eval>();
+  return v && !v->reward ? std::optional(v->loss) : std::nullopt;
+}
+
+std::optional<double> validation_reward(const Event& e) {
+  const Eval* v = e.as<Eval>();
+  return v ? v->reward : std::nullopt;
+}
+
 std::optional<double> throughput(const Event& e) {
   const Step* s = e.as<Step>();
   return s && s->wall_us > 0 ? std::optional(1e6 * double(s->tokens) / double(s->wall_us)) : std::nullopt;
@@ -53,11 +64,13 @@ struct Metric {
 };
 constexpr Metric kMetrics[] = {
     {"loss", "Loss", "nats per token", kSmooth, Best::lowest, number<Step, &Step::loss>},
-    {"validation_loss", "Validation loss", "nats per token", kPlain, Best::lowest, number<Eval, &Eval::loss>},
+    {"validation_loss", "Validation loss", "nats per token", kPlain, Best::lowest, validation_loss},
     {"reward_margin", "Reward margin", "chosen - rejected", kSmooth, Best::highest, reward<&Rewards::margin>},
     {"reward_accuracy", "Reward accuracy", "part of the pairs", kSmooth, Best::highest, reward<&Rewards::accuracy>},
     {"validation_accuracy", "Validation accuracy", "part of the pairs", kPlain, Best::highest, validation_accuracy},
     {"reward", "Reward", "mean of the answers", kSmooth, Best::highest, policy<&Policy::reward>},
+    {"validation_reward", "Validation reward", "likeliest answers to held-out questions", kPlain, Best::highest,
+     validation_reward},
     {"groups_mixed", "Groups to learn from", "part of the questions", kSmooth, Best::neither, policy<&Policy::mixed>},
     {"entropy", "Entropy", "nats per token", kSmooth, Best::neither, policy<&Policy::entropy>},
     {"length", "Length", "tokens of an answer", kSmooth, Best::neither, policy<&Policy::length>},

@@ -34,6 +34,7 @@ constexpr Column kColumns[] = {
     {"loss", "loss", less, true, cell<&Summary::loss>},
     {"validation_loss", "validation", less, true, cell<&Summary::validation_loss>},
     {"reward", "reward", more, true, [](const Summary& s) -> Column::Cell { return s.reward(); }, true},
+    {"validation_reward", "validation reward", more, true, cell<&Summary::validation_reward>, true},
     {"steps", "steps", neither, true, cell<&Summary::steps>},
     {"seconds", "time", less, true, cell<&Summary::seconds>},
     {"tokens_per_second", "tokens/s", more, true, cell<&Summary::tokens_per_second>},
@@ -119,6 +120,7 @@ void take(Summary& s, const Event& event) {
   }
   if (const auto* e = event.as<Eval>()) {
     s.validation_loss = finite(e->loss);
+    s.validation_reward = e->reward;
     s.rewards = e->rewards;
     s.nats_per_byte = finite(e->nats_per_byte);
     // Where validations read a part of the text, those of the whole (at the end, at a time limit) count for nothing.

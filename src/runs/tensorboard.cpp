@@ -54,6 +54,7 @@ Scalars scalars_of(const Event& e) {
     return list;
   }
   if (const Eval* v = e.as<Eval>()) {
+    if (v->reward) return {{"validation/reward", *v->reward}};
     Scalars list{{"validation/loss", v->loss}, {"validation/nats_per_byte", v->nats_per_byte}};
     add_optional(v->rewards, "validation/", list);
     return list;

@@ -11,6 +11,8 @@
 namespace toy {
 namespace {
 
+constexpr const char* kAddSeparator = "tokenizer.ggml.add_sep_token";
+
 /// Key of a special id, and where it goes.
 struct MainId {
   const char* key;
@@ -126,7 +128,7 @@ void read_vocabulary(const gguf::File& file, const VocabularyDefaults& otherwise
   }
   v.add_bos = file.get_bool("tokenizer.ggml.add_bos_token", otherwise.add_bos && v.bos);
   v.add_eos = file.get_bool("tokenizer.ggml.add_eos_token", otherwise.add_eos && v.eos);
-  v.add_sep = file.get_bool("tokenizer.ggml.add_sep_token", false);
+  if (file.has(kAddSeparator)) v.add_sep = file.get_bool(kAddSeparator, false);
   v.types = file.has(v.names.types) ? file.get_i32s(v.names.types) : guess_types(v);
   check_sizes(v);
   find_special_tokens(file.get_string("general.name", ""), v);
@@ -156,7 +158,12 @@ void save_vocabulary(const Vocabulary& v, gguf::Writer& writer, const std::vecto
   for (const auto& [key, id] : v.other_ids) writer.set(key, gguf::Value(uint32_t(id)));
   writer.set("tokenizer.ggml.add_bos_token", gguf::Value(v.add_bos));
   writer.set("tokenizer.ggml.add_eos_token", gguf::Value(v.add_eos));
-  if (v.add_sep) writer.set("tokenizer.ggml.add_sep_token", gguf::Value(true));
+  if (v.add_sep) writer.set(kAddSeparator, gguf::Value(*v.add_sep));
+}
+
+std::optional<bool> separates_twice(const Tokenizer& tokenizer) {
+  const auto* known = dynamic_cast<const VocabularyTokenizer*>(&tokenizer);
+  return known ? known->separates_twice() : std::nullopt;
 }
 
 std::optional<FillTokens> fill_tokens(const Tokenizer& tokenizer) {

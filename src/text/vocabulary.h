@@ -15,6 +15,7 @@
 #include "text/token_ids.h"
 #include "toy/base/checksum.h"
 #include "toy/text/fill_tokens.h"
+#include "toy/text/pair_separators.h"
 #include "toy/text/tokenizer.h"
 
 namespace toy {
@@ -41,7 +42,8 @@ struct Vocabulary {
   std::vector<int32_t> shown;         ///< control tokens that are user-defined ones here, because answers show them
   FillTokens fill;                    ///< -1: there is none
   bool add_bos = false, add_eos = false;
-  bool add_sep = false;  ///< one more separator, after the end of a pair's first text
+  /// One more separator, after the end of a pair's first text; absent: the file does not say.
+  std::optional<bool> add_sep = {};
 
   TokenType type(int32_t id) const { return TokenType(types[size_t(id)]); }
   int32_t size() const { return int32_t(tokens.size()); }
@@ -104,6 +106,7 @@ class VocabularyTokenizer : public Tokenizer {
   bool adds_eos() const final { return vocabulary().add_eos; }
   std::vector<int32_t> end_of_generation() const final;
   std::optional<FillTokens> fill() const;
+  std::optional<bool> separates_twice() const { return vocabulary().add_sep; }
 
  protected:
   virtual const Vocabulary& vocabulary() const = 0;

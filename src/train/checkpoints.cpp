@@ -92,7 +92,9 @@ ordered_json eval_json(const std::optional<Evaluation>& e) {
 std::optional<Evaluation> eval_of(const Fields& state, const char* key) {
   if (state.at(key).is_null()) return std::nullopt;
   const Fields f = state.object(key);
-  Evaluation e{{f.number("loss"), f.number("nats_per_byte"), f.flag("whole"), {}}, f.count("step")};
+  Evaluation e;
+  e.loss = f.number("loss"), e.nats_per_byte = f.number("nats_per_byte");
+  e.whole = f.flag("whole"), e.step = f.count("step");
   if (f.has("average_loss")) e.average_loss = f.number("average_loss");
   runs::Eval::each_part(e, [&](const char* name, auto& value, const char*) {
     if (f.has(name)) value = f.number(name);

@@ -1,20 +1,10 @@
 // Training of classifiers, of pictures and of texts: the cross-entropy of their classes.
-#include <algorithm>
-
 #include "toy/image/class_scores.h"
 #include "train/feed.h"
 #include "train/objective.h"
 
 namespace toy {
 namespace {
-
-// The largest losses, the largest first.
-void keep_worst(const EvalResult::Judged& judged, std::vector<EvalResult::Judged>& worst) {
-  constexpr size_t kMost = 10;
-  const auto at = std::ranges::find_if(worst, [&](const auto& w) { return w.nats < judged.nats; });
-  worst.insert(at, judged);
-  worst.resize(std::min(worst.size(), kMost));
-}
 
 class ClassObjective final : public Objective {
  public:
@@ -38,14 +28,11 @@ class ClassObjective final : public Objective {
       for (size_t i = 0; i < logits.size() / classes; ++i) {
         const int32_t label = w.targets[i * size_t(places)];
         if (label < 0) continue;
-        const auto of_one = std::span(logits).subspan(i * classes, classes);
-        const int64_t rank = class_rank(of_one, label);
-        const EvalResult::Judged judged{first + int64_t(i), label, classes_in_order(of_one).front(),
-                                        class_nll(of_one, label)};
-        result.nats += judged.nats;
-        if (!result.confusion.empty()) ++result.confusion[size_t(label) * classes + size_t(judged.chosen)];
-        keep_worst(judged, result.worst);
-        result.right += rank == 0, result.among_5 += rank < kFive;
+        const JudgedClass j = judge_class(first + int64_t(i), label, std::span(logits).subspan(i * classes, classes));
+        result.nats += j.nats;
+        if (!result.confusion.empty()) ++result.confusion[size_t(label) * classes + size_t(j.chosen)];
+        keep_worst(EvalResult::Judged{j.item, j.label, j.chosen, j.nats}, result.worst);
+        result.right += j.right(), result.among_5 += j.among_5();
         ++result.tokens;
       }
     });

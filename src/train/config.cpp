@@ -43,6 +43,16 @@ ordered_json config_of(const RecipeOptions& options, const ModelSource& source, 
           {"model", to_json(spec)}};
 }
 
+ordered_json effective_options(const RecipeOptions& o) {
+  ordered_json j{{"optimizer", optimizer_text(o.trainer.optimizer)},
+                 {"lr", o.lr},
+                 {"weight-decay", o.trainer.optimizer.weight_decay},
+                 {"warmup", o.rates().warmup},
+                 {"schedule", schedule_text(o)}};
+  if (o.epochs || o.fit_tokens) j["steps"] = o.steps, j["tokens"] = o.trainer.tokens;
+  return j;
+}
+
 std::vector<std::string> differences(const ordered_json& there, const ordered_json& here) {
   const ordered_json a = there.flatten(), b = here.flatten();
   std::vector<std::string> list;

@@ -38,6 +38,8 @@ nlohmann::ordered_json json_of(const Options& o) {
 /// see Dataset::config().
 nlohmann::ordered_json config_of(const RecipeOptions& options, const ModelSource& source, const Device& device,
                                  const ModelSpec& spec, nlohmann::ordered_json texts);
+/// What the run uses for options that have no value of their own: runs::RunStart::effective.
+nlohmann::ordered_json effective_options(const RecipeOptions& options);
 /// "options.lr is 0.001 there and 0.002 here", for every difference; paths do not count.
 std::vector<std::string> differences(const nlohmann::ordered_json& there, const nlohmann::ordered_json& here);
 /// The first few of them, for a message.

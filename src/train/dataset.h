@@ -40,6 +40,8 @@ class Dataset {
 
   /// All files of the sources.
   virtual std::vector<TextFile> files() const { return {}; }
+  /// Those of --val.
+  virtual std::vector<TextFile> validation_files() const { return {}; }
   /// Training text for a tokenizer.
   virtual std::string tokenizer_text() const { return {}; }
   /// Of examples: what a new tokenizer gets for them, and whether there are any.

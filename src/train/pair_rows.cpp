@@ -51,8 +51,8 @@ class PairDataset final : public Dataset {
   }
   const Rows& rows() const override { return *sampler_; }
   std::string name() const override { return fmt::format("{}", fmt::join(o_.examples, ", ")); }
-  int64_t training_tokens() const override { return count(rows_); }
-  int64_t validation_tokens() const override { return count(validation_rows_); }
+  int64_t training_tokens() const override { return tokens_of(rows_); }
+  int64_t validation_tokens() const override { return tokens_of(validation_rows_); }
   void tell_sources(std::optional<int64_t> rows) const override {
     if (!rows) tell_of_cut_texts(tell_, name(), cut_, o_.pairs->text_tokens);
   }
@@ -71,11 +71,6 @@ class PairDataset final : public Dataset {
     add(o_.pairs->passage_prefix, p.positive);
     if (p.negative) add(o_.pairs->passage_prefix, *p.negative);
     return row;
-  }
-  static int64_t count(const std::vector<RowOfTexts>& rows) {
-    int64_t tokens = 0;
-    for (const RowOfTexts& row : rows) tokens += int64_t(row.ids.size());
-    return tokens;
   }
 
   const DataOptions& o_;

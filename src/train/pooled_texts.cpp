@@ -93,6 +93,12 @@ bool RowOfTexts::add(const Tokenizer& tokenizer, const std::string& prefix, cons
   return cut;
 }
 
+int64_t tokens_of(std::span<const RowOfTexts> rows) {
+  int64_t tokens = 0;
+  for (const RowOfTexts& row : rows) tokens += int64_t(row.ids.size());
+  return tokens;
+}
+
 TextSource text_source(const DataOptions& o, const std::vector<std::string>& paths, const std::string& out,
                        size_t memory, std::string_view what, Teller& tell) {
   std::vector<std::string> except;

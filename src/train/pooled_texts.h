@@ -30,6 +30,8 @@ struct RowOfTexts {
   /// are known by as equal.
   bool add(const Tokenizer& tokenizer, const std::string& prefix, const std::string& own, int64_t most);
 };
+/// Tokens of all rows.
+int64_t tokens_of(std::span<const RowOfTexts> rows);
 /// The files that rows of texts are read from, and how. `out`: the run's folder, which is left out; `what`: for
 /// messages, "reading pairs".
 struct TextSource {

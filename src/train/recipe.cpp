@@ -10,6 +10,7 @@
 #include "toy/base/memory.h"
 #include "train/checkpoints.h"
 #include "train/run.h"
+#include "train/tell.h"
 
 namespace toy {
 
@@ -75,6 +76,13 @@ void fail_of_skips(const RecipeOptions& o, const StepResult& r, int64_t step, in
       other ? step - 1 : step, other ? "Rank 0's weights" : "The weights before them", model);
 }
 
+void warn_of_skips(const RecipeOptions& o, const StepResult& r, int64_t step, Teller& tell) {
+  for (size_t rank = 0; rank < r.skips.size(); ++rank)
+    if (r.skips[rank] == 1)
+      tell.warn(fmt::format("rank {} (host {}) skipped step {}: its gradient was not finite there", rank,
+                            o.trainer.ranks->host(int(rank)), step - 1));
+}
+
 // A run that changed next to nothing, or whose model ends up predicting nothing, has failed, however many steps it
 // made. There is no loss scaling here whose overflows would be the way of things: a step that is skipped is an
 // accident.
@@ -84,7 +92,7 @@ void require_success(const TrainResult& r, int64_t updates) {
         "training failed: {} of {} steps were not finite and changed no weight. The weights are in {}. Try a smaller "
         "--lr, or others to start from",
         r.step - updates, r.step, r.model_path);
-  if (r.eval && r.eval->step == r.step && !std::isfinite(r.eval->loss))
+  if (r.eval && r.eval->step == r.step && !r.eval->reward && !std::isfinite(r.eval->loss))
     fail(
         "training diverged: the validation loss after step {} is {}. The weights are in {}. Try a smaller "
         "--lr",

@@ -21,6 +21,7 @@ namespace {
 constexpr size_t kTried = 64;  // questions whose right answers the rewards are tried on
 
 constexpr int64_t kTogether = 64;  // answers that are written at once
+constexpr int64_t kRound = 256;    // questions of a validation between two looks at whether the run is to end
 
 std::vector<OpenQuestion> read(const std::vector<TextFile>& files) {
   std::vector<OpenQuestion> all;
@@ -34,27 +35,34 @@ double mean(double sum, int64_t n) { return n > 0 ? sum / double(n) : 0; }
 }  // namespace
 
 Rollouts::Rollouts(const PolicyOptions& options, const std::vector<TextFile>& files, const Tokenizer& tokenizer,
-                   const ChatTemplate* chat, uint64_t seed, const std::function<void(const std::string&)>& warn)
+                   const ChatTemplate* chat, uint64_t seed, const std::function<void(const std::string&)>& warn,
+                   const HeldOut& held_out)
     : o_(options),
       tokenizer_(tokenizer),
       seed_(seed),
       questions_(read(files)),
-      prompts_(prompt_ids(questions_, tokenizer, chat, warn)),
       judge_(options.rewards, options.reward_timeout) {
-  for (const auto& ids : prompts_) longest_ = std::max(longest_, int64_t(ids.size()));
+  const auto all = int64_t(questions_.size());
+  learned_ = all - (held_out.files.empty() ? int64_t(double(all) * held_out.fraction) : 0);
+  for (OpenQuestion& q : read(held_out.files)) questions_.push_back(std::move(q));
+  prompts_ = prompt_ids(questions_, tokenizer, chat, warn);
+  for (size_t i = 0; i < prompts_.size(); ++i) {
+    longest_of_all_ = std::max(longest_of_all_, int64_t(prompts_[i].size()));
+    if (int64_t(i) < learned_) longest_ = longest_of_all_;
+  }
   if (tokenizer.end_of_generation().empty())
     warn("no token ends an answer of this model: all are cut at --max-tokens; train it with a chat template");
 }
 
 void Rollouts::begin(Device& device, const Model& model, int64_t batch, int64_t tokens, int64_t spread,
-                     int64_t compare_every) {
+                     const Model* base, int64_t compare_every) {
   places_ = batch * tokens, spread_ = spread, compare_every_ = compare_every;
   const int64_t sequences = std::min(kTogether, o_.questions * o_.group);
   // In f32 and exactly, as training computes.
   decoder_ = std::make_unique<Decoder>(
       device, model,
       DecoderOptions{.sequences = int(sequences),
-                     .context = longest(),
+                     .context = longest_of_all(),
                      .max_rows = std::max(sequences, std::min<int64_t>(512, sequences * longest_)),
                      .kv = DType::f32,
                      .exact = true,
@@ -62,9 +70,9 @@ void Rollouts::begin(Device& device, const Model& model, int64_t batch, int64_t 
   team_ = std::make_unique<ThreadPool>(device.host_threads());
   scorer_ = std::make_unique<SampleScorer>(device, model, model.spec, batch, tokens, spread, o_.num_iterations > 1);
   if (o_.beta == 0) return;
-  ModelSpec base = model.spec;
-  base.adapters.pop_back();
-  reference_ = std::make_unique<SampleScorer>(device, model, base, batch, tokens, spread, true);
+  ModelSpec spec = model.spec;
+  if (!base) spec.adapters.pop_back();
+  reference_ = std::make_unique<SampleScorer>(device, base ? *base : model, spec, batch, tokens, spread, true);
 }
 
 size_t Rollouts::question_at(int64_t number) {
@@ -80,23 +88,33 @@ size_t Rollouts::question_at(int64_t number) {
 }
 
 std::vector<Rollouts::Answer> Rollouts::draw(int64_t first) {
+  std::vector<Asked> asked(size_t(o_.questions * o_.group));
+  const Philox seeds(seed_, "answers");
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const int64_t number = first + int64_t(i) / o_.group;
+    const uint64_t draw = uint64_t(number * o_.group) + i % uint64_t(o_.group);
+    asked[i].question = question_at(number);
+    asked[i].sampler.temperature = 1;
+    asked[i].sampler.seed = uint64_t(seeds.word(2 * draw)) << 32 | seeds.word(2 * draw + 1);
+  }
+  return ask(asked, true);
+}
+
+// `watched`: with the entropies of the tokens, and checksums of their rows.
+std::vector<Rollouts::Answer> Rollouts::ask(const std::vector<Asked>& asked, bool watched) {
   // The weights have changed: nothing that was computed with the old ones may be found again.
   for (int s = 0; s < decoder_->state().sequences(); ++s) decoder_->state().reset(s);
   GenerationService service(*decoder_, &tokenizer_);
   service.share_from(1);  // the answers of a group wait for its prompt
   service.draw_with(*team_);
-  std::vector<Answer> answers(size_t(o_.questions * o_.group));
-  const Philox seeds(seed_, "answers");
+  std::vector<Answer> answers(asked.size());
   for (size_t i = 0; i < answers.size(); ++i) {
     Answer& a = answers[i];
-    const int64_t number = first + int64_t(i) / o_.group;
-    a.question = question_at(number);
+    a.question = asked[i].question;
     a.attempt.question = &questions_[a.question];
     TextRequest r{.prompt = prompts_[a.question],
-                  .options = {.max_tokens = o_.max_tokens, .entropy = true, .row_checksum = true}};
-    const uint64_t draw = uint64_t(number * o_.group) + i % uint64_t(o_.group);
-    r.options.sampler.temperature = 1;
-    r.options.sampler.seed = uint64_t(seeds.word(2 * draw)) << 32 | seeds.word(2 * draw + 1);
+                  .options = {.max_tokens = o_.max_tokens, .entropy = watched, .row_checksum = watched}};
+    r.options.sampler = asked[i].sampler;
     r.on_text = [&a](const GeneratedToken&, const std::string& text) {
       a.attempt.text += text;
       return true;
@@ -115,6 +133,33 @@ std::vector<Rollouts::Answer> Rollouts::draw(int64_t first) {
   }
   service.run();
   return answers;
+}
+
+int64_t Rollouts::held_out(int64_t limit) const {
+  const int64_t all = int64_t(questions_.size()) - learned_;
+  return limit > 0 ? std::min(limit, all) : all;
+}
+
+int64_t Rollouts::held_out_rounds(int64_t limit) const { return (held_out(limit) + kRound - 1) / kRound; }
+
+std::optional<Rollouts::Validation> Rollouts::validate(int64_t limit, const std::function<bool()>& stop) {
+  const int64_t count = held_out(limit);
+  double sum = 0, squares = 0;
+  int64_t judged = 0;
+  for (int64_t first = 0; first < count; first += kRound) {
+    if (stop()) return std::nullopt;
+    std::vector<Asked> asked(size_t(std::min(kRound, count - first)));
+    for (size_t i = 0; i < asked.size(); ++i) {
+      asked[i].question = size_t(learned_ + first) + i;
+      asked[i].sampler.temperature = 0;
+    }
+    std::vector<Attempt> attempts;
+    for (Answer& a : ask(asked, false)) attempts.push_back(std::move(a.attempt));
+    for (const Judgement& j : judge_(attempts))
+      if (j.total) ++judged, sum += *j.total, squares += *j.total * *j.total;
+  }
+  const double reward = mean(sum, judged), variance = std::max(0.0, mean(squares, judged) - reward * reward);
+  return Validation{reward, judged > 1 ? std::sqrt(variance / double(judged - 1)) : 0, count == held_out()};
 }
 
 // Puts prompts and answers into batches, one after the other. An answer's part begins with the last token of the
@@ -358,7 +403,7 @@ std::vector<std::string> Rollouts::try_rewards() {
   const OpenQuestion& q = questions_[best];
   const std::string right = q.answers[0];
   std::string other = "no";
-  for (const OpenQuestion& each : questions_)
+  for (const OpenQuestion& each : std::span(questions_).first(size_t(learned_)))
     if (each.answers[0] != right) other = each.answers[0];
   const std::vector<std::pair<const char*, std::string>> texts{{"the right answer", right},
                                                                {"no text", ""},
@@ -387,14 +432,14 @@ std::vector<std::string> Rollouts::try_rewards() {
   else if (without > 0)
     lines.push_back(
         fmt::format("of the first {} questions, {} give no reward for their right answer; does it fit them?",
-                    std::min(kTried, questions_.size()), without));
+                    std::min(kTried, size_t(learned_)), without));
   return lines;
 }
 
 // Of the first questions: the one whose right answer gets most, and how many right answers get nothing.
 std::pair<size_t, size_t> Rollouts::best_rewarded() {
   std::vector<Attempt> attempts;
-  for (size_t i = 0; i < std::min(kTried, questions_.size()); ++i)
+  for (size_t i = 0; i < std::min(kTried, size_t(learned_)); ++i)
     attempts.push_back({&questions_[i], questions_[i].answers[0], 1, true});
   const std::vector<Judgement> judged = judge_(attempts);
   const auto total = [](const Judgement& j) { return j.total.value_or(-std::numeric_limits<double>::infinity()); };
@@ -403,57 +448,6 @@ std::pair<size_t, size_t> Rollouts::best_rewarded() {
   const auto without =
       std::ranges::count_if(judged, [&](const Judgement& j) { return !j.total || (!below && total(j) <= 0); });
   return {size_t(best - judged.begin()), size_t(without)};
-}
-
-namespace {
-
-// Sizes of batches, where the options leave them open. A group's answers share its prompt where the model can. Batches
-// of about kUsual places do well: larger ones have more padding in the last one, smaller ones read weights more often.
-void fit_batches(RecipeOptions& o, const Rollouts& rollouts, const ModelSpec& spec) {
-  constexpr int64_t kMultiple = 64, kUsual = 640;
-  const int64_t longest = rollouts.longest();
-  const auto rounded = [](int64_t n) { return (n + kMultiple - 1) / kMultiple * kMultiple; };
-  const bool spread = can_spread(spec);
-  const int64_t before = longest - o.policy->max_tokens - 1;  // places of a prompt but its last
-  const int64_t group = spread ? before + o.policy->group * o.policy->max_tokens : o.policy->group * (longest - 1);
-  if (o.fit_tokens) {
-    o.trainer.tokens = rounded(longest);
-    if (o.fit_batch) {  // as many batches as about kUsual places take, all equally full
-      const int64_t all = group * o.policy->questions, count = std::max<int64_t>(1, (all + kUsual / 2) / kUsual);
-      const int64_t places = std::max(o.trainer.tokens, rounded((all + count - 1) / count));
-      o.trainer.batch = (places + o.trainer.tokens - 1) / o.trainer.tokens;
-      for (int64_t t = o.trainer.tokens; t <= std::min(2 * rounded(longest), spec.context); t += kMultiple)
-        if (const int64_t b = (places + t - 1) / t; b * t < o.trainer.batch * o.trainer.tokens)
-          o.trainer.tokens = t, o.trainer.batch = b;
-    }
-  }
-  check(longest <= o.trainer.tokens, "tokens is {}: the longest prompt with its answer has {}", o.trainer.tokens,
-        longest);
-  const int64_t places = o.trainer.batch * o.trainer.tokens;
-  o.trainer.hidden = true;
-  if (spread && before > 0)
-    o.trainer.spread = std::max(2 * places, places * o.policy->group * longest / group) + 2 * longest;
-}
-
-}  // namespace
-
-std::unique_ptr<Rollouts> make_rollouts(RecipeOptions& o, const Dataset& data, const ModelSpec& spec,
-                                        const Tokenizer& tokenizer, Teller& tell) {
-  check(o.trainer.shards == 1 && !o.trainer.ranks,
-        "grpo: answers are drawn and learned in one process and one shard; start it without a launcher and --shards");
-  check(o.policy->num_iterations > 1 || !(o.policy->epsilon || o.policy->epsilon_high),
-        "{} changes nothing where a step has one update; add --num-iterations",
-        o.policy->epsilon ? "epsilon" : "epsilon-high");
-  check(o.policy->beta == 0 || !spec.adapters.empty(),
-        "beta: the divergence is from the model without the adapter, and --full trains none");
-  auto made = std::make_unique<Rollouts>(*o.policy, data.files(), tokenizer, data.chat_template(), o.seed,
-                                         [&tell](const std::string& text) { tell.warn(text); });
-  const int64_t longest = made->longest();
-  check(longest <= spec.context,
-        "max-tokens is {}: with the longest prompt that is {} tokens, and the model has {} positions",
-        o.policy->max_tokens, longest, spec.context);
-  fit_batches(o, *made, spec);
-  return made;
 }
 
 }  // namespace toy

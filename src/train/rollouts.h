@@ -19,22 +19,35 @@
 
 namespace toy {
 
+/// Questions that nothing is learned from: those of these files, or else the last `fraction` of the others.
+struct HeldOut {
+  std::vector<TextFile> files = {};
+  double fraction = 0;
+};
+
 /// Questions of a run, in an order that depends on the seed alone.
 class Rollouts {
  public:
   /// Reads the questions. `chat`: nullptr where there is no template. What it is given must outlive it. Throws
   /// Error{bad_input} as read_open_questions() and Judge do.
   Rollouts(const PolicyOptions& options, const std::vector<TextFile>& files, const Tokenizer& tokenizer,
-           const ChatTemplate* chat, uint64_t seed, const std::function<void(const std::string&)>& warn);
+           const ChatTemplate* chat, uint64_t seed, const std::function<void(const std::string&)>& warn,
+           const HeldOut& held_out = {});
 
-  int64_t questions() const { return int64_t(questions_.size()); }
-  /// Tokens of the longest prompt with an answer.
+  /// That are learned from.
+  int64_t questions() const { return learned_; }
+  /// That are validated on, of which a validation asks `limit` at most (0: all).
+  int64_t held_out(int64_t limit = 0) const;
+  /// Tokens of the longest prompt with an answer, of those that are learned from; of all.
   int64_t longest() const { return longest_ + o_.max_tokens; }
+  int64_t longest_of_all() const { return longest_of_all_ + o_.max_tokens; }
   /// Takes the model whose answers are drawn, and how a trainer cuts its batches. `model` must outlive it.
   /// `spread`: TrainerOptions::spread. `compare_every`: where a row of the last layer has the same checksum in training
   /// as in drawing, its probability is computed again in the first step and in steps 0, N, 2 N, ... of the run.
+  /// `base`: what PolicyOptions::beta keeps the model near, with the same shape; nullptr: the model without its last
+  /// adapter. It must outlive it, too.
   void begin(Device& device, const Model& model, int64_t batch, int64_t tokens, int64_t spread = 0,
-             int64_t compare_every = 16);
+             const Model* base = nullptr, int64_t compare_every = 16);
 
   /// What a step is made of.
   struct Step {
@@ -57,6 +70,15 @@ class Rollouts {
   /// Learns from a step, in as many updates as the options say, and adds what that showed to its `policy`. Returns what
   /// the first one did, or one that was not finite, after which there is none.
   StepResult learn(Step& step, Trainer& trainer, double lr);
+  /// The likeliest answers to the held-out questions, which depend on the model alone. Asks `limit` of them at most (0:
+  /// all), the first ones, in held_out_rounds() rounds. `stop` is asked before each; once it says true, there is no
+  /// result.
+  struct Validation {
+    double reward = 0, error = 0;  ///< the mean of those that were judged, and its standard error
+    bool whole = true;             ///< all were asked
+  };
+  std::optional<Validation> validate(int64_t limit, const std::function<bool()>& stop);
+  int64_t held_out_rounds(int64_t limit) const;
   /// What to say of a step in which more than 20% of the answers were cut; "" otherwise, and from the second on.
   std::string many_cut(const runs::Policy& policy);
   /// Why nothing is learned, where many steps in a row had nothing to learn from; else "".
@@ -75,7 +97,13 @@ class Rollouts {
     Attempt attempt;
   };
   class Packer;
+  /// What is asked: a question, and how its answer is drawn.
+  struct Asked {
+    size_t question = 0;
+    SamplerOptions sampler;
+  };
   size_t question_at(int64_t number);
+  std::vector<Answer> ask(const std::vector<Asked>& asked, bool watched);
   std::vector<Answer> draw(int64_t first);
   Windows batches(const std::vector<Answer>& answers, const std::vector<size_t>& order) const;
   StepResult update(Step& step, Trainer& trainer, double lr);
@@ -90,9 +118,10 @@ class Rollouts {
   const PolicyOptions o_;
   const Tokenizer& tokenizer_;
   uint64_t seed_;
-  std::vector<OpenQuestion> questions_;
+  std::vector<OpenQuestion> questions_;  // those that are learned from come first
+  int64_t learned_ = 0;
   std::vector<std::vector<int32_t>> prompts_;
-  int64_t longest_ = 0;
+  int64_t longest_ = 0, longest_of_all_ = 0;
   Judge judge_;
   bool told_of_cut_ = false;
   int64_t epoch_ = -1;

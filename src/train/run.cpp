@@ -64,6 +64,7 @@ class Run {
     // What is frozen is in no checkpoint.
     const bool from_checkpoint = resumed() && !has_frozen(spec);
     model_ = from_checkpoint ? checkpoint_model(resume_.from(), spec, device) : source.model(spec, device);
+    if (keeps_base(spec)) reference_ = std::make_unique<Model>(source.model(spec, device));
     for (const std::string& warning : model_.warnings) tell.warn(warning);
     if (!resumed())
       for (const std::string& choice : source.choices()) tell.note(choice);
@@ -114,7 +115,8 @@ class Run {
   TrainResult go() {
     if (resume_.complete()) return *resume_.complete();
     tell_of_start();
-    if (rollouts_) rollouts_->begin(device_, model_, o_.trainer.batch, o_.trainer.tokens, o_.trainer.spread);
+    if (rollouts_)
+      rollouts_->begin(device_, model_, o_.trainer.batch, o_.trainer.tokens, o_.trainer.spread, reference_.get());
     begin_ = tell_.seconds(), first_ = state_.step;
     TrainResult::Reason reason = !validator_->catch_up()          ? TrainResult::stopped
                                  : validator_->patience_is_over() ? TrainResult::patience
@@ -164,12 +166,7 @@ class Run {
     o_.trainer.tokens = data_->tokens();
     const int64_t rows = data_->rows().rows();
     if (o_.epochs) o_.steps = steps_of_epochs(o_, rows, rows_per_step());
-    effective_ = {{"optimizer", optimizer_text(o_.trainer.optimizer)},
-                  {"lr", o_.lr},
-                  {"weight-decay", o_.trainer.optimizer.weight_decay},
-                  {"warmup", o_.rates().warmup},
-                  {"schedule", schedule_text(o_)}};
-    if (o_.epochs || o_.fit_tokens) effective_["steps"] = o_.steps, effective_["tokens"] = o_.trainer.tokens;
+    effective_ = effective_options(o_);
   }
 
   void tell_of_start() {
@@ -193,7 +190,7 @@ class Run {
     e.train_tokens = data_->training_tokens();
     e.windows_per_epoch = per_epoch();
     e.validation_tokens = data_->validation_tokens();
-    e.planned_bytes = int64_t(trainer_->planned_bytes() + watcher_->planned_bytes());
+    e.planned_bytes = int64_t(trainer_->planned_bytes() + watcher_->planned_bytes() + base_bytes(model_.spec));
     e.trained = trained_count(model_.spec);
     e.epochs = epochs();
     e.data = data_->name();
@@ -211,16 +208,20 @@ class Run {
     data_->tell_sources({});
   }
 
-  // The answers of a step. Where they cannot be judged, the steps before are not lost.
-  Rollouts::Step draw() {
+  // Where answers cannot be judged, the steps before are not lost.
+  auto judged(auto&& f) {
     try {
-      Rollouts::Step step = rollouts_->step(state_.windows);
-      if (const std::string cut = rollouts_->many_cut(step.policy); !cut.empty()) tell_.warn(cut);
-      return step;
+      return f();
     } catch (const Error&) {
-      if (state_.step > first_) save_checkpoint();
+      if (rollouts_ && state_.step > first_) save_checkpoint();
       throw;
     }
+  }
+  // The answers of a step.
+  Rollouts::Step draw() {
+    Rollouts::Step step = judged([&] { return rollouts_->step(state_.windows); });
+    if (const std::string cut = rollouts_->many_cut(step.policy); !cut.empty()) tell_.warn(cut);
+    return step;
   }
 
   void tell_of_end(const TrainResult& r) {
@@ -233,7 +234,7 @@ class Run {
     e.average_model = path(r.average_path);
     e.checkpoint = path(r.checkpoint);
     e.peak_rss_bytes = int64_t(peak_resident_memory());
-    if (r.eval) e.nats_per_byte = r.eval->nats_per_byte;
+    if (r.eval && !r.eval->reward) e.nats_per_byte = r.eval->nats_per_byte;
     tell_(std::move(e));
   }
 
@@ -244,8 +245,8 @@ class Run {
     const bool all = state_.step == o_.steps;
     const bool timed_out = !all && o_.time_limit > 0 && !trainer_->apart() && agree(elapsed() >= o_.time_limit);
     TrainResult::Reason reason = timed_out ? TrainResult::time : TrainResult::done;
-    bool stopped = (all || validator_->is_due()) && !validator_->evaluate(all);
-    if (timed_out && !stopped && !data_->validation().empty()) {
+    bool stopped = (all || validator_->is_due()) && !judged([&] { return validator_->evaluate(all); });
+    if (timed_out && !stopped && validator_->is_there()) {
       at_limit_ = validator_->look();
       stopped = !at_limit_;
     } else if (!all && !timed_out && !stopped && validator_->patience_is_over()) {
@@ -294,7 +295,7 @@ class Run {
                      .rewards = r.preference.rewards(),
                      .policy = drawn ? drawn->policy : runs::Policy()});
     if (learns) watcher_->after(state_.step, *trainer_, tell);
-    warn_of_skips(r);
+    warn_of_skips(o_, r, state_.step, tell_);
     if (std::max(state_.skipped, most_skips(r).second) >= o_.max_skipped) give_up(r);
     if (drawn && (state_.step == 1 || state_.step % 10 == 0)) tell_(drawn->sample);
     const std::string why = drawn ? rollouts_->stuck(drawn->policy, state_) : "";
@@ -369,14 +370,6 @@ class Run {
     fail_of_skips(o_, step, state_.step, state_.skipped, r.model_path);
   }
 
-  // The log has the skipped steps of rank 0.
-  void warn_of_skips(const StepResult& r) {
-    for (size_t rank = 0; rank < r.skips.size(); ++rank)
-      if (r.skips[rank] == 1)
-        tell_.warn(fmt::format("rank {} (host {}) skipped step {}: its gradient was not finite there", rank,
-                               o_.trainer.ranks->host(int(rank)), state_.step - 1));
-  }
-
   // The texts are no longer those that the run began with. Its ids are; but it could not be resumed.
   void give_up_on(const std::string& change) {
     save_checkpoint();
@@ -389,10 +382,10 @@ class Run {
   // Refuses what cannot fit before the weights are made, which takes longer than planning.
   void plan_ahead(const ModelSpec& spec, const Weights::DTypeOf& dtype_of) {
     if (o_.memory > 0)
-      fit(spec, dtype_of, (beside_ = bytes_beside(device_)) + folding(spec));
+      fit(spec, dtype_of, (beside_ = bytes_beside(device_) + base_bytes(spec)) + folding(spec));
     else
       require_room(device_, spec, dtype_of, o_.trainer,
-                   compile_training(device_, spec, dtype_of, o_.trainer).bytes(device_), 0);
+                   compile_training(device_, spec, dtype_of, o_.trainer).bytes(device_) + base_bytes(spec), 0);
   }
 
   // What is recomputed to save memory depends on what the process holds beside the trainer: `other` and what is looked
@@ -428,13 +421,19 @@ class Run {
     trainer_ = std::make_unique<Trainer>(device_, model_, options);
     watcher_->require_ops(*trainer_);
     validator_ = std::make_unique<Validator>(o_, device_, model_, *trainer_, *data_, tell_, state_,
-                                             writes_ ? &resume_.checkpoints() : nullptr);
+                                             writes_ ? &resume_.checkpoints() : nullptr, rollouts_.get());
   }
 
   // What the process holds beside the weights, now and later, without trainer and watcher.
   size_t other_bytes() const {
     const size_t samples = o_.sample_tokens > 0 ? decoder_bytes(device_, model_, sample_options(o_, model_.spec)) : 0;
-    return bytes_beside(device_, model_.params->bytes(), beside_) + samples + folding(model_.spec);
+    const size_t base = device_.host_visible() ? 0 : base_bytes(model_.spec);  // else it is among what is beside
+    return bytes_beside(device_, model_.params->bytes(), beside_) + base + samples + folding(model_.spec);
+  }
+  // Where all weights learn from rewards, what --beta keeps them near is held, too.
+  bool keeps_base(const ModelSpec& spec) const { return o_.policy && o_.policy->beta > 0 && spec.adapters.empty(); }
+  size_t base_bytes(const ModelSpec& spec) const {
+    return keeps_base(spec) ? size_t(parameter_count(spec)) * sizeof(float) : 0;
   }
   // The host folds a lens when a model is written.
   size_t folding(const ModelSpec& spec) const {
@@ -453,6 +452,7 @@ class Run {
   RunState state_;
   nlohmann::ordered_json config_, effective_;
   Model model_;
+  std::unique_ptr<const Model> reference_;
   size_t beside_ = 0;  // bytes that plan_ahead() found and foresaw beside the training
   MemoryFit fit_;      // nothing is recomputed where nobody asked for less memory
   std::unique_ptr<Trainer> trainer_;

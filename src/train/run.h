@@ -14,6 +14,7 @@
 namespace toy {
 
 class Dataset;
+class Teller;
 
 /// Where a recipe's model comes from. Called in this order, each once; everything that can be refused is, before the
 /// weights are made. A run that is resumed takes tokenizer and weights from its checkpoint instead.
@@ -65,6 +66,9 @@ std::pair<int, int64_t> most_skips(const StepResult& result);
 /// changed nothing, here or in another rank.
 [[noreturn]] void fail_of_skips(const RecipeOptions& options, const StepResult& result, int64_t step, int64_t here,
                                 const std::string& model);
+
+/// Says which ranks skipped the step before `step`: the log has the skipped steps of rank 0 alone.
+void warn_of_skips(const RecipeOptions& options, const StepResult& result, int64_t step, Teller& tell);
 
 TrainResult run_recipe(const RecipeOptions& options, ModelSource& source, Device& device, TrainObserver& observer);
 /// All that run_recipe() does before its first step, and some steps to see how long they take. Writes nothing

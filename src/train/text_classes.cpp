@@ -76,8 +76,8 @@ class LabelledDataset final : public Dataset {
   }
   const Rows& rows() const override { return *sampler_; }
   std::string name() const override { return fmt::format("{}", fmt::join(o_.examples, ", ")); }
-  int64_t training_tokens() const override { return count(rows_); }
-  int64_t validation_tokens() const override { return count(validation_rows_); }
+  int64_t training_tokens() const override { return tokens_of(rows_); }
+  int64_t validation_tokens() const override { return tokens_of(validation_rows_); }
   std::string validation_name(int64_t row) const override {
     constexpr size_t kMost = 80;
     return first_bytes(validating_.at(size_t(row)).text, kMost);
@@ -99,11 +99,6 @@ class LabelledDataset final : public Dataset {
     cut_ += row.add(tokenizer, "", t.text, o_.labels->text_tokens);
     row.target = int32_t(std::ranges::find(classes_, t.label) - classes_.begin());
     return row;
-  }
-  static int64_t count(const std::vector<RowOfTexts>& rows) {
-    int64_t tokens = 0;
-    for (const RowOfTexts& row : rows) tokens += int64_t(row.ids.size());
-    return tokens;
   }
 
   const DataOptions& o_;

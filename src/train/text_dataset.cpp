@@ -291,7 +291,7 @@ PackedRows::Answers TextDataset::answers(const DataSource& source, size_t first,
 
 void TextDataset::add_validation(DataSource& source, double share, const Tokenizer& tokenizer, int64_t tokens) {
   const TokenizedText::Part& part = source.text.validation();
-  if (share == 0) return;
+  if (share == 0 || o_.questions) return;  // questions are asked, see Rollouts::validate()
   if (part.ids.size() < 2) {
     if (mixture_ && o_.validation_fraction > 0)
       tell_.warn(

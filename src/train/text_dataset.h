@@ -31,6 +31,7 @@ class TextDataset final : public Dataset {
   TextDataset(const DataOptions& options, const std::string& out, size_t memory, Teller& tell);
 
   std::vector<TextFile> files() const override;
+  std::vector<TextFile> validation_files() const override;
   std::string tokenizer_text() const override;
   std::optional<ControlTokens> control_tokens() const override;
   void find_chat_template(const std::string& model_file, const Tokenizer& tokenizer,

@@ -50,6 +50,10 @@ std::vector<TextFile> TextDataset::files() const {
   return all;
 }
 
+std::vector<TextFile> TextDataset::validation_files() const {
+  return given_validation_ ? given_validation_->files.files : std::vector<TextFile>();
+}
+
 std::optional<ChatTemplate> TextDataset::template_of_options() const {
   if (o_.chat_template.empty()) return std::nullopt;
   return chat_template_named(o_.chat_template);

@@ -15,10 +15,11 @@
 #include "toy/decode/usual_sampling.h"
 #include "toy/text/class_names.h"
 #include "train/calibrate.h"
+#include "train/rollouts.h"
 
 namespace toy {
 void require_validation(const RecipeOptions& o, const Dataset& data, Teller& tell) {
-  if (!data.validation().empty()) return;
+  if (!data.validation().empty() || o.policy) return;
   constexpr const char* kWhy = "no validation text has two tokens, so that one can be predicted from another";
   check(o.data.validation.empty(), "val: {}; give a longer one", kWhy);
   check(o.patience == 0, "patience: {}; give --val, or a larger --val-fraction", kWhy);
@@ -90,8 +91,10 @@ std::optional<Validator::Losses> Validator::losses(int64_t limit) {
   return all;
 }
 
+bool Validator::is_there() const { return rollouts_ ? rollouts_->held_out() > 0 : !data_.validation().empty(); }
+
 bool Validator::evaluate(bool last) {
-  if (data_.validation().empty()) return true;
+  if (!is_there()) return true;
   if (!is_made()) {
     const std::optional<Evaluation> e = run(o_.eval_tokens, true);
     if (!e) return false;
@@ -120,14 +123,16 @@ std::optional<Evaluation> Validator::look() {
 // A run that validates on its way reads the complete text at its end; one that does not, as much as it was told to.
 bool Validator::is_final(const Evaluation& e) const { return e.whole || o_.eval_every == 0; }
 
-// A loss that is not a number is no better.
+// A loss that is not a number is no better. Of rewards the larger one is.
 void Validator::judge(const Evaluation& e) {
-  const bool better = agree(e.loss < state_.least - o_.min_delta);
+  const auto loss_of = [](const Evaluation& of) { return of.reward ? -*of.reward : of.loss; };
+  const double loss = loss_of(e);
+  const bool better = agree(loss < state_.least - o_.min_delta);
   state_.waited = better ? 0 : state_.waited + 1;
-  if (better) state_.least = e.loss;
+  if (better) state_.least = loss;
   state_.eval = e;
-  const bool best = !state_.best || e.loss < state_.best->loss;
-  if (best && std::isfinite(e.loss)) state_.best = e;
+  const bool best = !state_.best || loss < loss_of(*state_.best);
+  if (best && std::isfinite(loss)) state_.best = e;
 }
 
 std::optional<Evaluation> Validator::run(int64_t limit, bool with_sample) {
@@ -139,7 +144,22 @@ std::optional<Evaluation> Validator::run(int64_t limit, bool with_sample) {
   return e;
 }
 
+std::optional<Evaluation> Validator::validate_answers(int64_t limit) {
+  std::optional<Rollouts::Validation> v;
+  const auto stop = [this] {
+    tell_.validating(std::min(done_++, in_total_), in_total_);
+    return tell_.stop();
+  };
+  tell_.region("validation", [&] { v = rollouts_->validate(limit, stop); });
+  if (!v) return std::nullopt;
+  Evaluation e{{}, state_.step};
+  e.whole = v->whole, e.reward = v->reward, e.reward_error = v->error;
+  tell_(runs::Eval(e));
+  return e;
+}
+
 std::optional<Evaluation> Validator::validate(int64_t limit, bool with_sample) {
+  if (rollouts_) return validate_answers(limit);
   std::optional<Losses> weights;
   tell_.region("validation", [&] { weights = losses(limit); });
   if (!weights) return std::nullopt;
@@ -192,6 +212,7 @@ double Validator::expected_seconds(int64_t limit, double batch_seconds) {
 // Of all texts, for the averaged weights too.
 int64_t Validator::batches(int64_t limit) {
   const auto [it, is_new] = batches_.try_emplace(limit);  // asked for at every step, and counting takes time
+  if (is_new && rollouts_) it->second = rollouts_->held_out_rounds(limit);
   if (is_new)
     for (const ValidationText& text : data_.validation()) it->second += evaluation_batches(text, limit, o_.trainer);
   return trainer_.has_average() ? 2 * it->second : it->second;

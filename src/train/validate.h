@@ -1,4 +1,5 @@
-// What a run does between its steps to see how well it learns: the loss on its validation texts, and samples.
+// What a run does between its steps to see how well it learns: the loss on its validation texts, or the reward of its
+// answers, and samples.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +17,13 @@
 
 namespace toy {
 
+class Rollouts;
+
 /// The decoder that writes a run's samples.
 DecoderOptions sample_options(const RecipeOptions& options, const ModelSpec& spec);
 
 /// Throws Error{bad_input} where the options need a validation text and none has anything to predict; warns where they
-/// have no effect.
+/// have no effect. Of questions make_rollouts() does.
 void require_validation(const RecipeOptions& options, const Dataset& data, Teller& tell);
 
 /// Validations of a run, early stopping and the best of them, which are parts of its state.
@@ -28,8 +31,9 @@ class Validator {
  public:
   /// All that it is given must outlive it. `checkpoints`: the best is linked there; nullptr where nothing may be
   /// written.
+  /// `rollouts`: of reinforcement learning, whose held-out questions are asked instead of reading texts; else nullptr.
   Validator(const RecipeOptions& options, Device& device, const Model& model, Trainer& trainer, const Dataset& data,
-            Teller& tell, RunState& state, const Checkpoints* checkpoints)
+            Teller& tell, RunState& state, const Checkpoints* checkpoints, Rollouts* rollouts)
       : o_(options),
         device_(device),
         model_(model),
@@ -37,7 +41,8 @@ class Validator {
         data_(data),
         tell_(tell),
         state_(state),
-        checkpoints_(checkpoints) {}
+        checkpoints_(checkpoints),
+        rollouts_(rollouts) {}
 
   /// @{
   /// They return false (nullopt) where the observer wants the run to end. Then nothing was learned of what is missing,
@@ -52,6 +57,8 @@ class Validator {
   /// The run has the same bits however often it is stopped.
   std::optional<Evaluation> look();
   /// @}
+  /// Is there anything to validate on?
+  bool is_there() const;
   /// Does a validation follow this step?
   bool is_due() const { return o_.eval_every > 0 && state_.step % o_.eval_every == 0; }
   /// Early stopping: the last `patience` validations were no better than the best before them.
@@ -71,6 +78,7 @@ class Validator {
   // The loss on at most `limit` tokens of each text (0: all), of the averaged weights too, and a sample if wanted.
   std::optional<Evaluation> run(int64_t limit, bool with_sample);
   std::optional<Evaluation> validate(int64_t limit, bool with_sample);
+  std::optional<Evaluation> validate_answers(int64_t limit);
   void judge(const Evaluation& e);
   bool is_final(const Evaluation& e) const;
   bool is_made() const { return state_.eval && state_.eval->step == state_.step; }
@@ -86,6 +94,7 @@ class Validator {
   Teller& tell_;
   RunState& state_;
   const Checkpoints* checkpoints_;
+  Rollouts* rollouts_;
   std::unique_ptr<Decoder> decoder_;
   std::optional<double> sample_seconds_;
   std::map<int64_t, int64_t> batches_;  // of all texts, by the limit

@@ -142,6 +142,79 @@ done)");
   }
 }
 
+// Held-out questions are asked as the other recipes validate: on the way and at the end, in events, on the terminal, in
+// the report, for early stopping and the best checkpoint; and they change no weight.
+TEST_F(CliGrpo, ValidatesAndIsKeptNearWithAllWeights) {
+  const std::string m = model();
+  const std::string held = write("held.jsonl", R"({"messages": [{"role": "user", "content": "q1"}], "answer": "yes"}
+{"messages": [{"role": "user", "content": "what"}], "answer": "yes"}
+{"messages": [{"role": "user", "content": "q4"}], "answer": "perhaps"}
+)");
+  const std::string grpo = "train grpo --model " + m + " --data " + tasks() +
+                           " --reward exact --group 4 --questions 5 --max-tokens 6 --full --lr 2e-3 --beta 0.05 "
+                           "--steps 8 --checkpoint-every 3 ";
+  const std::string validation = "--val " + held + " --eval-every 2 ";
+  const auto evals = [](const std::string& out) {
+    std::vector<json> list;
+    std::istringstream lines(out);
+    for (std::string line; std::getline(lines, line);)
+      if (json e = json::parse(line); e.at("kind") == "eval") e.erase("t"), list.push_back(e);
+    return list;
+  };
+  const Result plain = toy(grpo + "--json --out " + path("plain"));
+  ASSERT_EQ(plain.code, 0) << plain.err;
+  EXPECT_TRUE(evals(plain.out).empty());
+  EXPECT_EQ(steps(plain.out).front().at("kl"), 0.0);
+  EXPECT_GT(steps(plain.out).back().at("kl").get<double>(), 0);
+  const Result r = toy(grpo + validation + "--json --out " + path("one"));
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(slurp(path("plain/model.gguf")), slurp(path("one/model.gguf")));
+  const std::vector<json> all = evals(r.out);
+  ASSERT_EQ(all.size(), 4u) << r.out;
+  for (size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(all[i].at("step"), 2 * (i + 1));
+    EXPECT_TRUE(all[i].at("loss").is_null());
+    EXPECT_EQ(all[i].at("whole"), true);
+    const double reward = all[i].at("reward");
+    EXPECT_NEAR(all[i].at("reward_error").get<double>(), std::sqrt(reward * (1 - reward) / 2), 1e-9);
+  }
+  // The last one is what the model says: two of three can be right.
+  const Result asked = toy("eval generate " + path("one") + " " + held + " --n 6 --json");
+  ASSERT_EQ(asked.code, 0) << asked.err;
+  EXPECT_NEAR(all.back().at("reward").get<double>(), json::parse(asked.out).at("accuracy").get<double>(), 1e-12);
+  EXPECT_NE(r.err.find("step 8: validation reward "), r.err.npos) << r.err;
+  ASSERT_EQ(toy("runs report " + path("one") + " --out " + path("report.html")).code, 0);
+  EXPECT_NE(slurp(path("report.html")).find("Validation reward"), std::string::npos);
+  const Result list = toy("runs list " + path("") + " --json");
+  EXPECT_NE(list.out.find("\"validation_reward\":"), list.out.npos) << list.out;
+  EXPECT_TRUE(fs::exists(path("one/checkpoints/best")));
+
+  // Interrupted between a step and its validation, and resumed: the same validations, the same bytes.
+  ASSERT_EQ(toy(grpo + validation + "--threads 1 --time-limit 0.01s --out " + path("two")).code, 0);
+  const Result rest = toy(grpo + validation + "--json --resume --out " + path("two"));
+  ASSERT_EQ(rest.code, 0) << rest.err;
+  EXPECT_EQ(slurp(path("one/model.gguf")), slurp(path("two/model.gguf")));
+  EXPECT_EQ(evals(rest.out).back(), all.back());
+
+  // A part of the questions on the way, all of them at the end; the last questions of --data.
+  const Result part = toy(grpo + "--val-fraction 0.4 --eval-every 4 --eval-tokens 1 --json --out " + path("part"));
+  ASSERT_EQ(part.code, 0) << part.err;
+  const std::vector<json> parts = evals(part.out);
+  ASSERT_EQ(parts.size(), 3u) << part.out;
+  EXPECT_EQ(parts[0].at("whole"), false);
+  EXPECT_EQ(parts[2].at("whole"), true);
+  EXPECT_NE(slurp(path("part/model.gguf")), slurp(path("one/model.gguf")));  // it learned from the first three
+
+  // Early stopping: nothing gets better where no answer can be right.
+  const Result patient = toy("train grpo --model " + m + " --data " + path("tasks.jsonl") +
+                             " --reward exact --group 4 --questions 5 --max-tokens 6 --rank 4 --steps 30 --val " +
+                             write("never.jsonl", R"({"prompt": "x", "answer": "zzzz"})") +
+                             " --eval-every 1 --patience 2 --json --out " + path("patient"));
+  ASSERT_EQ(patient.code, 0) << patient.err;
+  EXPECT_EQ(steps(patient.out).size(), 3u);
+  EXPECT_NE(patient.out.find("\"reason\":\"patience\""), patient.out.npos);
+}
+
 TEST_F(CliGrpo, FullProgramsAndDryRun) {
   const std::string m = model();
   const std::string grpo =
@@ -196,7 +269,12 @@ TEST_F(CliGrpo, Refusals) {
     refuses(grpo + "--reward exact " + other, {"other bits than training's"});
   refuses(grpo + "--reward exact --epsilon 0.1", {"epsilon", "--num-iterations"});
   refuses(grpo + "--reward exact --num-iterations 0", {"--num-iterations"});
-  refuses(grpo + "--reward exact --full --beta 0.1 --steps 1", {"beta", "--full"});
+  refuses(grpo + "--reward exact --eval-every 2", {"eval-every", "--val-fraction"});
+  refuses(grpo + "--reward exact --eval-every 2 --patience 3", {"patience", "--val-fraction"});
+  refuses(grpo + "--reward exact --eval-tokens 2", {"eval-tokens", "--val-fraction"});
+  refuses(grpo + "--reward exact --val-fraction 0.1", {"val-fraction is 0.1", "of 5 questions"});
+  refuses(grpo + "--reward exact --val-fraction 0.4 --val " + path("tasks.jsonl"), {"--val-fraction", "--val"});
+  refuses(grpo + "--reward exact --val " + write("none.jsonl", R"({"prompt": "x"})"), {"none.jsonl", "answer"});
   refuses("train grpo --model " + m + " --reward exact --data " + write("bad.jsonl", R"({"prompt": "x"})"),
           {"bad.jsonl", "answer"});
   // Nothing to learn: no answer is ever right.

@@ -40,6 +40,27 @@ TEST_F(CliLook, JsonTextAndPageAgreeWithInfer) {
   EXPECT_EQ(page, slurp(path("look.html")));
 }
 
+// An encoder that fills in masks, and bytes that are no text.
+TEST_F(CliLook, EncodersAndBytes) {
+  ASSERT_EQ(toy("corpus stories --bytes 30000 --seed 1 --out " + path("stories.txt")).code, 0);
+  const Result trained =
+      toy("train from-scratch --objective mlm --corpus " + path("stories.txt") +
+          " --size bert-tiny --tokenizer bpe:300 --batch 2 --tokens 32 --steps 2 --out " + path("masks"));
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const Result r = toy("look " + path("masks") + " --prompt 'the [MASK] sleeps' --out " + path("masks.html"));
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find("what is predicted in its place"), r.out.npos) << r.out;
+  EXPECT_NE(r.out.find("'[MASK]'"), r.out.npos) << r.out;
+  EXPECT_NE(r.out.find("'[CLS]'"), r.out.npos) << r.out;
+  EXPECT_NE(r.out.find("what each layer would predict in the place of token"), r.out.npos) << r.out;
+  EXPECT_NE(slurp(path("masks.html")).find("\"causal\":false"), std::string::npos);
+  refuses("look " + path("masks") + " --prompt 'the badger' --ablate 0.0", {"encoders are not compared"});
+  const Result bytes = toy("look " + model() + " --prompt-file " + write("bytes.txt", "a\xff\xfe"));
+  ASSERT_EQ(bytes.code, 0) << bytes.err;
+  EXPECT_NE(bytes.out.find("'\\xFF' "), bytes.out.npos) << bytes.out;
+  EXPECT_NE(bytes.out.find("'\\xFE' "), bytes.out.npos) << bytes.out;
+}
+
 TEST_F(CliLook, ComparesModelsAndHeads) {
   const std::string m = model(), prompt = " --prompt 'the cat sat on' ";
   ASSERT_EQ(toy("quantize " + m + " " + path("small.gguf") + " --type q8_0").code, 0);

@@ -11,19 +11,13 @@ import torch
 from safetensors.torch import save_file
 from transformers import BertConfig, BertModel, BertTokenizer
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from golden_files import HERE, write_json
+
 FOLDER = os.path.join(HERE, "bert_tiny")
 WORDS = ("[PAD] [UNK] [CLS] [SEP] [MASK] the a ##s ##ing badger swim ##m otter run ##n river under old ! , . ' ? - 1 2 3 c "
          "##a ##f ##e n ##ai ##ve 東 京 x ##x u ##b ##c").split()
 TEXTS = ["The badger!", "Otters swimming under the OLD river...", "naïve café, 東京x? runs-running\tbadgers", "", "xxxx 1'2 zzz [MASK]"]
 V, C = 61, 80
-
-
-def write_json(name, value):
-    os.makedirs(os.path.dirname(os.path.join(FOLDER, name)), exist_ok=True)
-    with open(os.path.join(FOLDER, name), "w", encoding="utf-8") as f:
-        json.dump(value, f, indent=1)
-        f.write("\n")
 
 
 def weights(model):
@@ -49,16 +43,16 @@ def main():
     os.makedirs(FOLDER, exist_ok=True)
     save_file({k: v.contiguous() for k, v in model.state_dict().items() if "position_ids" not in k},
               os.path.join(FOLDER, "model.safetensors"))
-    write_json("config.json", {"architectures": ["BertModel"], "model_type": "bert", "vocab_size": V, "hidden_size": 24,
+    write_json(FOLDER, "config.json", {"architectures": ["BertModel"], "model_type": "bert", "vocab_size": V, "hidden_size": 24,
                                "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 36,
                                "max_position_embeddings": C, "type_vocab_size": 2, "layer_norm_eps": 1e-3,
                                "hidden_act": "gelu"})
-    write_json("tokenizer_config.json", {"do_lower_case": True, "tokenizer_class": "BertTokenizer"})
-    write_json("modules.json", [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+    write_json(FOLDER, "tokenizer_config.json", {"do_lower_case": True, "tokenizer_class": "BertTokenizer"})
+    write_json(FOLDER, "modules.json", [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
                                 {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
                                 {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}])
-    write_json("1_Pooling/config.json", {"word_embedding_dimension": 24, "pooling_mode_mean_tokens": True})
-    write_json("sentence_bert_config.json", {"max_seq_length": 64, "do_lower_case": False})
+    write_json(FOLDER, "1_Pooling/config.json", {"word_embedding_dimension": 24, "pooling_mode_mean_tokens": True})
+    write_json(FOLDER, "sentence_bert_config.json", {"max_seq_length": 64, "do_lower_case": False})
     with open(os.path.join(FOLDER, "vocab.txt"), "w", encoding="utf-8") as f:
         f.write("\n".join(WORDS) + "\n")
     tokenizer = BertTokenizer.from_pretrained(FOLDER)

@@ -13,17 +13,11 @@ from safetensors.torch import save_file
 from transformers import BertConfig, BertForSequenceClassification, BertTokenizer
 
 import make_bert_golden as bert
+from golden_files import HERE, write_json
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 FOLDER = os.path.join(HERE, "bert_class_tiny")
 LABELS = ["bad", "so so", "good"]
 STEPS, LR = 10, 0.02
-
-
-def write_json(name, value):
-    with open(os.path.join(FOLDER, name), "w", encoding="utf-8") as f:
-        json.dump(value, f, indent=1, ensure_ascii=False)
-        f.write("\n")
 
 
 def make():
@@ -35,12 +29,12 @@ def make():
     os.makedirs(FOLDER, exist_ok=True)
     save_file({k: v.contiguous() for k, v in model.state_dict().items() if "position_ids" not in k},
               os.path.join(FOLDER, "model.safetensors"))
-    write_json("config.json", {"architectures": ["BertForSequenceClassification"], "model_type": "bert",
+    write_json(FOLDER, "config.json", {"architectures": ["BertForSequenceClassification"], "model_type": "bert",
                                "vocab_size": bert.V, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4,
                                "intermediate_size": 36, "max_position_embeddings": bert.C, "type_vocab_size": 2,
                                "layer_norm_eps": 1e-3, "hidden_act": "gelu",
                                "id2label": {str(i): name for i, name in enumerate(LABELS)}})
-    write_json("tokenizer_config.json", {"do_lower_case": True, "tokenizer_class": "BertTokenizer"})
+    write_json(FOLDER, "tokenizer_config.json", {"do_lower_case": True, "tokenizer_class": "BertTokenizer"})
     with open(os.path.join(FOLDER, "vocab.txt"), "w", encoding="utf-8") as f:
         f.write("\n".join(bert.WORDS) + "\n")
 

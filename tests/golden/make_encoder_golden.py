@@ -16,22 +16,15 @@ import sentencepiece as spm
 import torch
 from safetensors.torch import save_file
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import (Gemma3TextConfig, Gemma3TextModel, ModernBertConfig, ModernBertForSequenceClassification, ModernBertModel, NomicBertConfig, NomicBertModel,
-                          PreTrainedTokenizerFast, RobertaConfig, RobertaForSequenceClassification, RobertaModel, XLMRobertaConfig,
-                          XLMRobertaModel)
+from transformers import (Gemma3TextConfig, Gemma3TextModel, ModernBertConfig, ModernBertForSequenceClassification,
+                          ModernBertModel, NomicBertConfig, NomicBertModel, PreTrainedTokenizerFast, RobertaConfig,
+                          RobertaForSequenceClassification, RobertaModel, XLMRobertaConfig, XLMRobertaModel)
 
+from golden_files import HERE, both, write_json
 from make_family_golden import in_f64
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 V, C = 263, 80
 LENGTHS = (1, 2, 7, 33, 60)
-
-
-def write_json(folder, name, value):
-    os.makedirs(os.path.join(HERE, folder), exist_ok=True)
-    with open(os.path.join(HERE, folder, name), "w", encoding="utf-8") as f:
-        json.dump(value, f, indent=1, ensure_ascii=False)
-        f.write("\n")
 
 
 def weights(model):
@@ -45,15 +38,6 @@ def weights(model):
         elif "embeddings" not in name:
             r = 1.3 * r / p.shape[1] ** 0.5
         p.data = r
-
-
-def both(model, call):
-    """What `call` gives in f64, and how far f32 is from it."""
-    with torch.no_grad():
-        f32 = call(model.float()).double()
-        f64 = call(model.double())
-    model.float()
-    return f64, (f32 - f64).abs().max().item()
 
 
 def row_of(ids, f64, error):

@@ -14,30 +14,14 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import BertConfig, BertForSequenceClassification, BertTokenizer, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 import make_bert_golden as bert
+from golden_files import HERE, both, write_json
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 PAIRS = [["the badger", "The badger runs under the river!"], ["otters?", "naïve café, 東京x"], ["runs", "!"],
          ["a river 1 2 3", "swimming old otter, " * 14 + "end"], ["x", "x"]]
 QWEN = ("<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. "
         "Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n<Instruct>: Given a web search query, "
         "retrieve relevant passages that answer the query\n<Query>: {query}\n<Document>: {document}<|im_end|>\n"
         "<|im_start|>assistant\n<think>\n\n</think>\n\n")
-
-
-def write_json(folder, name, value):
-    os.makedirs(os.path.join(HERE, folder), exist_ok=True)
-    with open(os.path.join(HERE, folder, name), "w", encoding="utf-8") as f:
-        json.dump(value, f, indent=1, ensure_ascii=False)
-        f.write("\n")
-
-
-def both(model, call):
-    """What `call` gives in f64, and how far f32 is from it."""
-    with torch.no_grad():
-        f32 = call(model.float()).double()
-        f64 = call(model.double())
-    model.float()
-    return f64.item(), (f32 - f64).abs().max().item()
 
 
 def bert_rows():
@@ -64,6 +48,7 @@ def bert_rows():
         t = tokenizer(query, document, truncation="only_second", max_length=bert.C)
         inputs = {"input_ids": torch.tensor([t.input_ids]), "token_type_ids": torch.tensor([t.token_type_ids])}
         logit, error = both(model, lambda m: m(**inputs).logits[0, 0])
+        logit = logit.item()
         rows.append({"query": query, "document": document, "ids": t.input_ids, "second": t.token_type_ids.index(1),
                      "logit": logit, "error": error})
     return rows
@@ -111,6 +96,7 @@ def qwen_rows():
             logits = m(torch.tensor([ids])).logits[0, -1]
             return logits[tokens["yes"]] - logits[tokens["no"]]
         logit, error = both(model, call)
+        logit = logit.item()
         rows.append({"query": query, "document": document, "ids": ids, "logit": logit, "error": error})
     return rows
 

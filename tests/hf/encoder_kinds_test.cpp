@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -13,6 +14,7 @@
 #include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/decode/encoder.h"
+#include "toy/formats/safetensors.h"
 #include "toy/hf/convert.h"
 
 namespace toy {
@@ -103,6 +105,83 @@ INSTANTIATE_TEST_SUITE_P(Kinds, EncoderKinds,
 INSTANTIATE_TEST_SUITE_P(Kinds, EncoderTokens,
                          ::testing::Values("roberta", "modern_bert", "xlm_roberta", "gemma_embedding"),
                          [](const auto& i) { return i.param; });
+
+// Folders of models that fill in masks, as transformers writes them: the body's names have a prefix, and there is a
+// head. It is left out, and the body is the same to the byte.
+struct MaskFolder {
+  const char *kind, *class_name, *prefix;
+  std::vector<std::pair<std::string, Shape>> head;  // of 24 columns
+  int64_t vocab;
+};
+const MaskFolder kMaskFolders[] = {
+    {"roberta",
+     "RobertaForMaskedLM",
+     "roberta.",
+     {{"lm_head.dense.weight", {24, 24}},
+      {"lm_head.dense.bias", {24}},
+      {"lm_head.layer_norm.weight", {24}},
+      {"lm_head.layer_norm.bias", {24}},
+      {"lm_head.bias", {263}}},
+     263},
+    {"xlm_roberta",
+     "XLMRobertaForMaskedLM",
+     "roberta.",
+     {{"lm_head.dense.weight", {24, 24}},
+      {"lm_head.dense.bias", {24}},
+      {"lm_head.layer_norm.weight", {24}},
+      {"lm_head.layer_norm.bias", {24}},
+      {"lm_head.bias", {38}},
+      {"lm_head.decoder.weight", {38, 24}},  // older files have the tied weights, too
+      {"lm_head.decoder.bias", {38}}},
+     38},
+    {"modern_bert",
+     "ModernBertForMaskedLM",
+     "model.",
+     {{"head.dense.weight", {24, 24}}, {"head.norm.weight", {24}}, {"decoder.bias", {263}}},
+     263}};
+
+class MaskFolders : public ::testing::TestWithParam<MaskFolder> {
+ protected:
+  // Copies the golden folder of the body alone to one of that class.
+  void write() const {
+    const MaskFolder& p = GetParam();
+    std::filesystem::copy(golden_path(std::string(p.kind) + "_tiny"), folder_.path("hf"));
+    json config = json::parse(std::ifstream(folder_.path("hf/config.json")));
+    config["architectures"] = {p.class_name};
+    std::ofstream(folder_.path("hf/config.json")) << config.dump();
+    const auto body = safetensors::File::open(golden_path(std::string(p.kind) + "_tiny/model.safetensors"));
+    std::vector<float> values(size_t(p.vocab) * 24);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = float(i % 7) - 3;
+    safetensors::Writer writer;
+    for (const auto& [name, view] : body.tensors())
+      if (!name.starts_with("pooler.")) writer.add(p.prefix + name, view);
+    for (const auto& [name, shape] : p.head) writer.add(name, View(values.data(), DType::f32, shape));
+    writer.finish(folder_.path("hf/model.safetensors"));
+  }
+  testing::Folder folder_;
+};
+
+TEST_P(MaskFolders, AreReadWithoutTheirHead) {
+  write();
+  const hf::Converted done = hf::convert_folder(folder_.path("hf"), folder_.path("masks.gguf"));
+  hf::convert_folder(golden_path(std::string(GetParam().kind) + "_tiny"), folder_.path("body.gguf"));
+  const gguf::File masks = gguf::File::open(folder_.path("masks.gguf")),
+                   body = gguf::File::open(folder_.path("body.gguf"));
+  EXPECT_FALSE(spec_from_gguf(masks).mask_head);
+  ASSERT_EQ(masks.tensors().size(), body.tensors().size());
+  for (const gguf::TensorInfo& t : body.tensors()) {
+    const gguf::TensorInfo* same = masks.find(t.name);
+    ASSERT_TRUE(same) << t.name;
+    ASSERT_EQ(same->shape, t.shape) << t.name;
+    EXPECT_EQ(std::memcmp(same->data, t.data, t.bytes), 0) << t.name;
+  }
+  // What is left out is said, except the weights that are tied.
+  const std::string warnings = fmt::format("{}", fmt::join(done.warnings, "\n"));
+  EXPECT_TRUE(done.warnings.empty() || warnings.find("head") != warnings.npos) << warnings;
+}
+
+INSTANTIATE_TEST_SUITE_P(Classes, MaskFolders, ::testing::ValuesIn(kMaskFolders),
+                         [](const auto& i) { return i.param.class_name; });
 
 class ConfigOf : public ::testing::Test {
  protected:

@@ -73,6 +73,31 @@ TEST_P(RankGolden, SaysHowManySeparatorsAPairHas) {
   if (two) EXPECT_EQ(file.get_u32("tokenizer.ggml.seperator_token_id"), file.get_u32("tokenizer.ggml.eos_token_id"));
 }
 
+// What the file says of separators goes; of one that says nothing, as older converters wrote it, the kind of model.
+TEST_P(RankGolden, SeparatesPairsAsTheFileSays) {
+  const auto device = make_test_device(1);
+  const Model model = load_model(gguf_, *device);
+  if (model.spec.causal) GTEST_SKIP() << "its template separates them";
+  const bool two = GetParam().name == "Roberta";
+  const std::string key = "tokenizer.ggml.add_sep_token";
+  const int32_t end = *model.tokenizer->eos();
+  const auto between = [&](std::optional<bool> says) {
+    gguf::Writer writer(model.spec.architecture);
+    const gguf::File file = gguf::File::open(gguf_);
+    for (const auto& [name, value] : file.metadata())
+      if (name != "general.architecture" && name != key) writer.set(name, value);
+    if (says) writer.set(key, gguf::Value(*says));
+    Model other = load_model(gguf_, *device);
+    writer.finish(folder_.path("says.gguf"));
+    other.tokenizer = load_tokenizer(gguf::File::open(folder_.path("says.gguf")));
+    const std::vector<int32_t> ids = Ranker(*device, other).pair("a", "b").ids;
+    return std::count(ids.begin(), ids.end(), end) - 1;
+  };
+  EXPECT_EQ(between(std::nullopt), two ? 2 : 1);
+  EXPECT_EQ(between(true), 2);
+  EXPECT_EQ(between(false), 1);
+}
+
 TEST_P(RankGolden, LogitsAreThoseOfTransformers) {
   for (const bool reference : {true, false}) {
     const auto device = reference ? make_reference_device() : make_test_device(2);

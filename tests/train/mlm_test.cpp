@@ -7,6 +7,7 @@
 
 #include "testing/errors.h"
 #include "testing/files.h"
+#include "testing/mask_model.h"
 #include "toy/backend/devices.h"
 #include "toy/data/masks.h"
 #include "toy/decode/pooling.h"
@@ -22,27 +23,6 @@ using nlohmann::json;
 using testing::Listener;
 
 const std::string kFolder = std::string(TOY_SOURCE_DIR) + "/tests/golden/", kTiny = kFolder + "bert_mlm_tiny";
-constexpr std::pair<const char*, const char*> kHead[] = {
-    {"mlm.dense.weight", "cls.predictions.transform.dense.weight"},
-    {"mlm.dense.bias", "cls.predictions.transform.dense.bias"},
-    {"mlm.norm.weight", "cls.predictions.transform.LayerNorm.weight"},
-    {"mlm.norm.bias", "cls.predictions.transform.LayerNorm.bias"},
-    {"mlm.bias", "cls.predictions.bias"}};
-
-// The golden model, whose head `toy convert` leaves out, as llama.cpp's converter does.
-Model golden_model(const Device& device, const testing::Folder& folder) {
-  hf::convert_folder(kTiny, folder.path("bert.gguf"));
-  Model model = load_model(folder.path("bert.gguf"), device, LoadMode::trainable);
-  model.spec.mask_head = true;
-  const safetensors::File file = safetensors::File::open(kTiny + "/model.safetensors");
-  for (const auto& [ours, theirs] : kHead) {
-    const View& v = file.tensors().at(theirs);
-    model.params->add(ours, {DType::f32, v.shape, 0});
-    model.params->write(ours, v);
-  }
-  return model;
-}
-
 Windows windows_of(const json& golden, const char* targets) {
   Windows w;
   for (size_t row = 0; row < golden.at("inputs").size(); ++row)
@@ -61,7 +41,7 @@ TEST(MaskGolden, TenStepsNextToPyTorch) {
     SCOPED_TRACE(exact ? "f64" : "f32");
     const testing::Folder folder;
     const auto device = exact ? make_reference_device() : make_device("cpu", {.threads = 2});
-    Model model = golden_model(*device, folder);
+    Model model = testing::mask_model(*device, folder);
     TrainerOptions o = testing::bare(4, tokens);
     o.optimizer.momentum = 0;
     Trainer trainer(*device, model, o);
@@ -83,7 +63,7 @@ TEST(MaskGolden, TenStepsNextToPyTorch) {
 TEST(MaskGolden, FoldersAreBertForMaskedLM) {
   const testing::Folder folder;
   const auto device = make_device("cpu", {.threads = 1});
-  save_model(golden_model(*device, folder), folder.path("mlm.gguf"));
+  save_model(testing::mask_model(*device, folder), folder.path("mlm.gguf"));
   hf::convert_gguf(gguf::File::open(folder.path("mlm.gguf")), folder.path("hf"));
   const json config = json::parse(std::ifstream(folder.path("hf") + "/config.json"));
   EXPECT_EQ(config.at("architectures")[0], "BertForMaskedLM");

@@ -9,6 +9,8 @@
 #include "testing/files.h"
 #include "testing/models.h"
 #include "testing/test_device.h"
+#include "toy/decode/generate.h"
+#include "toy/eval/open_questions.h"
 #include "toy/train/policy.h"
 
 namespace toy {
@@ -41,7 +43,7 @@ TEST(Rollouts, ABanditFindsItsArm) {
                                    "\n");
   Rollouts rollouts(o, files, *model.tokenizer, nullptr, 5, [](const std::string&) {});
   EXPECT_EQ(rollouts.longest(), 5);
-  rollouts.begin(*device, model, 4, 64, 0, 1);
+  rollouts.begin(*device, model, 4, 64, 0, nullptr, 1);
   Trainer trainer(*device, model,
                   {.batch = 4,
                    .tokens = 64,
@@ -80,7 +82,7 @@ TEST(Rollouts, LaterUpdatesHaveRatiosThatMove) {
                             .num_iterations = iterations,
                             .epsilon = epsilon};
       Rollouts rollouts(o, files, *model.tokenizer, nullptr, 5, [](const std::string&) {});
-      rollouts.begin(*device, model, 2, 16, 0, 1);
+      rollouts.begin(*device, model, 2, 16, 0, nullptr, 1);
       Trainer trainer(*device, model,
                       {.batch = 2,
                        .tokens = 16,
@@ -120,7 +122,7 @@ TEST(Rollouts, ComparesProbabilitiesNowAndThen) {
   Model model = byte_model(*device);
   const PolicyOptions o{.rewards = {"regex:[^a-p]*"}, .group = 6, .questions = 3, .max_tokens = 5};
   Rollouts rollouts(o, files, *model.tokenizer, nullptr, 5, [](const std::string&) {});
-  rollouts.begin(*device, model, 2, 16, 0, 3);
+  rollouts.begin(*device, model, 2, 16, 0, nullptr, 3);
   Trainer trainer(*device, model,
                   {.batch = 2,
                    .tokens = 16,
@@ -175,6 +177,119 @@ TEST(Rollouts, AStepsWindowsAndWeights) {
   EXPECT_NE(step.windows.inputs, step_of(1, 3, 2).windows.inputs);
 }
 
+// The likeliest answers to questions that nothing is learned from: the same in any step, a part of them where that is
+// wanted, and drawing is not changed by it.
+TEST(Rollouts, ValidatesOnHeldOutQuestions) {
+  const testing::Folder folder;
+  const auto device = make_test_device(2);
+  const Model model = byte_model(*device);
+  const PolicyOptions o{.rewards = {"regex:[^a-p]*"}, .group = 6, .questions = 3, .max_tokens = 2};
+  std::string rows, others;
+  for (int i = 0; i < 10; ++i) rows += "{\"prompt\": \"Is it " + std::to_string(i) + "?\", \"answer\": \"a\"}\n";
+  for (int i = 0; i < 300; ++i)  // more than are asked in a round
+    others += "{\"prompt\": \"What is " + std::to_string(i * i) + "?\", \"answer\": \"b\"}\n";
+  const auto files = tasks(folder, rows);
+  const std::vector<std::string> other{folder.write("others.jsonl", others)};
+  const auto quiet = [](const std::string&) {};
+  const auto go_on = [] { return false; };
+
+  Rollouts given(o, files, *model.tokenizer, nullptr, 5, quiet, {list_text_files(other).files, 0});
+  EXPECT_EQ(given.questions(), 10);
+  EXPECT_EQ(given.held_out(), 300);
+  EXPECT_EQ(given.held_out(7), 7);
+  EXPECT_EQ(given.held_out_rounds(0), 2);
+  EXPECT_EQ(given.longest(), int64_t(std::string("Is it 0?").size()) + 2);  // batches do not depend on the others
+  EXPECT_EQ(given.longest_of_all(), int64_t(std::string("What is 89401?").size()) + 2);
+  given.begin(*device, model, 2, 16);
+  const auto all = given.validate(0, go_on), some = given.validate(7, go_on);
+  ASSERT_TRUE(all && some);
+  EXPECT_TRUE(all->whole);
+  EXPECT_FALSE(some->whole);
+  EXPECT_EQ(some->reward * 7, std::round(some->reward * 7));
+  EXPECT_GT(all->reward, 0);
+  EXPECT_LT(all->reward, 1);
+  EXPECT_NEAR(all->error, std::sqrt(all->reward * (1 - all->reward) / 299), 1e-12);
+  int asked = 0;
+  EXPECT_FALSE(given.validate(0, [&] { return ++asked == 2; }));
+
+  // As a plain loop has it, one question after the other.
+  Decoder decoder(*device, model, {.sequences = 1, .context = 64, .max_rows = 32, .kv = DType::f32, .exact = true});
+  Judge judge(o.rewards, 1);
+  double right = 0;
+  const std::vector<OpenQuestion> questions = read_open_questions(list_text_files(other).files[0]);
+  for (const OpenQuestion& q : questions) {
+    decoder.state().reset(0);
+    std::string text;
+    for (const GeneratedToken& t : generate(decoder, 0, model.tokenizer->encode(q.prompt), {}, {.max_tokens = 2}))
+      text += model.tokenizer->token_bytes(t.chosen.id);
+    right += *judge(std::vector<Attempt>{{&q, text, 2, false}})[0].total;
+  }
+  EXPECT_EQ(all->reward, right / 300);
+
+  // Validations between its steps change nothing of what is drawn.
+  Rollouts none(o, files, *model.tokenizer, nullptr, 5, quiet);
+  EXPECT_EQ(none.held_out(), 0);
+  none.begin(*device, model, 2, 16);
+  EXPECT_EQ(given.step(3).windows.inputs, none.step(3).windows.inputs);
+
+  // The last of the questions, where no others are given.
+  const Rollouts part(o, files, *model.tokenizer, nullptr, 5, quiet, {{}, 0.35});
+  EXPECT_EQ(part.questions(), 7);
+  EXPECT_EQ(part.held_out(), 3);
+}
+
+// All weights learn, and another model of the same weights is what they are kept near: the divergence is 0 to the bit
+// before the first update, and what pulls back is there after it.
+TEST(Rollouts, AllWeightsAreKeptNearWhatTheyBeganWith) {
+  const testing::Folder folder;
+  const auto device = make_test_device(2);
+  Model model = byte_model(*device);
+  const Model base = byte_model(*device);
+  const auto files = tasks(folder, R"({"prompt": "Q", "answer": "a"})"
+                                   "\n");
+  // No answer is right, so that nothing but the divergence has a gradient.
+  const PolicyOptions o{.rewards = {"regex:zzzz"}, .group = 32, .questions = 4, .max_tokens = 5, .beta = 0.5};
+  Rollouts rollouts(o, files, *model.tokenizer, nullptr, 5, [](const std::string&) {});
+  rollouts.begin(*device, model, 4, 16, 0, &base, 1);
+  Trainer trainer(*device, model,
+                  {.batch = 4,
+                   .tokens = 16,
+                   .accumulate = 2,
+                   .optimizer = OptimizerOptions::of(OptimizerOptions::sgd),
+                   .hidden = true});
+  const Rollouts::Step same = rollouts.step(0);
+  EXPECT_EQ(same.policy.kl, 0.0);
+  EXPECT_TRUE(same.windows.inputs.empty());  // nothing pulls
+  std::vector<float> moved = model.params->read("output_norm.weight");
+  for (float& v : moved) v *= 3;
+  model.params->write("output_norm.weight", moved);
+  const auto far = [&] {  // the divergence of the first token, exactly
+    const auto logits = [&](const Model& m) {
+      Decoder decoder(*device, m, {.sequences = 1, .context = 8, .max_rows = 8, .kv = DType::f32, .exact = true});
+      decoder.decode(std::vector<DecodeRow>{{0, 'Q', true}});
+      return std::vector<float>(decoder.logits(0).begin(), decoder.logits(0).end());
+    };
+    const std::vector<float> z = logits(model), of_base = logits(base);
+    double sum = 0, sum_base = 0, kl = 0;
+    for (size_t i = 0; i < z.size(); ++i) sum += std::exp(double(z[i])), sum_base += std::exp(double(of_base[i]));
+    for (size_t i = 0; i < z.size(); ++i) {
+      const double log_p = double(z[i]) - std::log(sum), log_q = double(of_base[i]) - std::log(sum_base);
+      kl += std::exp(log_p) * (log_p - log_q);
+    }
+    return kl;
+  };
+  const double before = far();
+  EXPECT_GT(before, 1e-3);
+  for (int i = 1; i < 13; ++i) {
+    Rollouts::Step step = rollouts.step(o.questions * i);
+    EXPECT_GT(step.policy.kl.value(), 0) << i;
+    rollouts.learn(step, trainer, 0.2);
+    EXPECT_EQ(step.policy.ratio_deviation, 0) << i;
+  }
+  EXPECT_LT(far(), before);
+  EXPECT_EQ(base.params->read("output_norm.weight"), byte_model(*device).params->read("output_norm.weight"));
+}
+
 // Answers that share their prompt's places: the same answers, ratios of exactly 1, and the gradient of answers that
 // each have their prompt, but for the order of sums, for a model with windows, too.
 TEST(Rollouts, APromptIsComputedOnceForItsAnswers) {
@@ -195,7 +310,7 @@ TEST(Rollouts, APromptIsComputedOnceForItsAnswers) {
     for (LayerSpec& l : model.spec.layers) l.window = window;
     EXPECT_TRUE(can_spread(model.spec));
     Rollouts rollouts(o, files, *model.tokenizer, nullptr, 5, [](const std::string&) {});
-    rollouts.begin(*device, model, 3, 24, spread, 1);
+    rollouts.begin(*device, model, 3, 24, spread, nullptr, 1);
     Trainer trainer(*device, model,
                     {.batch = 3,
                      .tokens = 24,

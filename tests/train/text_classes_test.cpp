@@ -2,6 +2,7 @@
 // what is refused.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -244,20 +245,63 @@ TEST_F(Classify, AdaptersBringTheHead) {
   load_adapter(model, r.model_path);
   EXPECT_TRUE(model.warnings.empty());
   EXPECT_EQ(model.spec.score.names, (Names{"animal", "place"}));
-  const auto before = classify_texts(*device, model, {"the badger 2 badger"})[0];
-  EXPECT_EQ(before[0].name, "animal");
-  merge_adapters(model);
+  const std::string badger = "the badger 2 badger";
+  EXPECT_EQ(classify_texts(*device, model, {badger})[0][0].name, "animal");
+  const std::vector<std::vector<int32_t>> text{encode_for_embedding(*model.tokenizer, badger, 80)};
+  // In f64: what merging changes is that each weight is rounded to f32 once, at most 2^-24 of it. A logit of these
+  // sizes moves by less than 64 such units.
+  const auto reference = make_reference_device();
+  Model in_f64 = load_model(model_, *reference, LoadMode::trainable);
+  load_adapter(in_f64, r.model_path);
+  const std::vector<float> with_adapter = Scorer(*reference, in_f64).scores(text);
+  merge_adapters(model), merge_adapters(in_f64);
+  const std::vector<float> merged = Scorer(*reference, in_f64).scores(text);
+  for (size_t i = 0; i < merged.size(); ++i)
+    EXPECT_NEAR(merged[i], with_adapter[i], 64 * 0x1p-24 * std::max(1.0f, std::abs(with_adapter[i])));
+  // A file of the merged model has the same bits.
   save_model(model, folder_.path("merged.gguf"));
-  const auto after =
-      classify_texts(*device, load_model(folder_.path("merged.gguf"), *device), {"the badger 2 badger"})[0];
-  EXPECT_EQ(after[0].name, "animal");
-  EXPECT_NEAR(after[0].probability, before[0].probability, 0.02);  // products of q8_0 round otherwise
+  const Model loaded = load_model(folder_.path("merged.gguf"), *device);
+  EXPECT_EQ(Scorer(*device, loaded).scores(text), Scorer(*device, model).scores(text));
+  EXPECT_EQ(classify_texts(*device, loaded, {badger})[0][0].name, "animal");
   Model again = load_model(folder_.path("merged.gguf"), *device);
   testing::expect_contains(testing::message_of([&] { load_adapter(again, r.model_path); }), "has one already");
   json next = more;
   next["model"] = folder_.path("merged.gguf");
   testing::expect_contains(testing::message_of([&] { recipe("x", next).train(*device, listener); }),
                            "it has a head already");
+}
+
+// An adapter that does not fit leaves the model as it was, without its head.
+TEST_F(Classify, AnAdapterThatDoesNotFitChangesNothing) {
+  const auto device = make_device("cpu", {.threads = 1});
+  Listener listener;
+  const TrainResult r = recipe("adapter", {{"steps", 1}, {"adapter", true}}).train(*device, listener);
+  const gguf::File file = gguf::File::open(r.model_path);
+  const auto changed = [&](const std::string& without, const std::string& from, const std::string& to) {
+    gguf::Writer writer(file.get_string("general.architecture"));
+    for (const auto& [key, value] : file.metadata())
+      if (key != "general.architecture") writer.set(key, value);
+    for (const gguf::TensorInfo& t : file.tensors()) {
+      std::string name = t.name;
+      if (const size_t at = name.find(from); !from.empty() && at != name.npos) name.replace(at, from.size(), to);
+      if (name != without) writer.add(name, View(const_cast<std::byte*>(t.data), *t.dtype, t.shape), *t.dtype);
+    }
+    writer.finish(folder_.path("changed.gguf"));
+    return folder_.path("changed.gguf");
+  };
+  Model model = load_model(model_, *device, LoadMode::trainable);
+  const auto tensors = tensors_of(model.spec).size();
+  const auto refused = [&](const std::string& path, const std::string& why) {
+    testing::expect_contains(testing::message_of([&] { load_adapter(model, path); }), why);
+    EXPECT_FALSE(model.spec.score.there());
+    EXPECT_TRUE(model.spec.adapters.empty());
+    EXPECT_EQ(tensors_of(model.spec).size(), tensors);
+    EXPECT_FALSE(model.params->has("cls.output.weight"));
+  };
+  refused(changed("", "blk.0.attn_q", "blk.7.attn_q"), "which this model does not have");
+  refused(changed("cls.output.weight", "", ""), "cls.output.weight");
+  load_adapter(model, r.model_path);
+  EXPECT_TRUE(model.spec.score.classifies());
 }
 
 TEST_F(Classify, ValidationHoldsOutOfEachClass) {

@@ -19,4 +19,28 @@ std::vector<double> class_probabilities(std::span<const float> logits);
 /// Classes, the likeliest first.
 std::vector<int32_t> classes_in_order(std::span<const float> logits);
 
+/// Of an item whose class is known: what the logits say.
+struct JudgedClass {
+  int64_t item = 0;
+  int32_t label = 0, chosen = 0;  ///< its class, and the likeliest
+  double nats = 0;                ///< class_nll()
+  int64_t rank = 0;               ///< class_rank()
+  bool right() const { return rank == 0; }
+  bool among_5() const { return rank < 5; }
+};
+/// Judges one.
+JudgedClass judge_class(int64_t item, int32_t label, std::span<const float> logits);
+
+/// Adds an item to those with the largest losses, the largest first, of which there are kMostWorst at most. `T` has
+/// `nats`.
+inline constexpr size_t kMostWorst = 10;
+/// @copydoc kMostWorst
+template <class T>
+void keep_worst(const T& judged, std::vector<T>& worst) {
+  auto at = worst.begin();
+  while (at != worst.end() && !(at->nats < judged.nats)) ++at;
+  worst.insert(at, judged);
+  if (worst.size() > kMostWorst) worst.pop_back();
+}
+
 }  // namespace toy

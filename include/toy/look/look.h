@@ -1,5 +1,6 @@
 // A look inside a model while it reads a text: what its heads attend to, what each layer would predict, what each block
-// adds to the rows, and what recurrent layers keep. docs/look.md defines every number.
+// adds to the rows, and what recurrent layers keep. Of encoders, too, which fill in masks, tell classes, or neither.
+// docs/look.md defines every number.
 #pragma once
 
 #include <cstdint>
@@ -56,8 +57,8 @@ inline constexpr double kHeadRole = 0.4;
 
 /// An attention head.
 struct HeadLook {
-  /// [R,T]: row r is that of token T - R + r. Weights of tokens that it cannot see are 0. A row sums to 1, less the
-  /// share of a learned sink.
+  /// [R,T]: row r is that of token T - R + r. Weights of tokens that it cannot see are 0: those after it, but of an
+  /// encoder none. A row sums to 1, less the share of a learned sink.
   std::vector<float> weights;
   HeadScores scores;
 };
@@ -73,10 +74,11 @@ struct StateHead {
 /// What the model would predict if the blocks ended here: final norm and output projection of the rows (logit lens,
 /// nostalgebraist 2020). The norm's statistics are those of these rows.
 struct LensPoint {
-  std::vector<TokenChance> top;      ///< the best first
-  double entropy = 0;                ///< nats
-  double kl = 0;                     ///< from the model's output to this, nats
-  double next = 0;                   ///< probability of the token that follows in the text; NaN at its end
+  std::vector<TokenChance> top;  ///< the best first
+  double entropy = 0;            ///< nats
+  double kl = 0;                 ///< from the model's output to this, nats
+  /// Probability of the token that follows in the text; NaN at its end. Of an encoder, that of the token itself.
+  double next = 0;
   std::optional<int64_t> rank = {};  ///< of that token, 0 is the best
 };
 
@@ -94,9 +96,15 @@ struct LayerLook {
   std::vector<HeadLook> heads;                ///< of attention
   std::vector<StateHead> states;              ///< of recurrences
   std::vector<std::vector<int32_t>> experts;  ///< [T], the chosen ones
-  std::vector<Addition> added;
-  std::vector<double> norm;     ///< [T], of the rows that leave the block
-  std::vector<LensPoint> lens;  ///< [T]
+  std::vector<Addition> added;                ///< none where norms come after the sums (BERT)
+  std::vector<double> norm;                   ///< [T], of the rows that leave the block
+  std::vector<LensPoint> lens;                ///< [T]; none where the model predicts no tokens
+};
+
+/// A class of a text, and how likely the model thinks it.
+struct ClassChance {
+  std::string name;
+  double probability = 0;
 };
 
 /// All of it.
@@ -104,17 +112,24 @@ struct Look {
   std::vector<int32_t> ids;     ///< [T]
   int64_t first_row = 0;        ///< T - R, see HeadLook::weights
   std::vector<double> norm;     ///< [T], of the embedded tokens
-  std::vector<LensPoint> lens;  ///< [T], of the embedded tokens
+  std::vector<LensPoint> lens;  ///< [T], of the embedded tokens; none where the model predicts no tokens
   std::vector<LayerLook> layers;
-  int64_t random_tokens = 0;  ///< that are repeated once to measure induction; 0: the context is too short
-  /// The model's output at a token: that of the last layer.
+  std::vector<ClassChance> classes;  ///< of a classifier of texts, the likeliest first
+  bool causal = true;                ///< tokens see those before them; false: all (an encoder)
+  /// That are repeated once to measure induction; 0: the context is too short, or the model is an encoder.
+  int64_t random_tokens = 0;
+  /// Does the model predict tokens: those that follow, or of an encoder those that are masked?
+  bool predicts() const { return !lens.empty(); }
+  /// What the model says of token t of the text, which is not the first one of a causal model. Only if it predicts().
+  const LensPoint& prediction(size_t token) const { return output(causal ? token - 1 : token); }
+  /// The model's output at a token: that of the last layer. Only if it predicts().
   const LensPoint& output(size_t token) const { return layers.empty() ? lens[token] : layers.back().lens[token]; }
 };
 
-/// Reads the tokens as training and decoding do, with the same bits, and takes the graph's values: for any family.
-/// Memory grows with T^2 heads. Throws Error{bad_input} for no tokens, ids outside the vocabulary, more tokens than
-/// the model has positions, and where memory will not suffice for them and LookOptions::output, before anything is
-/// computed.
+/// Reads the tokens as training and decoding do, with the same bits, and takes the graph's values: for any family of
+/// texts. Memory grows with T^2 heads. Throws Error{bad_input} for a model of pictures, no tokens, ids outside the
+/// vocabulary, more tokens than the model has positions, and where memory will not suffice for them and
+/// LookOptions::output, before anything is computed.
 Look look(Device& device, const Model& model, std::span<const int32_t> ids, const LookOptions& options = {});
 
 /// The same in parts, for those who have other things to do in between. The blocks are one part; each of the others
@@ -136,8 +151,11 @@ class LookJob {
   std::unique_ptr<State> state_;
 };
 
+/// What a token writes, for people: bytes that are no part of a character as hexadecimal numbers after a backslash and
+/// x. Without a tokenizer its number.
+std::string text_of(const Tokenizer* tokenizer, int32_t id);
 /// {"ids", "tokens", "first_row", "embedding", "layers": [{"attention": [H][R][T], "top": [T][k], ...}]}; docs/look.md
-/// has the keys. Numbers have 7 digits.
+/// has the keys. Numbers have 7 digits. All texts are UTF-8; tokens that are not have their "bytes", too.
 nlohmann::ordered_json to_json(const Look& look, const Tokenizer* tokenizer);
 /// A page with everything in it: no network, light and dark. `title` is text. Weights have 8 bits, of their square
 /// roots.

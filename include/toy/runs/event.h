@@ -117,7 +117,7 @@ struct Policy {
     f("finished", e.finished, "reinforcement learning: part of the answers that ended by themselves");
     f("length", e.length, "reinforcement learning: mean tokens of an answer");
     f("entropy", e.entropy, "reinforcement learning: mean entropy of the tokens' distributions, nats");
-    f("kl", e.kl, "reinforcement learning: estimated divergence from the model without the adapter, nats a token");
+    f("kl", e.kl, "reinforcement learning: estimated divergence from the model that the run begins with, nats a token");
     f("ratio_deviation", e.ratio_deviation,
       "reinforcement learning: largest |p / p' - 1| of the training's and the sampler's probability of a token");
     f("ratio_drift", e.ratio_drift,
@@ -279,10 +279,12 @@ struct Eval {
   bool whole = false;
   std::optional<double> average_loss;
   Rewards rewards = {};
-  std::optional<double> top1 = {}, top1_error = {}, top5 = {}, top5_error = {};
+  std::optional<double> top1 = {}, top1_error = {}, top5 = {}, top5_error = {}, reward = {}, reward_error = {};
   std::optional<JsonObject> classes = {};
   static void fields(auto& e, auto&& f) {
-    f("loss", e.loss, "nats a token; of preferences the mean over the answers, of pictures and pairs over them");
+    f("loss", e.loss,
+      "nats a token; of preferences the mean over the answers, of pictures and pairs over them; null where there is a "
+      "reward");
     f("nats_per_byte", e.nats_per_byte, "nats a byte; of preferences of the chosen answers");
     f("whole", e.whole, "all of the validation text was read");
     f("average_loss", e.average_loss, "of the averaged weights, nats a token");
@@ -293,12 +295,14 @@ struct Eval {
       "`worst`, "
       "those with the largest losses");
   }
-  /// Of pictures, and of anchors, whose positive is searched among all texts of the validation.
+  /// Of pictures, and of anchors, whose positive is searched among all texts of the validation. Of questions.
   static void each_part(auto& e, auto&& f) {
     f("top1", e.top1, "the fraction of pictures whose class, or of anchors whose positive, is the likeliest");
     f("top1_error", e.top1_error, "its standard error");
     f("top5", e.top5, "the same among the 5 likeliest");
     f("top5_error", e.top5_error, "its standard error");
+    f("reward", e.reward, "reinforcement learning: mean reward of the likeliest answers to the held-out questions");
+    f("reward_error", e.reward_error, "its standard error");
   }
 };
 

@@ -24,6 +24,7 @@ struct Summary {
   std::vector<double> last_rewards;
   static constexpr size_t kRewardSteps = 10;
   std::optional<double> reward() const;     ///< their mean
+  std::optional<double> validation_reward;  ///< of the last validation
   Rewards rewards;                          ///< of the last validation, before the first of the last step
   std::optional<bool> validation_is_whole;  ///< what best_validation_loss compares: losses on the whole text, or a part
   double seconds = 0;

@@ -39,7 +39,7 @@ struct PolicyOptions {
   int64_t max_tokens = 64;           ///< of an answer, with the token that ends it
   PolicyLoss loss = PolicyLoss::dapo;
   RewardScale scale = RewardScale::none;
-  double beta = 0;  ///< of the divergence from the model without the adapter
+  double beta = 0;  ///< of the divergence from the model that the run begins with
   static constexpr int64_t kMostIterations = 64;
   int64_t num_iterations = 1;  ///< updates from the answers of a step
   /// How far a ratio may fall below 1 or rise above it before it is clipped. Absent: 0.2 or epsilon; of gspo 3e-4,
@@ -63,7 +63,7 @@ struct PolicyOptions {
     f({"loss", "How tokens are weighed: dapo, grpo, dr-grpo or gspo", {}, k}, o.loss);
     f({"scale", "Divide rewards by nothing, or by their deviation in the group", {}, k, "", "", "--scale-rewards"},
       o.scale);
-    f({"beta", "Weight of the divergence from the model without the adapter", at_least(0), k}, o.beta);
+    f({"beta", "Weight of the divergence from the model that the run begins with", at_least(0), k}, o.beta);
     f({"num_iterations", "Updates from the answers of a step; from the second on, clipped", from_to(1, kMostIterations),
        k},
       o.num_iterations);
@@ -104,7 +104,7 @@ struct AnswerWeights {
   double deviation = 0;        ///< largest |ratio - 1|
 };
 /// Of an answer whose tokens had log p' when the step's first update began. `log_ratios`: log p - log p' of each token,
-/// p being now's probability. `log_base`: log q - log p of the model without the adapter, or empty. With ratio r =
+/// p being now's probability. `log_base`: log q - log p of the model that the run began with, or empty. With ratio r =
 /// p / p' (of gspo the geometric mean over the answer) a token weighs advantage * r, or 0 where it is clipped, plus
 /// beta * p / p' * log(q / p), all of it times per_token.
 AnswerWeights update_weights(const PolicyOptions& options, double advantage, double per_token,

@@ -52,11 +52,16 @@ struct Recipe {
   static void fields(auto& recipe, auto&& f) {
     const auto each = [&](const Option& option, auto& value) {
       constexpr std::string_view kOfTexts[] = {"corpus", "train_on", "documents", "pack", "binary", "data_cache"};
-      // Answers are drawn: nothing is cut into rows, validated, or computed in another way than they were drawn.
-      constexpr std::string_view kNotOfAnswers[] = {"corpus_weight", "bad_rows",    "map",           "val",
-                                                    "val_fraction",  "epochs",      "accumulate",    "updates",
-                                                    "dropout",       "compute",     "patience",      "min_delta",
-                                                    "eval_every",    "eval_tokens", "sample_tokens", "lora_dropout"};
+      // Answers are drawn: nothing is cut into rows, or computed in another way than they were drawn.
+      constexpr std::string_view kNotOfAnswers[] = {"corpus_weight", "bad_rows",    "map",     "epochs",
+                                                    "accumulate",    "updates",     "dropout", "compute",
+                                                    "sample_tokens", "lora_dropout"};
+      constexpr std::pair<std::string_view, std::string_view> kOfAnswers[] = {
+          {"data", "JSON Lines file of questions with their answers"},
+          {"val", "File of questions to validate on (default: none, or see --val-fraction)"},
+          {"val_fraction", "Fraction of the questions to validate on, the last ones"},
+          {"eval_tokens", "Questions to ask per validation; 0 asks all"},
+          {"min_delta", "Improvement of the mean reward that --patience counts"}};
       constexpr std::string_view kNotOfPictures[] = {
           "corpus",   "train_on", "documents",     "pack",          "binary",  "data_cache", "corpus_weight",
           "bad_rows", "map",      "chat_template", "sample_tokens", "context", "fit_tokens", "tokens"};
@@ -96,8 +101,11 @@ struct Recipe {
           (recipe.of_encoders() && std::ranges::find(kNotOfPairs, option.name) != std::end(kNotOfPairs)))
         return;
       Option here = option;
-      if (recipe.kind == grpo && option.name == "data")
-        here.required = true, here.help = "JSON Lines file of questions with their answers";
+      if (recipe.kind == grpo) {
+        here.required |= option.name == "data";
+        for (const auto& [name, help] : kOfAnswers)
+          if (option.name == name) here.help = help;
+      }
       if (recipe.kind == dpo && option.name == "data")
         here.required = true, here.help = "JSON Lines file of chosen and rejected answers to train on";
       if (recipe.kind == vit) {

@@ -48,8 +48,9 @@ struct LookCommand : Command {
     show_in_help(app, {"--prompt", "--prompt-file", "--prompt-ids", "--compare", "--ablate", "--json", "--out", "--top",
                        "--exact"});
     app.footer(
-        "Shows attention by head, what each layer would predict (logit lens), what each block adds, and the states of "
-        "recurrent layers. See toy help look.md.\n\n"
+        "Shows attention by head, what each layer would predict (logit lens), what each block adds, the experts that "
+        "tokens choose, and the states of recurrent layers. Encoders show what they fill in at [MASK], or the classes "
+        "that they tell. See toy help look.md.\n\n"
         "Examples:\n"
         "  toy look out/book --prompt \"Once upon a time\"\n"
         "  toy look out/book --prompt \"Once upon a time\" --out look.html\n"
@@ -68,7 +69,7 @@ struct LookCommand : Command {
     model_path = model_file(model_path);
     const auto dev = device.make();
     Model model = load_model(model_path, *dev);
-    require_causal(model.spec);
+    check(!model.spec.vision.there(), "model {}: it reads pictures, and no text", model_path);
     adapters.apply(model);
     const std::vector<int32_t> ids = prompt.tokens(model, model_path).at(0);
     print_warnings(model_path, model.warnings);
@@ -162,8 +163,8 @@ struct LookCommand : Command {
   std::string title(const Model& model) const { return model.spec.name.empty() ? model_path : model.spec.name; }
 
   static std::string shown(const Tokenizer* tokenizer, int32_t id) {
-    if (!tokenizer) return fmt::format("{}", id);
-    std::string text = printable(tokenizer->written(id));
+    std::string text = printable(text_of(tokenizer, id));
+    if (!tokenizer) return text;
     for (size_t at = 0; (at = text.find('\n', at)) != text.npos; at += 2) text.replace(at, 1, "\\n");
     return "'" + text + "'";
   }
@@ -176,14 +177,38 @@ struct LookCommand : Command {
   }
 
   static void print(const Look& look, const Tokenizer* tokenizer) {
-    fmt::print("token            probability   what is predicted to follow\n");
-    for (size_t t = 0; t < look.ids.size(); ++t)
-      fmt::print("{:<16} {:>11} {}\n", shown(tokenizer, look.ids[t]),
-                 t > 0 ? fmt::format("{:.4f}", look.output(t - 1).next) : "-", best(look.output(t).top, tokenizer));
+    for (const ClassChance& c : look.classes) fmt::print("{:>7.3f}%  {}\n", 100 * c.probability, printable(c.name));
+    if (!look.classes.empty()) fmt::print("\n");
+    const char* const predicted = !look.predicts() ? ""
+                                  : look.causal    ? "   what is predicted to follow"
+                                                   : "   what is predicted in its place";
+    fmt::print("token           {}{}\n", look.predicts() ? " probability" : "", predicted);
+    for (size_t t = 0; t < look.ids.size(); ++t) {
+      const std::string said =
+          t > 0 || !look.causal ? fmt::format("{:.4f}", look.predicts() ? look.prediction(t).next : 0) : "-";
+      fmt::print("{}\n", look.predicts() ? fmt::format("{:<16} {:>11} {}", shown(tokenizer, look.ids[t]), said,
+                                                       best(look.output(t).top, tokenizer))
+                                         : shown(tokenizer, look.ids[t]));
+    }
     print_heads(look);
-    const size_t last = look.ids.size() - 1;
-    fmt::print("\nwhat the last token would predict after each layer\n{:<12}{}\n", "embedding",
-               best(look.lens[last].top, tokenizer));
+    if (look.predicts()) print_lens(look, tokenizer);
+  }
+
+  static void print_lens(const Look& look, const Tokenizer* tokenizer) {
+    if (!look.causal) {  // where the token is least likely: a mask, mostly
+      size_t at = 0;
+      for (size_t t = 0; t < look.ids.size(); ++t)
+        if (look.prediction(t).next < look.prediction(at).next) at = t;
+      fmt::print("\nwhat each layer would predict in the place of token {}, {}\n", at, shown(tokenizer, look.ids[at]));
+      print_points(look, tokenizer, at);
+      return;
+    }
+    fmt::print("\nwhat the last token would predict after each layer\n");
+    print_points(look, tokenizer, look.ids.size() - 1);
+  }
+
+  static void print_points(const Look& look, const Tokenizer* tokenizer, size_t last) {
+    fmt::print("{:<12}{}\n", "embedding", best(look.lens[last].top, tokenizer));
     for (size_t l = 0; l < look.layers.size(); ++l)
       fmt::print("{:<12}{}\n", fmt::format("layer {}", l), best(look.layers[l].lens[last].top, tokenizer));
   }

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "cli/console.h"
-#include "toy/image/class_scores.h"
+#include "toy/base/utf8.h"
 
 namespace toy::cli {
 
@@ -17,15 +17,13 @@ Confusion::Confusion(std::vector<std::string> classes) : classes_(std::move(clas
 }
 
 void Confusion::add(int64_t item, int32_t label, std::span<const float> logits) {
-  constexpr int64_t kFive = 5;
-  const int64_t rank = class_rank(logits, label);
-  const int32_t chosen = classes_in_order(logits).front();
-  all_.push_back({item, label, chosen, class_nll(logits, label)});
-  nats_ += all_.back().nats;
-  right_ += rank == 0, among_5_ += rank < kFive;
-  ++of_class_[size_t(label)].labelled, ++of_class_[size_t(chosen)].chosen;
-  if (label == chosen) ++of_class_[size_t(label)].right;
-  if (!table_.empty()) ++table_[size_t(label)][size_t(chosen)];
+  const JudgedClass j = judge_class(item, label, logits);
+  ++count_, nats_ += j.nats;
+  keep_worst(j, worst_);
+  right_ += j.right(), among_5_ += j.among_5();
+  ++of_class_[size_t(label)].labelled, ++of_class_[size_t(j.chosen)].chosen;
+  if (label == j.chosen) ++of_class_[size_t(label)].right;
+  if (!table_.empty()) ++table_[size_t(label)][size_t(j.chosen)];
 }
 
 MeanError Confusion::part(int64_t of) const {
@@ -41,14 +39,6 @@ double Confusion::mean_f1() const {
     sum += 2 * double(c.right) / double(c.labelled + c.chosen), ++seen;
   }
   return seen == 0 ? 0 : sum / double(seen);
-}
-
-std::vector<Confusion::Judged> Confusion::worst() const {
-  constexpr size_t kWorst = 10;
-  std::vector<Judged> list = all_;
-  std::ranges::stable_sort(list, [](const Judged& a, const Judged& b) { return a.nats > b.nats; });
-  list.resize(std::min(list.size(), kWorst));
-  return list;
 }
 
 void Confusion::print(const char* heading) const {

@@ -7,24 +7,19 @@
 #include <vector>
 
 #include "cli/eval/eval.h"
+#include "toy/image/class_scores.h"
 
 namespace toy::cli {
 
 /// Collects what a classifier says of items whose classes are known.
 class Confusion {
  public:
-  /// An item, its class, the loss of it, and the class that is thought likeliest.
-  struct Judged {
-    int64_t item;
-    int32_t label, chosen;
-    double nats;
-  };
   explicit Confusion(std::vector<std::string> classes);
   /// An item with this label, whose classes have these logits.
   void add(int64_t item, int32_t label, std::span<const float> logits);
 
   const std::vector<std::string>& classes() const { return classes_; }
-  int64_t count() const { return int64_t(all_.size()); }
+  int64_t count() const { return count_; }
   int64_t right() const { return right_; }
   MeanError top1() const { return part(right_); }          ///< the part whose class is the likeliest
   MeanError top5() const { return part(among_5_); }        ///< or among the 5 likeliest
@@ -34,7 +29,7 @@ class Confusion {
   /// [class][chosen class]; empty where there are too many classes for a table.
   const std::vector<std::vector<int64_t>>& table() const { return table_; }
   /// The items with the largest losses, the largest first.
-  std::vector<Judged> worst() const;
+  const std::vector<JudgedClass>& worst() const { return worst_; }
   /// The table after a line that says what it is; nothing where it is too wide for a terminal.
   void print(const char* heading) const;
 
@@ -46,8 +41,8 @@ class Confusion {
   };
   std::vector<Counts> of_class_;
   std::vector<std::vector<int64_t>> table_;
-  std::vector<Judged> all_;
-  int64_t right_ = 0, among_5_ = 0;
+  std::vector<JudgedClass> worst_;
+  int64_t count_ = 0, right_ = 0, among_5_ = 0;
   double nats_ = 0;
 };
 

@@ -83,14 +83,14 @@ struct EvalClassify final : Command {
   }
 
   void print(Confusion& r, const std::vector<LabelledText>& texts) const {
-    const auto shown = [&](const Confusion::Judged& j) {
+    const auto shown = [&](const JudgedClass& j) {
       constexpr size_t kMost = 60;
       return first_bytes(texts[size_t(j.item)].text, kMost);
     };
     const MeanError right = r.top1();
     if (json) {
       ordered_json list = ordered_json::array(), j{{"model", model_path}, {"file", file}, {"texts", r.count()}};
-      for (const Confusion::Judged& w : r.worst())
+      for (const JudgedClass& w : r.worst())
         list.push_back({{"row", w.item},
                         {"text", valid_utf8(texts[size_t(w.item)].text)},
                         {"label", valid_utf8(r.classes()[size_t(w.label)])},
@@ -105,7 +105,7 @@ struct EvalClassify final : Command {
     r.print("rows: a text's label; columns: what the model says");
     if (r.right() == r.count()) return;
     fmt::print("\nthe worst\n");
-    for (const Confusion::Judged& w : r.worst())
+    for (const JudgedClass& w : r.worst())
       if (w.chosen != w.label)
         fmt::print("  {} is {}, the model says {}\n", printable(shown(w)), printable(r.classes()[size_t(w.label)]),
                    printable(r.classes()[size_t(w.chosen)]));

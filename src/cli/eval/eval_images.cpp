@@ -33,7 +33,7 @@ void eval_images(Device& device, const std::string& model_path, const std::strin
   const MeanError top1 = r.top1(), top5 = r.top5();
   if (json) {
     ordered_json list = ordered_json::array();
-    for (const Confusion::Judged& j : r.worst())
+    for (const JudgedClass& j : r.worst())
       list.push_back({{"image", valid_utf8(set.names[size_t(j.item)])},
                       {"class", valid_utf8(r.classes()[size_t(j.label)])},
                       {"chosen", valid_utf8(r.classes()[size_t(j.chosen)])},
@@ -55,7 +55,7 @@ void eval_images(Device& device, const std::string& model_path, const std::strin
   r.print("rows: what a picture shows; columns: what the model says");
   if (r.right() == r.count()) return;
   fmt::print("\nthe worst\n");
-  for (const Confusion::Judged& j : r.worst())
+  for (const JudgedClass& j : r.worst())
     if (j.chosen != j.label)
       fmt::print("  {} is {}, the model says {}\n", printable(set.names[size_t(j.item)]),
                  printable(r.classes()[size_t(j.label)]), printable(r.classes()[size_t(j.chosen)]));

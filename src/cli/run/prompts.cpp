@@ -15,6 +15,7 @@
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
 #include "toy/data/text_files.h"
+#include "toy/decode/encoder.h"
 
 namespace toy::cli {
 namespace {
@@ -153,7 +154,9 @@ std::vector<std::vector<int32_t>> PromptOptions::tokens(const Model& model, cons
         to_stderr(fmt::format("toy: {} is not UTF-8; its other bytes are taken as they are\n", p.where));
       require_tokenizer(model, model_path, "give the prompt as --prompt-ids");
       try {
-        ids = no_bos ? t->encode(*p.text, o) : encode_prompt(*t, *p.text, o);
+        ids = no_bos              ? t->encode(*p.text, o)
+              : model.spec.causal ? encode_prompt(*t, *p.text, o)
+                                  : encode_for_embedding(*t, *p.text, 0);  // as an encoder reads it
       } catch (const EncodeError& e) {
         fail("{}", e.at(fmt::format("byte {} of {}", e.offset(), p.where)));
       }

@@ -88,7 +88,10 @@ void Reporter::event(const runs::Event& e) {
   } else if (const auto* v = e.as<runs::Eval>()) {
     clear_status();
     const std::string part = v->whole ? "" : " (on part of the text)", rewards = to_text(v->rewards);
-    if (v->top1)
+    if (v->reward)
+      say(fmt::format("step {}: validation reward {:.4f} +- {:.4f}{}", *e.step, *v->reward, v->reward_error.value_or(0),
+                      v->whole ? "" : " (of a part of the questions)"));
+    else if (v->top1)
       say(fmt::format("step {}: validation loss {:.4f} nats, top-1 {:.2f}% +- {:.2f}%{}{}", *e.step, v->loss,
                       100 * *v->top1, 100 * v->top1_error.value_or(0),
                       v->top5 ? fmt::format(", top-5 {:.2f}%", 100 * *v->top5) : "",

@@ -58,6 +58,11 @@ std::pair<std::vector<Log>, std::vector<Summary>> open_runs(const std::vector<st
   std::pair<std::vector<Log>, std::vector<Summary>> all;
   for (const std::string& name : names) {
     Opened o = open_run(name);
+    for (const Summary& other : all.second) {
+      std::error_code error;
+      check(!std::filesystem::equivalent(other.folder, o.summary.folder, error),
+            "{}: the run {} is named twice; name each run once", name, o.summary.id);
+    }
     all.first.push_back(std::move(o.log));
     all.second.push_back(std::move(o.summary));
   }

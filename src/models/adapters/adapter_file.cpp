@@ -121,22 +121,22 @@ std::vector<float> values_of(const gguf::TensorInfo& t, int64_t first_row, int64
   return values;
 }
 
-void load_head(Model& model, const AdapterFile& file) {
-  model.spec.score = file.head(model.spec);
-  model.spec.validate();
+// The tensors of the head of `spec`, with their values.
+std::vector<std::pair<TensorSpec, std::vector<float>>> head_tensors(const ModelSpec& spec, const AdapterFile& file) {
   std::map<std::string, const gguf::TensorInfo*> there;
   for (const gguf::TensorInfo* t : file.of_head()) there[t->name] = t;
-  for (const TensorSpec& t : tensors_of(model.spec)) {
+  std::vector<std::pair<TensorSpec, std::vector<float>>> list;
+  for (const TensorSpec& t : tensors_of(spec)) {
     if (t.adapter >= 0 || !is_of_score_head(t.name)) continue;
     const auto it = there.find(t.name);
     check(it != there.end() && it->second->shape == t.shape, "{}: the tensor '{}' of its head is {}, expected {}",
           file.path(), t.name, it == there.end() ? "missing" : it->second->shape.str(), t.shape.str());
-    model.params->add(t.name, {DType::f32, t.shape, 0});
-    model.params->write(t.name, values_of(*it->second, 0, t.shape[0]));
+    list.emplace_back(t, values_of(*it->second, 0, t.shape[0]));
     there.erase(it);
   }
   check(there.empty(), "{}: tensor '{}' is no part of such a head", file.path(),
         there.empty() ? "" : there.begin()->first);
+  return list;
 }
 
 // What a file says of the maps of a model. Calls f(part, pair, first row of b) for each weight in memory.
@@ -177,9 +177,15 @@ void load_adapter(Model& model, const std::string& path, double scale) {
   const size_t number = model.spec.adapters.size();
   AdapterSpec adapter;
   adapter.head = file.has_head();
-  if (adapter.head) file.require_architecture(model.spec), load_head(model, file);
   ModelSpec alone = model.spec;  // without the tensors of others: with them, many adapters would take quadratic time
   for (AdapterSpec& other : alone.adapters) other.maps.clear();
+  std::vector<std::pair<TensorSpec, std::vector<float>>> head;
+  if (adapter.head) {
+    file.require_architecture(model.spec);
+    alone.score = file.head(model.spec);
+    alone.validate();
+    head = head_tensors(alone, file);
+  }
   for_each_map(file, alone, [&](const TensorSpec& part, const AdapterFile::Pair& pair, int64_t) {
     const bool is_on = scale != 0;  // magnitudes alone would change the model
     adapter.maps[part.name] = {pair.rank(), file.scale_of(pair) * float(scale),
@@ -193,6 +199,12 @@ void load_adapter(Model& model, const std::string& path, double scale) {
         fmt::format("{}: the adapter was trained with another model, whose norms differ; what it "
                     "adds may be wrong for this one",
                     path));
+  // All of it fits: until here nothing of the model has changed.
+  model.spec.score = alone.score;
+  for (const auto& [t, values] : head) {
+    model.params->add(t.name, {DType::f32, t.shape, 0});
+    model.params->write(t.name, values);
+  }
   alone.adapters.push_back(adapter);
   model.spec.adapters.push_back(std::move(adapter));
   for (const TensorSpec& t : tensors_of(alone))
