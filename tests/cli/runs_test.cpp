@@ -350,6 +350,9 @@ TEST_F(CliRuns, BadInput) {
   refuses("runs show " + run + " --metric tap", {"the run has no tap"});
   refuses("runs show " + run + " --width 3", {"width is 3"});
   refuses("runs compare " + run, {"there is one run"});
+  refuses("runs report " + run + " " + run + " --out " + path("twice.html"), {"named twice"});
+  refuses("runs report " + run + " " + run + "/events.jsonl --out " + path("twice.html"), {"named twice"});
+  EXPECT_FALSE(fs::exists(path("twice.html")));
   refuses("runs compare " + run + " " + run + " --metric tap", {"metric 'tap'"});
   for (const char* file : {"events.jsonl", "config.json", "model.gguf"}) {
     const std::string before = slurp(run + "/" + file);

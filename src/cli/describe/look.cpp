@@ -69,7 +69,7 @@ struct LookCommand : Command {
     model_path = model_file(model_path);
     const auto dev = device.make();
     Model model = load_model(model_path, *dev);
-    check(!model.spec.vision.there(), "model {}: it reads pictures, and no text", model_path);
+    if (model.spec.vision.there()) require_causal(model.spec);  // it says what the model is for
     adapters.apply(model);
     const std::vector<int32_t> ids = prompt.tokens(model, model_path).at(0);
     print_warnings(model_path, model.warnings);

@@ -58,11 +58,6 @@ std::pair<std::vector<Log>, std::vector<Summary>> open_runs(const std::vector<st
   std::pair<std::vector<Log>, std::vector<Summary>> all;
   for (const std::string& name : names) {
     Opened o = open_run(name);
-    for (const Summary& other : all.second) {
-      std::error_code error;
-      check(!std::filesystem::equivalent(other.folder, o.summary.folder, error),
-            "{}: the run {} is named twice; name each run once", name, o.summary.id);
-    }
     all.first.push_back(std::move(o.log));
     all.second.push_back(std::move(o.summary));
   }
@@ -370,6 +365,12 @@ struct Report : Command {
   }
   void run() {
     const auto [logs, list] = open_runs(names);
+    for (size_t i = 0; i < list.size(); ++i)
+      for (size_t j = 0; j < i; ++j) {
+        std::error_code error;
+        check(!std::filesystem::equivalent(list[i].folder, list[j].folder, error),
+              "{}: this run is named twice; name each run once", names[i]);
+      }
     refuse_other_ending("--out", out, ".html", "a page of HTML");
     replace_own("out", out, logs.size() == 1 ? runs::html_report(logs[0], list[0]) : runs::html_report(logs, list),
                 kReport);
