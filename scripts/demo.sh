@@ -44,8 +44,8 @@ echo "demo: built in $((SECONDS - begin)) s"
 train=$out/train.txt valid=$out/valid.txt
 if [[ -z $text ]]; then
   say "Text: stories from a stochastic grammar"
-  "$toy" corpus stories --bytes "$corpus_bytes" --seed "$seed" --out "$train" > /dev/null
-  "$toy" corpus stories --bytes "$valid_bytes" --seed "$valid_seed" --out "$valid" > /dev/null
+  "$toy" corpus stories --bytes "$corpus_bytes" --seed "$seed" --overwrite --out "$train" > /dev/null
+  "$toy" corpus stories --bytes "$valid_bytes" --seed "$valid_seed" --overwrite --out "$valid" > /dev/null
   head -c 400 "$train"; echo ...
 else
   say "Text: $text"

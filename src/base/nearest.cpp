@@ -65,9 +65,10 @@ std::string no_such_file(const std::string& path) {
   if (path.find("://") != path.npos)
     return fmt::format("{}: it is an address; download it first, such as with curl -O, and give the file", path);
   if (path.starts_with("~/"))
-    return fmt::format("{}: no such file; ~ in quotes is not your home, so remove the quotes", path);
+    return fmt::format("{}: no such file; the shell replaces ~ only where a word begins with it, without quotes", path);
   if (path.find('*') != path.npos)
-    return fmt::format("{}: no such file; * in quotes is a letter, so remove the quotes", path);
+    return fmt::format(
+        "{}: no such file; the shell replaces * only in a word of its own, without quotes, where files fit", path);
   fs::path there;  // how far the path exists
   for (const fs::path& part : wanted.parent_path()) {
     if (!fs::is_directory(there / part, error))

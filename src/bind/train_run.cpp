@@ -45,7 +45,9 @@ std::string train(std::string_view name, std::string_view json, const TrainCalls
   JsonOptions(std::string(name), json_text(of_device)).read(device);
   Recipe recipe = parse_recipe(name, json_text(all));
   const ModelFinder finder;
-  if (std::string* init = recipe.init()) *init = finder.model(*init);
+  const RecipeOptions& common = recipe.common();
+  if (std::string* init = recipe.init())
+    *init = common.resume ? finder.model_of_resumed(*init, common.out) : finder.model(*init);
   if (auto* o = std::get_if<FromScratchOptions>(&recipe.options)) o->tokenizer = finder.tokenizer(o->tokenizer);
   const auto dev = make_device(device.device, {.threads = device.threads});
   Observer observer(calls);

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -18,7 +19,8 @@ constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};  // one that nohup has set
 
 // What a handler may touch has to be global and lock-free.
 std::atomic<int> caught{0};
-std::atomic<int64_t> caught_at{0};  // milliseconds
+constexpr int64_t kNever = -1;
+std::atomic<int64_t> caught_at{kNever};  // milliseconds
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free);
 
 int64_t now() {
@@ -29,13 +31,19 @@ int64_t now() {
 
 // Only calls that POSIX allows in a handler (signal-safety(7)).
 extern "C" void on_signal(int number, siginfo_t* info, void*) {
-  constexpr int64_t kTogether = 1000;  // timeout(1) asks twice: the program, and all of its group
-  const bool first = caught.exchange(number) == 0;
-  if (first) caught_at = now();
-  if (first || info->si_code == SI_QUEUE) return;  // request_stop() may ask again
-  if (number == SIGTERM && now() < caught_at + kTogether) return;
-  signal(number, SIG_DFL);
-  raise(number);  // delivered when the handler returns
+  // timeout(1) asks twice: the program, and all of its group. A terminal that closes may send several, too. No one
+  // presses Ctrl-C twice within a tenth of a second.
+  constexpr int64_t kTogether = 1000, kTogetherByHand = 100;
+  const int before = errno;
+  int64_t first = kNever;
+  const int64_t time = now();
+  if (caught_at.compare_exchange_strong(first, time)) {
+    caught = number;
+  } else if (info->si_code != SI_QUEUE && time >= first + (number == SIGINT ? kTogetherByHand : kTogether)) {
+    signal(number, SIG_DFL);  // request_stop() may ask again
+    raise(number);            // delivered when the handler returns
+  }
+  errno = before;
 }
 
 // Of signals that nothing else handles.
@@ -63,7 +71,7 @@ void reset_handlers() {
 }  // namespace
 
 Interrupt::Interrupt() {
-  caught = 0;
+  caught = 0, caught_at = kNever;
   set_handlers();
 }
 

@@ -3,8 +3,9 @@
 
 namespace toy::cli {
 
-/// While it lives, the first SIGINT, SIGTERM or SIGHUP is noted and nothing else; the second ends the program at once,
-/// as it would have without this. That of request_stop() ends nothing at once. A signal that was ignored stays ignored
+/// While it lives, the first SIGINT, SIGTERM or SIGHUP is noted and nothing else; a later one ends the program at once,
+/// as it would have without this. What comes together counts as one: within a second, or a tenth of one for Ctrl-C.
+/// That of request_stop() ends nothing at once. A signal that was ignored stays ignored
 /// (nohup, a shell's background jobs). One at a time: a handler can reach nothing but a global.
 class Interrupt {
  public:

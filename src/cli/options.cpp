@@ -9,9 +9,11 @@
 
 #include "bind/files.h"
 #include "cli/console.h"
+#include "cli/outputs.h"
 #include "toy/base/error.h"
 #include "toy/base/gguf_name.h"
 #include "toy/base/memory.h"
+#include "toy/base/shell_word.h"
 #include "toy/base/utf8.h"
 #include "toy/chat/builtin.h"
 #include "toy/decode/repack.h"
@@ -101,21 +103,28 @@ std::vector<std::string> known_words(std::string_view option) {
   return option == "chat_template" ? builtin_chat_templates() : std::vector<std::string>();
 }
 
+namespace {
+
+// The first 64 KiB.
+std::string beginning_of(const std::string& path) {
+  std::string beginning(size_t(64) << 10, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(beginning.data(), std::streamsize(beginning.size()));
+  beginning.resize(size_t(file.gcount()));
+  return beginning;
+}
+
+}  // namespace
+
 void refuse_replacing(const std::string& option, const std::string& out, const IsOwn& is_own) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(out, error) || std::filesystem::file_size(out, error) == 0) return;
-  std::string beginning(size_t(64) << 10, '\0');
-  std::ifstream file(out, std::ios::binary);
-  file.read(beginning.data(), std::streamsize(beginning.size()));
-  beginning.resize(size_t(file.gcount()));
-  check(is_own(beginning), "{}: '{}' exists and was not written by this command; use another name, or remove it",
-        option, out);
+  check(is_own(beginning_of(out)),
+        "{}: '{}' exists and was not written by this command; use another name, or remove it", option, out);
 }
 
 void refuse_replacing_model(const std::string& option, const std::string& out, bool overwrite) {
-  const auto is_model = [](std::string_view beginning) { return beginning.starts_with("GGUF"); };
-  refuse_replacing(option, out, is_model);
-  bind::require_new(option, out, overwrite, "--overwrite it");
+  refuse_losing(option, out, overwrite, [](std::string_view beginning) { return beginning.starts_with("GGUF"); });
 }
 
 void add_overwrite(CLI::App& app, bool& overwrite) {
@@ -140,9 +149,10 @@ void warn_of_long_context(const std::string& path, const ModelSpec& spec, int64_
 
 void note_if_file(const std::string& text, const std::string& option) {
   std::error_code error;
-  if (std::filesystem::path(text).has_extension() && std::filesystem::is_regular_file(text, error))
-    to_stderr(fmt::format("toy: '{0}' is taken as a text; {1} {2} reads the file\n", one_line(text), option,
-                          shell_quoted(text)));
+  if (!std::filesystem::path(text).has_extension() || !std::filesystem::is_regular_file(text, error)) return;
+  const bool reads = begins_as_text(beginning_of(text));  // no model or picture
+  to_stderr(fmt::format("toy: '{}' is taken as a text{}\n", one_line(text),
+                        reads ? fmt::format("; {} {} reads the file", option, shell_quoted(text)) : ", not as a file"));
 }
 
 void print_warnings(const std::string& path, const std::vector<std::string>& warnings) {

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "cli/options.h"
 #include "toy/base/error.h"
-#include "toy/data/text_files.h"
 
 namespace toy::cli {
 
@@ -25,13 +25,12 @@ inline void refuse_other_ending(const char* option, const std::string& out, std:
   check(!is_other, "{} is '{}', but the file is {}; use a name that ends with {}", option, out, what, own);
 }
 
-/// Refuses to replace a file without --overwrite, unless `is_own` says that all of it can be written again.
-inline void refuse_replacing_other(const char* option, const std::string& out, bool overwrite,
-                                   const std::function<bool(const std::string& text)>& is_own) {
-  std::error_code error;
-  if (overwrite || !std::filesystem::is_regular_file(out, error) || std::filesystem::file_size(out, error) == 0) return;
-  check(is_own(read_text_file(out, true)),
-        "{}: '{}' exists, and these options do not write it again; use another name, or --overwrite it", option, out);
-}
+/// As refuse_replacing(), and where add_overwrite() or the like asked for nothing, throws Error{bad_input} for files of
+/// the command's kind, too: all, or those that `again` does not write again. `again`: what the command's options write,
+/// at least as long as `there`.
+void refuse_losing(const std::string& option, const std::string& out, bool overwrite, const IsOwn& is_own,
+                   const std::function<std::string(std::string_view there)>& again = {});
+/// A file that people can read: UTF-8, perhaps cut at its end, without zeros.
+bool begins_as_text(std::string_view beginning);
 
 }  // namespace toy::cli

@@ -214,6 +214,13 @@ bool is_adapter(const std::string& path) {
   }
 }
 
+// `toy merge MODEL ADAPTER`, before it says what else is missing.
+std::string explain_adapter(const CLI::App& app, const std::vector<std::string>& arguments) {
+  if (app.get_name() != "merge" || arguments.size() != 2 || app.get_option("--lora")->count() > 0) return {};
+  return fmt::format("'{}' is one argument too many; did you mean --lora {}?", one_line(arguments[1]),
+                     shell_quoted(arguments[1]));
+}
+
 // The command of the same group that takes a model as its argument.
 const CLI::App* with_model(const CLI::App& app) {
   for (const CLI::App* other : app.get_parent()->get_subcommands({}))
@@ -407,6 +414,7 @@ std::string explain(const CLI::App& root, const CLI::ParseError& error, const st
       if (own.empty()) own = explain_unknown_command(root, words);
       if (own.empty()) own = explain_spaces(words);
       if (own.empty()) own = explain_unknown_option(root, words);
+      if (own.empty()) own = explain_adapter(app, arguments_of(root, words));
       if (own.empty()) own = explain_missing(app, arguments_of(root, words));
       if (own.empty()) own = explain_swallowed(app);
       if (own.empty()) own = explain_quotes(words);

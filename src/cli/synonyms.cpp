@@ -65,6 +65,13 @@ std::string our_option(const CLI::App& app, const std::string& written) {
 
 namespace {
 
+// "train vit"
+std::string path_of(const CLI::App& app) {
+  if (!app.get_parent()) return {};
+  const std::string group = path_of(*app.get_parent());
+  return group.empty() ? app.get_name() : group + " " + app.get_name();
+}
+
 // Our commands for a first word that is none of them, or the word. A recipe's name alone is `train` with it.
 Words our_command(const CLI::App& root, const std::string& word) {
   if (find_command(root, word)) return {word};
@@ -131,14 +138,13 @@ void say_our_value(const CLI::App& app, const Words& all, std::string& name, std
 }  // namespace
 
 std::string needless_option(const CLI::App& app, const std::string& theirs) {
-  const std::string name = name_of(theirs);
-  const std::string group = app.get_parent() ? app.get_parent()->get_name() : "";
-  for (const auto& n : others::kNeedless)
+  const std::string name = name_of(theirs), path = path_of(app) + " ";
+  for (const others::Needless& n : others::kNeedless)
     if (n.theirs == name && (n.of.empty() || app.get_option_no_throw(std::string(n.of))) &&
-        (n.group.empty() || n.group == group))
+        (n.in.empty() || path.starts_with(std::string(n.in) + " ")))
       return std::string(n.reason);
   if (app.get_option_no_throw("--size") && std::ranges::find(others::kSizeNames, name) != std::end(others::kSizeNames))
-    return std::string(others::kSizes);
+    return std::string(app.get_name() == "vit" ? others::kSizesOfPictures : others::kSizes);
   return {};
 }
 

@@ -237,6 +237,8 @@ inline constexpr std::string_view kOtherBits =
 // Sizes of a model, which are not single options.
 inline constexpr std::string_view kSizes =
     "--size takes the name of a size or a JSON file with its numbers (toy help transformer-lm.md)";
+inline constexpr std::string_view kSizesOfPictures =
+    "--size takes the name of a size or a JSON file with its numbers (toy help images.md)";
 inline constexpr std::string_view kSizeNames[] = {"--n-embd",
                                                   "--hidden-size",
                                                   "--d-model",
@@ -264,18 +266,34 @@ inline constexpr std::string_view kReports =
 inline constexpr std::string_view kChats = "infer continues a text; toy chat MODEL TEXT talks to a model";
 inline constexpr std::string_view kProgress = "progress goes to stderr, and 2> /dev/null hides it";
 
-// Options of other programs that have no counterpart, and why; `of`: only where the command has this option.
-inline constexpr struct {
-  std::string_view theirs, reason, of = {}, group = {};
-} kNeedless[] = {
+inline constexpr std::string_view kRanks =
+    "mpirun -np N toy train ... trains on several machines (toy help many-machines.md)";
+inline constexpr std::string_view kBenchRanks = "mpirun -np N toy bench train ... measures several processes";
+
+// What names the fields of rows: of chats and texts, of preferences, of pairs, of classes.
+inline constexpr std::string_view kMapPrompt = "--map prompt=NAME,completion=NAME names the fields";
+inline constexpr std::string_view kMapText = "--map text=NAME names the field";
+inline constexpr std::string_view kMapPreferences = "--map prompt=NAME,chosen=NAME,rejected=NAME names the fields";
+inline constexpr std::string_view kMapPairs = "--map anchor=NAME,positive=NAME names the fields";
+inline constexpr std::string_view kMapClasses = "--map text=NAME,label=NAME names the fields";
+
+// Options of other programs that have no counterpart, and why; `of`: only where the command has this option; `in`: only
+// of this command ("train vit") and those of its group ("train"). What a reason names has to be there. The first
+// counts.
+struct Needless {
+  std::string_view theirs, reason, of = {}, in = {};
+};
+inline constexpr Needless kNeedless[] = {
     {"--repeat", "--steps says how often", "--steps", "bench"},
     {"--repeats", "--steps says how often", "--steps", "bench"},
-    {"-ngl", "all layers run on --device; leave it out"},
-    {"--n-gpu-layers", "all layers run on --device; leave it out"},
-    {"--gpu-layers", "all layers run on --device; leave it out"},
+    {"-ngl", "all layers run on --device; leave it out", "--device"},
+    {"--n-gpu-layers", "all layers run on --device; leave it out", "--device"},
+    {"--gpu-layers", "all layers run on --device; leave it out", "--device"},
     {"--tensor-parallel-size", "a model runs on one device"},
     {"-tp", "a model runs on one device"},
-    {"--gpu-memory-utilization", "--ctx and --parallel decide on the memory"},
+    {"--gpu-memory-utilization", "--ctx and --parallel decide on the memory", "--parallel", "serve"},
+    {"--gpu-memory-utilization", "--memory SIZE limits the memory", "--memory", "train"},
+    {"--gpu-memory-utilization", "a device's memory is taken as it is needed; leave it out", "--device"},
     {"--flash-attn", "attention never stores its scores"},
     {"-fa", "attention never stores its scores"},
     {"--gpu", "--device cuda computes on a GPU (toy devices shows what this machine has)", "--device"},
@@ -285,8 +303,8 @@ inline constexpr struct {
     {"--message", "the message comes after the model: toy chat MODEL TEXT", "--tool-command"},
     {"--prompt", "the message comes after the model: toy chat MODEL TEXT", "--tool-command"},
     {"-p", "the message comes after the model: toy chat MODEL TEXT", "--tool-command"},
-    {"-p", "the text comes after the model: toy embed MODEL TEXT", "--pooling"},
-    {"--prompt", "the text comes after the model: toy embed MODEL TEXT", "--pooling"},
+    {"-p", "the text comes after the model: toy embed MODEL TEXT", {}, "embed"},
+    {"--prompt", "the text comes after the model: toy embed MODEL TEXT", {}, "embed"},
     {"--mlock", "files are mapped, and the system keeps what is used"},
     {"--no-mmap", "files are always mapped"},
     {"--jinja", "chat templates and tools are always on"},
@@ -295,13 +313,18 @@ inline constexpr struct {
     {"--reasoning-parser", "the chat template decides how reasoning is told apart"},
     {"--embedding", "embeddings are always served", "--port"},
     {"--embeddings", "embeddings are always served", "--port"},
-    {"--verbose", "progress goes to stderr, and --json prints events for programs"},
+    {"--verbose", "progress goes to stderr, and --json prints events for programs", "--json", "train"},
+    {"--verbose", "progress goes to stderr, and --json prints results for programs", "--json"},
+    {"--verbose", "progress goes to stderr anyway; leave it out"},
     {"--bf16", "--compute bf16 chooses the type of products", "--compute"},
     {"--fp16", "--compute bf16 chooses the type of products", "--compute"},
     {"--load-in-4bit", "quantize the file first: toy quantize MODEL OUT --type Q4_K_M"},
-    {"--qlora", "lora trains a quantized model as it is: toy quantize MODEL OUT --type Q4_K_M", "--corpus"},
+    {"--qlora", "lora trains a quantized model as it is: toy quantize MODEL OUT --type Q4_K_M", "--rank", "train"},
+    {"--qlora", "toy train lora --model FILE trains an adapter of a quantized model as it is", {}, "train"},
     {"--lora", "a new adapter begins from a model; add the old one to it: toy merge MODEL --lora FILE --out OUT",
-     "--corpus"},
+     "--rank", "train"},
+    {"--lora", "make one model of both first: toy merge MODEL --lora FILE --out OUT", {}, "train warm-start"},
+    {"--lora", "make one model of both first: toy merge MODEL --lora FILE --out OUT", {}, "train full-finetune"},
     {"--tasks", "questions of a file are scored by toy eval choices MODEL FILE", "--stride"},
     {"--model-dir", "HF_HUB_CACHE, HF_HOME and OLLAMA_MODELS say where models are"},
     {"--models-dir", "HF_HUB_CACHE, HF_HOME and OLLAMA_MODELS say where models are"},
@@ -333,11 +356,11 @@ inline constexpr struct {
     {"--top-p", "each request says how it is sampled", "--port"},
     {"--top-k", "each request says how it is sampled", "--port"},
     {"--api-key", "others can read a command line; put keys into a file for --api-key-file", "--api-key-file"},
-    {"--gradient-checkpointing", "--memory SIZE recomputes activations where it has to"},
+    {"--gradient-checkpointing", "--memory SIZE recomputes activations where it has to", "--memory"},
     {"--vocab-size", "--tokenizer bpe:N trains a tokenizer of N tokens", "--tokenizer"},
-    {"--wandb", kReports, "--steps"},
-    {"--wandb-project", kReports, "--steps"},
-    {"--report-to", kReports, "--steps"},
+    {"--wandb", kReports, {}, "train"},
+    {"--wandb-project", kReports, {}, "train"},
+    {"--report-to", kReports, {}, "train"},
     {"--precision", "--compute bf16 chooses the type of products", "--compute"},
     {"--mixed-precision", "--compute bf16 chooses the type of products", "--compute"},
     {"--warmup-ratio", "--warmup takes a number of steps", "--warmup"},
@@ -349,26 +372,38 @@ inline constexpr struct {
     {"--push-to-hub", "toy uploads nothing; hf upload does"},
     {"--num-workers", "--threads says how many threads work", "--threads"},
     {"--cpu", "the CPU is what computes unless --device says otherwise", "--device"},
-    {"--distributed", "mpirun -np N toy train ... trains on several machines (toy help many-machines.md)", "--shards"},
-    {"--ddp", "mpirun -np N toy train ... trains on several machines (toy help many-machines.md)", "--shards"},
-    {"--num-gpus", "mpirun -np N toy train ... trains on several machines (toy help many-machines.md)", "--shards"},
+    {"--distributed", kRanks, "--shards", "train"},
+    {"--distributed", kBenchRanks, "--shards", "bench"},
+    {"--ddp", kRanks, "--shards", "train"},
+    {"--ddp", kBenchRanks, "--shards", "bench"},
+    {"--num-gpus", kRanks, "--shards", "train"},
+    {"--num-gpus", kBenchRanks, "--shards", "bench"},
     {"--eval-iters", "--eval-tokens says how many tokens are scored", "--eval-tokens"},
     {"--compile", "there is nothing to compile; leave it out"},
     {"--torch-compile", "there is nothing to compile; leave it out"},
     {"--resume-from-checkpoint", "--resume with --out FOLDER continues the run in that folder", "--resume"},
     {"--train-on-inputs", "--train-on all counts every token", "--train-on"},
-    {"--prompt-column", "--map prompt=NAME,completion=NAME names the fields", "--map"},
-    {"--text-column", "--map text=NAME names the field", "--map"},
+    {"--prompt-column", kMapPreferences, "--map", "train dpo"},
+    {"--prompt-column", kMapPairs, "--map", "train contrastive"},
+    {"--prompt-column", kMapPairs, "--map", "eval retrieval"},
+    {"--prompt-column", kMapClasses, "--map", "train classify"},
+    {"--prompt-column", kMapClasses, "--map", "eval classify"},
+    {"--prompt-column", kMapPrompt, "--map"},
+    {"--text-column", kMapPreferences, "--map", "train dpo"},
+    {"--text-column", kMapPairs, "--map", "train contrastive"},
+    {"--text-column", kMapPairs, "--map", "eval retrieval"},
+    {"--text-column", kMapClasses, "--map", "train classify"},
+    {"--text-column", kMapClasses, "--map", "eval classify"},
+    {"--text-column", kMapText, "--map"},
     {"--dataset-format", "the fields of a row say what it is (toy help data.md)", "--map"},
     {"--tokenizer", "the model keeps its own", "--init"},
+    {"--model", "a classifier of pictures begins from nothing; leave it out", {}, "train vit"},
     {"--model",
      "a new model begins from nothing; toy train warm-start --init FILE trains one further, toy train lora "
      "--model FILE an adapter of it",
      "--size", "train"},
     {"--ref-model", "the reference is the model without its adapter; leave it out", "--beta"},
     {"--reference-model", "the reference is the model without its adapter; leave it out", "--beta"},
-    {"--lora", "a new adapter begins from a model; add the old one to it: toy merge MODEL --lora FILE --out OUT",
-     "--beta"},
     {"--no-cnv", "infer continues a text and never chats; leave it out", "--prompts"},
     {"-no-cnv", "infer continues a text and never chats; leave it out", "--prompts"},
     {"-cnv", kChats, "--prompts"},
@@ -385,7 +420,8 @@ inline constexpr struct {
     {"--out", "the text goes to stdout: > FILE writes it into a file", "--prompts"},
     {"--output", "the text goes to stdout: > FILE writes it into a file", "--prompts"},
     {"--mirostat", "--samplers lists the steps of drawing (toy help sampling.md)", "--samplers"},
-    {"--do-sample", "a --temperature above 0 draws, and 0 takes the likeliest token", "--temperature"},
+    {"--do-sample", "a --temperature above 0 draws, and 0 takes the likeliest token", "--temperature", "eval"},
+    {"--do-sample", "a --temperature above 0 draws, and 0 takes the likeliest token", "--samplers"},
     {"--num-return-sequences", "another --seed draws another text", "--prompts"},
     {"--out", "--json > FILE keeps the result", "--stride"},
     {"--output", "--json > FILE keeps the result", "--stride"},

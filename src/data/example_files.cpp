@@ -41,11 +41,11 @@ int64_t read_examples(const TextFile& file, const ExampleMaker& maker, const Exa
     } catch (const Error& e) {
       if (e.code() != ErrorCode::bad_input) throw;
       const std::string what = fmt::format("{}: {}", where, e.what());
-      if (reading.bad) {
+      const bool helps = dynamic_cast<const NeedsTemplate*>(&e) == nullptr;  // else all rows like it would be skipped
+      if (reading.bad && helps) {
         reading.bad(number, e.what());
         return ++bad > 0;
       }
-      const bool helps = dynamic_cast<const NeedsTemplate*>(&e) == nullptr;  // else all rows like it would be skipped
       check(reading.skip_bad_rows, "{}{}", what,
             helps ? "; --bad-rows skip passes over such rows, toy data check lists them" : "");
       skipped.add(what);

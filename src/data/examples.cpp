@@ -96,7 +96,10 @@ ExampleRow ExampleMaker::make_row(const ordered_json& row) const {
   const RowForm form = row_form(options_.questions ? answered(row) : row, options_.renamed);
   ExampleRow out = example(form);
   out.says_nothing = form.says_nothing();
-  if (!form.unused.empty()) out.notes.insert(out.notes.begin(), unused_note(form.unused));
+  const bool is_labelled = form.kind == RowKind::text && std::ranges::find(form.unused, "label") != form.unused.end();
+  if (!form.unused.empty())
+    out.notes.insert(out.notes.begin(),
+                     unused_note(form.unused) + (is_labelled ? "; toy train classify learns labels" : ""));
   for (const Example* e : {&out.example, out.rejected ? &*out.rejected : nullptr})
     if (e) check(e->counted() > 0, "it has nothing to learn: no token counts in the loss");
   return out;

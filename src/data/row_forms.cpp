@@ -379,6 +379,18 @@ std::string misspelt_field(const ordered_json& row) {
   return "";
 }
 
+// Of a row for another training than those that learn to write: what it is for, or "".
+std::string other_training(const ordered_json& row) {
+  const auto has = [&](std::initializer_list<const char*> names) {
+    return std::ranges::any_of(names, [&](const char* name) { return row.contains(name); });
+  };
+  if (has({"anchor", "positive", "negative"}))
+    return "pairs of texts are for toy train contrastive (toy help embeddings.md)";
+  if (has({"label", "class", "category", "label_text"}) && !has({"completion", "messages"}))
+    return "texts with labels are for toy train classify (toy help classifiers.md)";
+  return "";
+}
+
 // Why a row without a known form has none, as far as its fields tell.
 std::string advice_on(const ordered_json& row) {
   if (const std::string wrong = misspelt_field(row); !wrong.empty()) return wrong;
@@ -445,6 +457,7 @@ RowForm row_form(const ordered_json& given, const std::map<std::string, std::str
     for (const auto& [name, value] : given.items())
       fields.push_back(one_line(name) + (value.is_null() ? " (null)" : ""));
     const std::string has = fields.empty() ? "no fields" : fmt::format("the fields {}", fmt::join(fields, ", "));
+    if (const std::string other = other_training(given); !other.empty()) fail("it has {}; {}", has, other);
     if (const std::string map = likely_map(given); !map.empty()) fail("it has {}; try --map {}", has, map);
     if (const std::string advice = advice_on(given); !advice.empty()) fail("it has {}; {}", has, advice);
     fail(

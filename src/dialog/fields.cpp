@@ -165,6 +165,8 @@ void Fields::holds(const std::string& name, const std::set<std::string>& inner) 
   for (const std::string& field : inner) inner_.insert(name + "." + field);
 }
 
+std::string Fields::other(const std::string& name) const { return other_name(name, known_); }
+
 void Fields::refuse_moved(const std::string& name) const {
   for (const std::string& field : inner_) {
     const size_t dot = field.find('.');

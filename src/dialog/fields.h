@@ -102,6 +102,8 @@ class Fields {
   bool has(const std::string& name);
   /// Notes a field that has no effect here, whatever it is.
   void ignore(const std::string& name);
+  /// The name that means the same as `name` among those that were asked for so far, or "".
+  std::string other(const std::string& name) const;
   /// Says that fields with these names stand in an object, which is the field `name`: here they are refused.
   void holds(const std::string& name, const std::set<std::string>& inner);
   /// Takes all that is left.

@@ -217,7 +217,7 @@ struct OtherName {
   std::string_view here;  // names in other APIs with '|' between them
 };
 
-constexpr std::string_view kLengths = "max_output_tokens|max_tokens|num_predict|options.num_predict";
+constexpr std::string_view kLengths = "max_tokens|max_output_tokens|num_predict|options.num_predict";
 
 // What means the same under another name.
 constexpr OtherName kOtherNames[] = {
@@ -229,7 +229,7 @@ constexpr OtherName kOtherNames[] = {
     {"n_predict", kLengths},
     {"num_predict", kLengths},
     {"temp", "temperature|options.temperature"},
-    {"repetition_penalty", "options.repetition_penalty"},
+    {"repetition_penalty", "repeat_penalty|options.repeat_penalty"},
     {"stop", "stop_sequences"},
     {"stop_sequences", "stop|options.stop"},
     {"response_format", "text.format|output_config.format"},

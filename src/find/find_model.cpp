@@ -185,6 +185,15 @@ std::string ModelFinder::model(const std::string& what) const {
       folder);
 }
 
+std::string ModelFinder::model_of_resumed(const std::string& what, const std::string& out) const {
+  std::error_code error;
+  const std::string folder = run(what);
+  if (!folder.empty() && fs::equivalent(folder, out, error))
+    if (const fs::path replaced = fs::path(folder) / runs::kModelFile; fs::exists(replaced, error))
+      return replaced.string();
+  return model(what);
+}
+
 std::string ModelFinder::tokenizer(const std::string& what) const {
   std::error_code error;
   const bool known =

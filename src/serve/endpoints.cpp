@@ -111,10 +111,11 @@ void Server::route(const std::shared_ptr<Exchange>& exchange) {
     std::vector<std::string> names;
     for (const std::string_view path : all) names.emplace_back(name(path));
     std::string near = nearest(std::string(name(target)), names);  // of the names alone: /v1/ would make all alike
-    constexpr size_t kLeast = 5;
+    constexpr size_t kLeast = 4;                                   // "chat"
     const std::string_view given = name(target);
+    const bool is_group = given == "api/";  // of many
     const auto begins = std::ranges::find_if(
-        names, [&](const std::string& n) { return given.size() >= kLeast && n.starts_with(given); });
+        names, [&](const std::string& n) { return given.size() >= kLeast && !is_group && n.starts_with(given); });
     if (near.empty() && begins != names.end()) near = *begins;
     if (!near.empty()) near = all[size_t(std::ranges::find(names, near) - names.begin())];
     throw ApiError(404, fmt::format("there is no {}; {}", one_line(target),

@@ -195,6 +195,7 @@ void EventReader::finish() {
 
 std::string error_text(long status, std::string_view body) {
   constexpr size_t kShown = 300;
+  constexpr long kNotFound = 404, kNotAllowed = 405;
   const auto j = parse_json<ordered_json>(body);
   std::string text;
   if (j.is_object() && j.contains("error"))
@@ -203,7 +204,9 @@ std::string error_text(long status, std::string_view body) {
   if (text.empty()) text = std::string(body.substr(0, kShown));
   if (j.is_discarded() &&
       std::string_view(text).substr(std::min(text.find_first_not_of(" \t\r\n"), text.size())).starts_with('<'))
-    text = "the answer is a web page, so no server of a model listens there";
+    text = fmt::format("the answer is a web page, {}", status == kNotFound || status == kNotAllowed
+                                                           ? "so no server of a model listens there"
+                                                           : "perhaps of a proxy in front of the server");
   if (constexpr size_t kMost = 2000; text.size() > kMost) text.resize(kMost);  // one_line() repairs its end
   text = one_line(text);
   if (status == 0) return text;

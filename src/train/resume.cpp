@@ -160,7 +160,7 @@ void Resume::prepare_to_write(const ModelSpec& spec) {
           "out: another run has made the folder '{}' and written checkpoints there in the meantime; resume it "
           "(--resume), or choose another --out",
           o_.out);
-    check(o_.resume || o_.overwrite || earlier_result().empty() || replaces_its_source(),
+    check(o_.resume || o_.overwrite || earlier_result().empty(),
           "out: another run has made '{}' in the meantime; choose another --out", earlier_result());
   }
   remove_leftovers(o_.out);

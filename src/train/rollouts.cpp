@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "toy/base/checksum.h"
@@ -370,17 +371,20 @@ std::vector<std::string> Rollouts::try_rewards() {
   for (const auto& t : texts) attempts.push_back({&q, t.second, 1, true});
   const std::vector<Judgement> judged = judge_(attempts);
   std::vector<std::string> lines;
+  const auto& best_total = judged[0].total;  // of the right answer; all rewards may be below 0
+  const bool fits = best_total && (*best_total > 0 || (judged[1].total && *best_total > *judged[1].total));
   const auto number = [](std::optional<double> v) { return v ? fmt::format("{:g}", *v) : std::string("none"); };
   for (size_t i = 0; i < texts.size(); ++i) {
     std::string terms;
     for (size_t r = 0; judge_.names().size() > 1 && r < judge_.names().size(); ++r)
       terms += fmt::format("{}{} {}", r > 0 ? ", " : " = ", judge_.names()[r], number(judged[i].terms[r]));
     lines.push_back(fmt::format("reward of {}: {}{}", texts[i].first, number(judged[i].total), terms));
-    const bool fits = judged[0].total.value_or(0) > 0;
-    const bool as_much = i > 0 && fits && judged[i].total && *judged[i].total >= *judged[0].total;
+    const bool as_much = i > 0 && fits && judged[i].total && *judged[i].total >= *best_total;
     if (as_much && texts[i].second != right) lines.back() += "; a model can get it without being right";
   }
-  if (without > 0)
+  if (best_total && *best_total < 0 && !fits)
+    lines.emplace_back("no right answer gets more than no text; does the reward fit the questions?");
+  else if (without > 0)
     lines.push_back(
         fmt::format("of the first {} questions, {} give no reward for their right answer; does it fit them?",
                     std::min(kTried, questions_.size()), without));
@@ -393,9 +397,12 @@ std::pair<size_t, size_t> Rollouts::best_rewarded() {
   for (size_t i = 0; i < std::min(kTried, questions_.size()); ++i)
     attempts.push_back({&questions_[i], questions_[i].answers[0], 1, true});
   const std::vector<Judgement> judged = judge_(attempts);
-  const auto total = [](const Judgement& j) { return j.total.value_or(0); };
+  const auto total = [](const Judgement& j) { return j.total.value_or(-std::numeric_limits<double>::infinity()); };
   const auto best = std::ranges::max_element(judged, {}, total);
-  return {size_t(best - judged.begin()), size_t(std::ranges::count_if(judged, [&](auto& j) { return total(j) <= 0; }))};
+  const bool below = total(*best) < 0;  // where all are, they say nothing by their sign
+  const auto without =
+      std::ranges::count_if(judged, [&](const Judgement& j) { return !j.total || (!below && total(j) <= 0); });
+  return {size_t(best - judged.begin()), size_t(without)};
 }
 
 namespace {

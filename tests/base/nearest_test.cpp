@@ -31,8 +31,8 @@ TEST(Nearest, FilesOfTheFolder) {
   EXPECT_EQ(no_such_file(folder.path("text/a/book.txt")),
             folder.path("text/a/book.txt") + ": no such file; there is no folder '" + folder.path("text") + "'");
   testing::expect_contains(no_such_file("https://a.org/b.txt"), "it is an address; download it first");
-  testing::expect_contains(no_such_file("~/b.txt"), "remove the quotes");
-  testing::expect_contains(no_such_file("*.txt"), "remove the quotes");
+  testing::expect_contains(no_such_file("~/b.txt"), "the shell replaces ~ only where a word begins with it");
+  testing::expect_contains(no_such_file("*.txt"), "the shell replaces * only in a word of its own");
 }
 
 }  // namespace

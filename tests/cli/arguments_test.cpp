@@ -362,7 +362,28 @@ TEST_F(CliArguments, WhatWasAddedToACorpusIsKept) {
     EXPECT_EQ(slurp(file), mine) << command;
     EXPECT_EQ(toy(command + " --overwrite --out " + file).code, 0) << command;
     EXPECT_EQ(slurp(file), before) << command;
+    // What another seed wrote is lost, too; what has another length is not.
+    refuses(command + " --seed 77 --out " + file, {"do not write it again"});
+    EXPECT_EQ(slurp(file), before) << command;
+    // A file that is no text was never meant.
+    const std::string model = write("model.gguf", slurp(TOY_GOLDEN));
+    refuses(command + " --overwrite --out " + model, {model, "exists and was not written by this command"});
   }
+  for (const char* length : {"3000", "1000", "200000", "2000"})
+    EXPECT_EQ(toy(std::string("corpus stories --bytes ") + length + " --out " + path("length.txt")).code, 0) << length;
+  std::ofstream(path("length.txt"), std::ios::app) << "mine\n";
+  refuses("corpus stories --bytes 300000 --out " + path("length.txt"), {"do not write it again"});
+}
+
+// Above 64 KiB only the beginning of a foreign text is read.
+TEST_F(CliArguments, ALargeTextIsComparedToItsEnd) {
+  const std::string file = path("large.txt"), command = "corpus stories --bytes 200000 --out " + file;
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(toy(command).code, 0) << i;
+  std::string text = slurp(file);
+  text[text.size() - 3] ^= 1;
+  std::ofstream(file) << text;
+  refuses(command, {"do not write it again"});
+  EXPECT_EQ(slurp(file), text);
 }
 
 TEST_F(CliArguments, TokenizerTakesStandardInputAndRefusesIds) {

@@ -209,15 +209,6 @@ TEST_F(Checkpoints, ASecondCtrlCEndsAtOnceAndHarmlessly) {
   EXPECT_EQ(slurp(path("run/model.gguf")), slurp(path("whole/model.gguf")));
 }
 
-TEST_F(Checkpoints, TwoSigtermsAtOnceAreOne) {
-  const std::string options = "--steps 3000 --checkpoint-every 0";
-  Running run(*this, "first", train("run", options));
-  ASSERT_TRUE(run.wait_for("step 5:"));
-  run.send(SIGTERM), run.send(SIGTERM);  // as timeout(1) sends it to the program and its group
-  EXPECT_EQ(run.wait().code, 128 + SIGTERM);
-  EXPECT_FALSE(fs::is_empty(path("run/checkpoints")));
-}
-
 TEST_F(Checkpoints, ResumeBeginsWhereThereIsNothingAndEndsWhereAllIsDone) {
   const std::string command = train("run", "--checkpoint-every 2 --resume");
   const Result first = toy(command), again = toy(command);

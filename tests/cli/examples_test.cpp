@@ -67,6 +67,43 @@ TEST_F(Cli, DataCheckNamesEveryRowThatCannotBeUsed) {
   refuses("data check " + path("none.jsonl"), {"none.jsonl"});
 }
 
+// No recipe learns from preferences and other rows; rows of other recipes are named.
+TEST_F(Cli, DataCheckKnowsWhatRowsAreFor) {
+  const std::string text = "{\"text\": \"abc\"}\n", other = "{\"text\": \"abd\"}\n",
+                    pair = R"({"prompt": "a", "chosen": "b", "rejected": "c"})"
+                           "\n",
+                    rated = R"({"prompt": "a", "completion": "b", "label": true})"
+                            "\n";
+  const auto said = [&](const std::string& rows, int code) {
+    const Result r = toy("data check " + write("rows.jsonl", rows));
+    EXPECT_EQ(r.code, code) << rows << r.err;
+    return r.out + r.err;
+  };
+  said(text + other, 0), said(pair + rated, 0), said(pair, 0);
+  const std::string of_texts = said(text + pair + other, 2);
+  EXPECT_NE(of_texts.find("3 rows: 2 text\n"), std::string::npos) << of_texts;
+  EXPECT_NE(of_texts.find("rows.jsonl:2: chosen and rejected are for preference training"), std::string::npos)
+      << of_texts;
+  const std::string of_pairs = said(pair + text + rated, 2);
+  EXPECT_NE(of_pairs.find("3 rows: 1 preference, 1 rated\n"), std::string::npos) << of_pairs;
+  EXPECT_NE(of_pairs.find("rows.jsonl:2: it states no preference"), std::string::npos) << of_pairs;
+  EXPECT_NE(said(R"({"anchor": "a", "positive": "b"})", 2).find("pairs of texts are for toy train contrastive"),
+            std::string::npos);
+  EXPECT_NE(said(R"({"review": "a", "label": "b"})", 2).find("texts with labels are for toy train classify"),
+            std::string::npos);
+  EXPECT_NE(said(R"({"text": "a", "label": "b"})", 0).find("label has no effect; toy train classify learns labels"),
+            std::string::npos);
+}
+
+// It is the model that lacks something, not each row.
+TEST_F(Cli, DataCheckSaysOnceThatATemplateIsMissing) {
+  const std::string check = "data check " + write("chats.jsonl", chats(3)) + " --model " + TOY_SOURCE_DIR +
+                            "/tests/golden/eval_bytes.model.gguf";
+  refuses(check, {"chats.jsonl:1: messages need a chat template"});
+  const Result with = toy(check + " --chat-template " + write("chat.jinja", kTemplate));
+  EXPECT_EQ(with.code, 0) << with.err;
+}
+
 TEST_F(Cli, ExamplesMustBeTextWithRows) {
   ASSERT_EQ(toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 --out " + path("start")).code, 0);
   const std::string model = path("start/model.gguf"), blank = write("blank.jsonl", "\n  \n"),

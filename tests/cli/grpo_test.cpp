@@ -153,6 +153,18 @@ TEST_F(CliGrpo, FullProgramsAndDryRun) {
   const Result none = toy(grpo + "--reward regex:zzzz --dry-run");
   EXPECT_NE(none.err.find("of the first 5 questions, 5 give no reward for their right answer"), std::string::npos)
       << none.err;
+  // Rewards that are all below 0: no text gets -2, all others -1.
+  const std::string below = write("below.sh", R"(while read line; do
+  id=$(echo "$line" | sed 's/.*"id":\([0-9]*\),.*/\1/')
+  case "$line" in *'"text":""'*) r=-2;; *) r=-1;; esac
+  echo "{\"id\": $id, \"reward\": $r}"
+done)");
+  const Result negative = toy(grpo + "--reward 'program:sh " + below + "' --dry-run");
+  EXPECT_NE(negative.err.find("reward of the right answer: -1\n"), std::string::npos) << negative.err;
+  EXPECT_NE(negative.err.find("the letter a: -1; a model can get it without being right"), std::string::npos);
+  EXPECT_EQ(negative.err.find("no reward for their right answer"), std::string::npos) << negative.err;
+  const Result all_equal = toy(grpo + "--reward '-1*finished' --dry-run");
+  EXPECT_NE(all_equal.err.find("no right answer gets more than no text"), std::string::npos) << all_equal.err;
   const std::string script = write("r.sh", R"(while read line; do
   id=$(echo "$line" | sed 's/.*"id":\([0-9]*\),.*/\1/')
   case "$line" in *'"text":"y'*) r=1;; *) r=0;; esac

@@ -33,6 +33,8 @@ TEST_F(CliInfer, PromptsFromArgumentFileAndStandardInput) {
   EXPECT_NE(name.err.find("'" + file + "' is taken as a text; --prompt-file " + file + " reads the file"),
             std::string::npos)
       << name.err;
+  const Result other = toy(infer + "--prompt " + path("run/model.gguf"));  // a file that is no text
+  EXPECT_NE(other.err.find("' is taken as a text, not as a file\n"), std::string::npos) << other.err;
   const Result several = toy(infer + "--prompts -", file);
   EXPECT_EQ(several.out, "--- prompt 1 ---\n" + argument.out);
   const std::string marked = write("marked.txt", "\xEF\xBB\xBF{\"prompt\": \"the cat\"}\n");

@@ -1,4 +1,8 @@
-// toy train --resume: where there is nothing to resume, a complete run, or another one; with --out alone.
+// toy train --resume: where there is nothing to resume, a complete run, or another one; with --out alone;
+// after signals.
+#include <chrono>
+#include <thread>
+
 #include "cli/checkpoint_fixture.h"
 
 namespace {
@@ -31,6 +35,40 @@ TEST_F(Resuming, NothingToResumeIsSaid) {
   says(r, {"no checkpoint in " + path("run"), "step 1"});
   EXPECT_EQ(r.out.rfind("step 1:", 0), 0u);
   EXPECT_EQ(toy(train("other")).err.find("no checkpoint"), std::string::npos);  // nobody asked to resume
+}
+
+// As timeout(1) sends them to the program and its group, and a terminal that closes.
+TEST_F(Resuming, SignalsThatComeTogetherAreOne) {
+  const auto inherited = ::signal(SIGHUP, SIG_DFL);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
+    Running run(*this, "first", train("run", "--steps 3000 --checkpoint-every 0"));
+    ASSERT_TRUE(run.wait_for("step 5:"));
+    // A signal that is pending is sent once: the second has to come after the first was handled.
+    run.send(number), std::this_thread::sleep_for(std::chrono::milliseconds(2)), run.send(number);
+    EXPECT_EQ(run.wait().code, 128 + number);
+    EXPECT_FALSE(fs::is_empty(path("run/checkpoints"))) << number;
+    fs::remove_all(path("run"));
+  }
+  ::signal(SIGHUP, inherited);
+}
+
+// A model that a run replaces with --overwrite is still what it began with when the run is resumed.
+TEST_F(Resuming, AWarmStartFromItsOwnFolderResumes) {
+  ASSERT_EQ(toy(train("run", "--steps 1")).code, 0);
+  const std::string options = " --batch 2 --tokens 8 --threads 1 --steps 600 --overwrite --corpus " + corpus_;
+  fs::copy(path("run"), path("whole"), fs::copy_options::recursive);
+  ASSERT_EQ(toy("train warm-start --init " + path("whole") + " --out " + path("whole") + options).code, 0);
+  Running run(*this, "first", "train warm-start --init " + path("run") + " --out " + path("run") + options);
+  ASSERT_TRUE(run.wait_for("step 3:"));
+  run.send(SIGTERM);
+  EXPECT_EQ(run.wait().code, 128 + SIGTERM);
+  const Result resumed = toy("train --resume --out " + path("run"));
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_NE(resumed.err.find("resumed after step"), std::string::npos) << resumed.err;
+  EXPECT_EQ(slurp(path("run/model.gguf")), slurp(path("whole/model.gguf")));
+  const Result again = toy("train --resume --out " + path("run"));
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_NE(again.err.find("this run is complete"), std::string::npos) << again.err;
 }
 
 // With and without checkpoints, stopped early, with an average: nothing is trained, nothing is written.

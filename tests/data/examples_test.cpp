@@ -185,6 +185,8 @@ TEST_F(Examples, WhatWasMeantIsSaid) {
       {R"({"a": "x", "b": "y"})", "it has the fields a, b; try --map prompt=a,completion=b"},
       {R"({"data": [{"text": "a"}]})", "the rows are in the field 'data'; write that list alone"},
       {R"({"prompt;completion": "a;b"})", "separated by ';'; write commas"},
+      {R"({"anchor": "x", "positive": "y"})", "it has the fields anchor, positive; pairs of texts are for toy train"},
+      {R"({"review": "x", "label": "y"})", "it has the fields review, label; texts with labels are for toy train"},
       {R"({"id": 1, "score": 2})", "it has the fields id, score; needed are text"},
       {R"({"text": 1})", "'text' is not a string; write 1 in quotes"},
       {R"({"text": "a"} {"text": "b"})", "another object follows on the same line; write each on a line of its own"},

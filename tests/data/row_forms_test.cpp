@@ -240,7 +240,7 @@ TEST_F(RowForms, WhatChangesTheMeaningIsUsedOrRefused) {
        {R"({"text": "ab", "weight": 1})", R"({"text": "ab", "weight": 1.0})", R"({"text": "ab", "weight": "1"})"})
     EXPECT_TRUE(row(line).notes.empty() || row(line).notes[0].find("weight") == std::string::npos) << line;
   EXPECT_EQ(row(R"({"text": "ab", "history": [], "system": "", "label": 3})").notes[0],
-            "the fields history, label, system have no effect");
+            "the fields history, label, system have no effect; toy train classify learns labels");
 }
 
 // What a row hands to the template, and the template does not read, is named.

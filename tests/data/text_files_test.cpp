@@ -101,7 +101,7 @@ TEST(TextFiles, Refusals) {
                                                         6))),
             folder.path("u16.txt") + ": it is UTF-16; convert it first: iconv -f utf-16 -t utf-8");
   EXPECT_NE(message("https://example.com/book.txt").find("it is an address; download it first"), std::string::npos);
-  EXPECT_NE(message("~/book.txt").find("remove the quotes"), std::string::npos);
+  EXPECT_NE(message("~/book.txt").find("the shell replaces ~ only"), std::string::npos);
   EXPECT_NE(message("tatsu-lab/alpaca").find("have to be downloaded first"), std::string::npos);
   folder.write("story.txt", "text");
   EXPECT_NE(message(folder.path("story")).find("did you mean '" + folder.path("story.txt") + "'?"), std::string::npos);

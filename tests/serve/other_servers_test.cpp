@@ -151,10 +151,17 @@ TEST(Ollama, FieldsThatBelongElsewhere) {
       {"/api/generate", R"("prompt": "a", "stop": ["b"])", "belongs in 'options'"},
       {"/api/generate", R"("prompt": "a", "max_tokens": 2)", "has another name here; use 'options.num_predict'"},
       {"/api/generate", R"("prompt": "a", "options": {"max_tokens": 4})", "use 'options.num_predict'"},
-      {"/api/generate", R"("messages": [])", "'messages' is for POST /api/chat"},
+      {"/api/generate", R"("messages": [{"role": "user", "content": "a"}])", "'messages' is for POST /api/chat"},
+      {"/api/generate", R"("prompt": "a", "repetition_penalty": 1.2)", "use 'options.repeat_penalty'"},
       {"/api/chat", R"("messages": [{"role": "user", "content": "a"}], "seed": 3)", "belongs in 'options'"},
       {"/api/chat", R"("prompt": "a")", "'messages' is missing; 'prompt' is for POST /api/generate"},
-      {"/v1/chat/completions", chat + R"(, "options": {"temperature": 0})", "at the top level, such as 'temperature'"},
+      {"/v1/chat/completions", chat + R"(, "options": {"temperature": 0})", "write 'temperature' at the top level"},
+      {"/v1/chat/completions", chat + R"(, "options": {"num_ctx": 1, "num_predict": 9})",
+       "'options.num_predict' is of Ollama's API; write 'max_tokens'"},
+      {"/v1/chat/completions", chat + R"(, "num_predict": 9)", "another name here; use 'max_tokens'"},
+      {"/v1/completions", R"("prompt": "a", "options": {"stop": ["b"]})", "write 'stop' at the top level"},
+      {"/v1/responses", R"("input": "a", "options": {"num_predict": 4})", "write 'max_output_tokens'"},
+      {"/v1/responses", R"("input": "a", "options": {"min_p": 0.1})", "not known to this one"},
       {"/v1/completions", R"("prompt": "a", "options": {"seed": 0})", "is of Ollama's API"},
       {"/completion", R"("prompt": "a", "n_predict": 1, "temp": 0.2)", "another name here; use 'temperature'"},
       {"/v1/messages", chat + R"(, "stop": ["a"])", "another name here; use 'stop_sequences'"},
@@ -193,7 +200,22 @@ TEST(Ollama, FieldsThatBelongElsewhere) {
                   .status,
               200)
         << fields;
-  EXPECT_EQ(server.post("/v1/completions", R"({"prompt": "a", "max_tokens": 1, "options": {}})").status, 200);
+  // What has no effect is said in a header.
+  const std::tuple<const char*, std::string, std::string> ignored[] = {
+      {"/v1/completions", R"("prompt": "a", "max_tokens": 1, "options": {})", "options"},
+      {"/v1/completions", R"("prompt": "a", "max_tokens": 1, "options": {"num_ctx": 4096, "top_k": null, "stop": []})",
+       "options.num_ctx, options.stop"},
+      {"/v1/chat/completions", chat + R"(, "options": {"num_gpu": 1, "num_predict": -1, "what": 1})",
+       "options.num_gpu, options.num_predict, options.what"},
+      {"/api/generate", R"("messages": [])", "messages"},
+      {"/api/generate", R"("prompt": "a", "messages": [{"role": "user"}], "options": {"num_predict": 1})", "messages"},
+      {"/api/chat", R"("messages": [{"role": "user", "content": "a"}], "system": "s", "options": {"num_predict": 1})",
+       "system"}};
+  for (const auto& [target, fields, names] : ignored) {
+    const Answer a = server.post(target, "{" + fields + "}");
+    EXPECT_EQ(a.status, 200) << target << fields << a.body;
+    EXPECT_NE(a.header.find("X-Toy-Ignored: " + names + "\r\n"), std::string::npos) << target << fields << a.header;
+  }
   // Bodies that are no JSON, and an old path.
   EXPECT_EQ(server.post("/v1/completions", "").error(), "the request's body is empty; send JSON");
   for (const char* form : {"messages=Hi", "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nb\r\n--x--"})

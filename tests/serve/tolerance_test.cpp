@@ -37,6 +37,13 @@ TEST(Tolerance, SentinelsSayWhatTheySayElsewhere) {
   EXPECT_EQ(chat(R"(, "repetition_penalty": 1.5)").sampler.repeat_penalty, 1.5);
   EXPECT_EQ(sampler_step_names(chat(R"(, "samplers": "edkypmxt")").sampler.steps),
             "penalties;dry;top_k;typ_p;top_p;min_p;xtc;temperature");
+  // Numbers of steps that the list leaves out, as pages send them.
+  const CompletionRequest some =
+      chat(R"(, "samplers": ["top_k", "temperature"], "top_k": 5, "top_p": 0.9, "min_p": 0.1, "xtc_probability": 0)");
+  EXPECT_EQ(some.sampler.top_k, 5);
+  EXPECT_EQ(some.sampler.top_p, 1);
+  EXPECT_EQ(some.sampler.min_p, 0);
+  EXPECT_EQ(chat(R"(, "mirostat": 2, "top_p": 0.9)").sampler.top_p, 1);
   EXPECT_EQ(parse_completion(R"({"prompt": "a", "logprobs": false})", false).logprobs, std::nullopt);
   EXPECT_THROW(chat(R"(, "max_tokens": 0)"), FieldError);
   EXPECT_THROW(chat(R"(, "max_tokens": -2)"), FieldError);
@@ -81,6 +88,9 @@ TEST(Tolerance, RepliesNameWhatWasIgnored) {
   };
   const std::string messages = R"("messages": [{"role": "user", "content": "a"}], "max_tokens": 1)";
   EXPECT_EQ(ask("/v1/chat/completions", "{" + messages + "}"), "none");
+  EXPECT_EQ(ask("/v1/chat/completions",
+                "{" + messages + R"(, "samplers": ["top_k"], "top_k": 2, "top_p": 0.9, "temperature": 0})"),
+            "top_p");
   EXPECT_EQ(
       ask("/v1/chat/completions", "{" + messages + R"(, "store": true, "stream": true, "prompt_cache_key": "k"})"),
       "prompt_cache_key, store");

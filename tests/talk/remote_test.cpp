@@ -64,6 +64,8 @@ TEST(ErrorText, IsOneLineInEveryFormat) {
             "status 401: the API key is missing or refused: put it into TOY_API_KEY");
   EXPECT_EQ(error_text(404, "<!DOCTYPE HTML>\n<html>"),
             "status 404: the answer is a web page, so no server of a model listens there");
+  EXPECT_EQ(error_text(502, "<html>Bad Gateway</html>"),
+            "status 502: the answer is a web page, perhaps of a proxy in front of the server");
   EXPECT_EQ(error_text(401, R"({"error": "expired"})"),
             "status 401: expired; the API key is missing or refused: put it into TOY_API_KEY");
   EXPECT_LT(error_text(500, std::string(5000, 'x')).size(), 400u);

@@ -113,7 +113,7 @@ struct ExampleReading {
   bool skip_bad_rows = false;                                                ///< else the first one is an error
   std::optional<Preferences> preferences = {};                               ///< which rows are good; absent: all kinds
   std::function<void(const std::string&)> warn = [](const std::string&) {};  ///< of each row that is skipped
-  /// Each row that cannot be used: its line and why; instead of an error or a warning.
+  /// Each row that cannot be used, but for NeedsTemplate: its line and why; instead of an error or a warning.
   std::function<void(int64_t line, const std::string& why)> bad = {};
   /// Each row, and its line from 1. Reading ends once it says false.
   std::function<bool(const ExampleRow& row, int64_t line)> take;

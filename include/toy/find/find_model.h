@@ -25,6 +25,9 @@ struct ModelFinder {
   /// The GGUF file that `what` names. Throws Error{bad_input} saying what was searched, and for a folder without a
   /// model.
   std::string model(const std::string& what) const;
+  /// The same for a run that is resumed in the folder `out`. Where `what` is that folder, the run began with its model
+  /// and replaces it at its end, so that it is not a checkpoint of the run itself.
+  std::string model_of_resumed(const std::string& what, const std::string& out) const;
   /// The adapter that `what` names: a file, or in the folder of a run or checkpoint the newest. Throws Error{bad_input}
   /// for a folder without one.
   std::string adapter(const std::string& what) const;

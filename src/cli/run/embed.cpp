@@ -8,11 +8,11 @@
 #include <span>
 
 #include "bind/embed_texts.h"
-#include "bind/files.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/files/model_file.h"
 #include "cli/options.h"
+#include "cli/outputs.h"
 #include "cli/run/text_lines.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
@@ -65,7 +65,7 @@ struct Embed : Command {
     begin_group(app, "Output");
     app.add_flag("--json", json, "Print a JSON object per text: tokens, embedding");
     add_option(app, "--out", out, "Write all vectors to a file of NumPy (.npy) instead", file_name());
-    app.add_flag("--overwrite", overwrite, "Replace a file of this name");
+    app.add_flag("--overwrite", overwrite, "Replace a file of NumPy of this name");
     begin_group(app, "Machine");
     device.add(app);
     show_in_help(app, {"--file", "--prefix", "--pooling", "--dimensions", "--raw", "--json", "--out", "--threads"});
@@ -105,10 +105,8 @@ struct Embed : Command {
     check(out.empty() || !json, "--json prints and --out writes a file; use one of them");
     check(out.empty() || out.ends_with(".npy"),
           "--out is '{}', but the file is one of NumPy; use a name that ends with .npy, or print with --json", out);
-    if (!out.empty()) {
-      refuse_replacing("--out", out, [](std::string_view beginning) { return beginning.starts_with(kNpy); });
-      bind::require_new("--out", out, overwrite, "--overwrite it");
-    }
+    if (!out.empty())
+      refuse_losing("--out", out, overwrite, [](std::string_view beginning) { return beginning.starts_with(kNpy); });
     model_path = model_file(model_path, text);
     const auto dev = device.make();
     Model model = load_model(model_path, *dev);

@@ -24,15 +24,7 @@ void print(bool json, const nlohmann::ordered_json& rate) {
   fmt::print("{:.6f} nats/byte\n", rate.at("nats_per_byte").get<double>());
 }
 
-bool are_stories(const std::string& text) {
-  try {
-    return score_stories(text).stories > 0;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
-int64_t lines_of(const std::string& text) { return std::max<int64_t>(1, std::ranges::count(text, '\n')); }
+int64_t lines_of(std::string_view text) { return std::max<int64_t>(1, std::ranges::count(text, '\n')); }
 
 struct Stories : Command {
   StoryOptions o;
@@ -44,10 +36,13 @@ struct Stories : Command {
                from_to(1, double(int64_t(1) << 34)));
     add_option(app, "--seed", o.seed, "Seed of the stories");
     add_option(app, "--out", out, "File to write (default: stdout)", file_name());
-    app.add_flag("--overwrite", overwrite, "Replace a file of this name");
+    app.add_flag("--overwrite", overwrite, "Replace a text of this name");
   }
   void run() const {
-    if (!out.empty()) refuse_replacing_other("--out", out, overwrite, are_stories);
+    if (!out.empty())
+      refuse_losing("--out", out, overwrite, begins_as_text, [&](std::string_view there) {
+        return write_stories({.seed = o.seed, .bytes = int64_t(there.size())});
+      });
     const std::string text = write_stories(o);
     if (out.empty()) return (void)std::fwrite(text.data(), 1, text.size(), stdout);
     write_file(out, text);
@@ -64,7 +59,7 @@ struct Chats : Command {
     add_option(app, "--rows", rows, "Conversations to write", from_to(1, 1e7));
     add_option(app, "--seed", seed, "Seed of the conversations");
     add_option(app, "--out", out, "File to write (default: stdout)", file_name());
-    app.add_flag("--overwrite", overwrite, "Replace a file of this name");
+    app.add_flag("--overwrite", overwrite, "Replace a text of this name");
     app.footer(
         "Questions about animals, sums, opposites and names, with their answers. See toy help chat-from-scratch.md.\n\n"
         "Example:\n"
@@ -72,9 +67,8 @@ struct Chats : Command {
   }
   void run() const {
     if (!out.empty())
-      refuse_replacing_other("--out", out, overwrite, [&](const std::string& there) {
-        return write_chats(seed, lines_of(there)).starts_with(there);
-      });
+      refuse_losing("--out", out, overwrite, begins_as_text,
+                    [&](std::string_view there) { return write_chats(seed, lines_of(there)); });
     const std::string text = write_chats(seed, rows);
     if (out.empty()) return (void)std::fwrite(text.data(), 1, text.size(), stdout);
     write_file(out, text);
@@ -100,7 +94,7 @@ struct Qa : Command {
     app.add_flag("--held-out", o.held_out, "Write only questions that no rows without --held-out have");
     add_option(app, "--seed", o.seed, "Seed of the questions");
     add_option(app, "--out", out, "File to write (default: stdout)", file_name());
-    app.add_flag("--overwrite", overwrite, "Replace a file of this name");
+    app.add_flag("--overwrite", overwrite, "Replace a text of this name");
     std::string about;
     for (const auto& [name, what] : question_kinds()) about += fmt::format("\n  {:<10}{}", name, what);
     app.footer("Each question has one right answer. Kinds, which take turns:" + about +
@@ -111,9 +105,8 @@ struct Qa : Command {
   void run() {
     read_value(form, {}, o.form);
     if (!out.empty())
-      refuse_replacing_other("--out", out, overwrite, [&](const std::string& there) {
-        return write_questions(o, lines_of(there)).starts_with(there);
-      });
+      refuse_losing("--out", out, overwrite, begins_as_text,
+                    [&](std::string_view there) { return write_questions(o, lines_of(there)); });
     const std::string text = write_questions(o, rows);
     if (out.empty()) return (void)std::fwrite(text.data(), 1, text.size(), stdout);
     write_file(out, text);

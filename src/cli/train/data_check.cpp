@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <unordered_map>
 
 #include "cli/console.h"
@@ -57,12 +58,14 @@ uint64_t fingerprint(const ExampleRow& row) {
   return hash_name(bytes += row.good ? '+' : '-');
 }
 
-Found check_rows(const TextFiles& files, const ExampleMaker& maker) {
+// `preferences`: as ExampleReading has it.
+Found read_rows(const TextFiles& files, const ExampleMaker& maker, std::optional<Preferences> preferences) {
   Found found;
   std::unordered_map<uint64_t, std::string> first;
   for (const TextFile& file : files.files) {
     ExampleReading reading;
-    reading.warn = [](const std::string& text) { to_stderr(text + "\n"); };
+    reading.preferences = preferences;
+    if (!preferences) reading.warn = [](const std::string& text) { to_stderr(text + "\n"); };  // once
     reading.bad = [&](int64_t line, const std::string& why) { found.bad.push_back({file.path, line, why}); };
     reading.take = [&](const ExampleRow& row, int64_t line) {
       const std::string place = fmt::format("{}:{}", file.path, line);
@@ -80,6 +83,16 @@ Found check_rows(const TextFiles& files, const ExampleMaker& maker) {
   }
   std::ranges::sort(found.tokens);
   return found;
+}
+
+// No training takes preferences and other rows: those that are fewer are bad.
+Found check_rows(const TextFiles& files, const ExampleMaker& maker) {
+  Found all = read_rows(files, maker, std::nullopt);
+  const int64_t pairs = all.kinds["preference"], rated = all.kinds["rated"], good = int64_t(all.tokens.size());
+  std::erase_if(all.kinds, [](const auto& kind) { return kind.second == 0; });
+  if (pairs + rated == 0 || pairs + rated == good) return all;
+  const bool learned = pairs + rated < good - pairs - rated;
+  return read_rows(files, maker, learned ? Preferences::none : rated > 0 ? Preferences::rated : Preferences::pairs);
 }
 
 ordered_json to_json(const Found& f) {
@@ -124,7 +137,7 @@ void DataCheck::add(CLI::App& app) {
   app.add_flag("--json", json, "Print a JSON object");
   app.footer(
       "Reads every row as training would, and names all that cannot be used, with file, line and reason; then the exit "
-      "code is 2. Rows of toy train contrastive are not checked. See toy help data.md.\n\n"
+      "code is 2. Rows of toy train contrastive and classify are not checked. See toy help data.md.\n\n"
       "Example:\n"
       "  toy data check chats.jsonl --model base.gguf");
 }

@@ -216,9 +216,13 @@ struct Train : Command {
     });
     recipe = parse_recipe(about.kind, given);
     std::string base, base_file;  // as it was given, and where it is
-    if (std::string* init = recipe.init()) base = *init, base_file = *init = model_file(*init);
-    if (auto* o = std::get_if<FromScratchOptions>(&recipe.options)) o->tokenizer = finder().tokenizer(o->tokenizer);
     RecipeOptions& o = recipe.common();
+    if (std::string* init = recipe.init()) {
+      base = *init;
+      base_file = *init = o.resume ? finder().model_of_resumed(*init, o.out) : model_file(*init);
+    }
+    if (auto* from = std::get_if<FromScratchOptions>(&recipe.options))
+      from->tokenizer = finder().tokenizer(from->tokenizer);
     if (const double usual = recipe.usual_lr(o.trainer.optimizer); o.lr > 300 * usual)  // 1e3 is soon typed for 1e-3
       to_stderr(fmt::format("toy: --lr {:g} is so large that a model is ruined with {}; {:g} is usual here\n", o.lr,
                             name_in_list(o.trainer.optimizer.kind), usual));

@@ -135,6 +135,7 @@ OllamaRequest parse_ollama_chat(const std::string& body, const UsualSampling& us
   request.loads_only = r.messages.empty();
   r.continues = !request.loads_only && is_answer(r.messages.back());
   r.tools = tools_of(f.take("tools"));
+  f.ignore("system");  // as in Ollama, where /api/generate alone has it
   read_rest(f, usual, r);
   return request;
 }
@@ -144,7 +145,10 @@ OllamaRequest parse_ollama_generate(const std::string& body, bool has_template, 
   Fields f(j);
   OllamaRequest request{.completion = CompletionRequest(usual), .generates = true};
   CompletionRequest& r = request.completion;
-  if (f.has("messages")) refuse_at("messages", "is for POST /api/chat; send 'prompt'");
+  const ordered_json* messages = f.take("messages");
+  if (messages && !f.has("prompt") && !(messages->is_array() && messages->empty()))
+    refuse_at("messages", "is for POST /api/chat; send 'prompt'");
+  if (messages) ignore_at("messages", "is for POST /api/chat; here 'prompt' is the text");  // as Ollama does
   const std::string prompt = f.text("prompt"), system = f.text("system");
   r.suffix = f.text("suffix");
   r.hole = !r.suffix.empty();

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "dialog/hints.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
@@ -67,6 +68,23 @@ void read_chain(const ordered_json& names, SamplerOptions& s, const std::set<std
   }
 }
 
+// Clients send numbers of all steps, and a list without some of them: these have no effect.
+void ignore_left_out(SamplerOptions& s, const std::set<std::string_view>& given) {
+  SamplerOptions without = s;
+  turn_off_left_out(without, {});
+  SamplerOptions::fields(s, [&](const Option& option, auto& value) {
+    using T = std::decay_t<decltype(value)>;
+    if (!given.contains(option.name)) return;
+    SamplerOptions::fields(without, [&](const Option& other, const auto& off) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(off)>, T>)
+        if (other.name == option.name && off != value) {
+          ignore_at(std::string(option.name), "is of a step that is left out");
+          value = off;
+        }
+    });
+  });
+}
+
 // mirostat is a number, as in llama-server.
 void read_steps(Fields& f, CompletionRequest& r, const std::set<std::string_view>& given) {
   SamplerOptions& s = r.sampler;
@@ -80,6 +98,7 @@ void read_steps(Fields& f, CompletionRequest& r, const std::set<std::string_view
   if (const ordered_json* names = f.take("samplers")) read_chain(*names, s, given);
   if (said && s.mirostat != (mirostat == 2))
     refuse("'mirostat' is 0, and 'samplers' ends with it; send one of them", "mirostat");
+  if (dialog::IgnoredFields::current()) ignore_left_out(s, given);
   turn_off_left_out(s, std::vector(given.begin(), given.end()));
   try {
     const Sampler options_go_together(s);
@@ -108,20 +127,46 @@ void read_logit_bias(Fields& f, SamplerOptions& s) {
   }
 }
 
+// Whether a setting of Ollama says how the answer is written, and is not off. Others, such as num_ctx, are about
+// loading a model.
+bool changes_answer(const std::string& name, const ordered_json& value) {
+  const auto is = [&](std::initializer_list<std::string_view> names) {
+    return std::ranges::find(names, name) != names.end();
+  };
+  if (is({"num_predict", "seed"})) return !value.is_number() || (name == "seed" ? value != -1 : value > 0);  // -1: any
+  bool ours = is({"mirostat", "samplers", "logit_bias", "ignore_eos", "repetition_penalty", "stop"});
+  SamplerOptions s;
+  SamplerOptions::fields(s, [&](const Option& option, const auto&) { ours |= option.name == name; });
+  const dialog::Hint::Kind kind = dialog::hint_of(name, value).kind;
+  return kind == dialog::Hint::changes || (ours && kind == dialog::Hint::unknown);
+}
+
 // Ollama's settings are in an object, those of the other APIs stand next to the messages.
-void refuse_ollama_options(Fields& f) {
+void read_ollama_options(Fields& f, std::initializer_list<std::string_view> only) {
   const ordered_json* options = f.take("options");
   if (options == nullptr) return;
-  if (options->is_object() && !options->empty())
-    refuse_at(f.path("options"), fmt::format("is of Ollama's API; write its fields at the top level, such as '{}'",
-                                             one_line(options->begin().key())));
-  ignore_at(f.path("options"), "has no effect");
+  if (!options->is_object() || options->empty()) return ignore_at(f.path("options"), "has no effect");
+  for (const auto& [name, value] : options->items()) {
+    const std::string path = fmt::format("{}.{}", f.path("options"), name);
+    if (value.is_null()) continue;
+    if (!changes_answer(name, value)) {
+      ignore_at(path, "has no effect");
+      continue;
+    }
+    const std::string other = f.other(name);
+    const bool known = only.size() == 0 || !other.empty() || std::ranges::find(only, name) != only.end();
+    refuse_at(
+        path,
+        known ? fmt::format("is of Ollama's API; write '{}' at the top level", other.empty() ? one_line(name) : other)
+              : "is of Ollama's API, and not known to this one; use /v1/chat/completions",
+        "unsupported_parameter");
+  }
 }
 
 }  // namespace
 
 void read_sampler_numbers(Fields& f, SamplerOptions& s, std::initializer_list<std::string_view> only) {
-  refuse_ollama_options(f);
+  read_ollama_options(f, only);
   SamplerOptions::fields(s, [&](const Option& option, auto& value) {
     using T = std::decay_t<decltype(value)>;
     if constexpr (!std::is_same_v<T, uint64_t>) {  // the seed is read elsewhere: it may be negative, or any
