@@ -360,8 +360,10 @@ TEST_F(Mistakes, OfFilesAndArguments) {
                       "\n");
   ASSERT_EQ(toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 --out " + path("out/tiny")).code,
             0);
-  ASSERT_EQ(toy("train from-scratch --corpus " + tiny_corpus() +
-                " --size tiny --tokenizer bpe:260 --batch 2 --tokens 16 --steps 1 --out " + path("out/other"))
+  ASSERT_EQ(toy("train from-scratch --data " + path("chats.jsonl") +
+                " --chat-template chatml --size tiny --tokenizer bytes "
+                "--batch 2 --tokens 64 --steps 1 --out " +
+                path("out/other"))
                 .code,
             0);
   fs::copy(path("out/tiny/model.gguf"), path("tiny-model.gguf"));
@@ -401,7 +403,7 @@ TEST_F(Mistakes, OfFilesAndArguments) {
        "right, apart from its messages"},
       {"train contrastive --model out/tiny --data chats.jsonl --rank 2",
        "--rank is of an adapter; add --adapter, or leave it out"},
-      {"train lora --model out/tiny --data asks.jsonl --chat-template chatml",
+      {"train lora --model out/other --data asks.jsonl",
        "asks.jsonl:1: no message is the assistant's (the roles are user), so there is nothing to learn (toy data show "
        "prints rows); questions with an answer are for toy train grpo and toy eval generate; --bad-rows skip passes "
        "over "
@@ -424,7 +426,7 @@ TEST_F(Mistakes, OfFilesAndArguments) {
       {"eval kl out/tiny out/other --file book.txt",
        "--base is missing (Model to compare with); did you mean --base out/tiny --model out/other?"},
       {"eval lmc --a out/tiny --b out/other --file book.txt",
-       "the models differ: the first has 256 tokens and the second 260"},
+       "the models differ: the first has 256 tokens and the second 259"},
       {"infer tiny.gguf hi",
        "tiny.gguf: no such file, no run below this folder, and no model of `toy list`; did you mean "
        "'tiny-model.gguf'?"},
