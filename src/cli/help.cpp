@@ -224,6 +224,8 @@ CLI::Validator file_name() {
     if (std::filesystem::exists(value, error)) return {};
     if (value.starts_with('{') || value.starts_with("[{"))
       return fmt::format("is '{}'; write the JSON into a file and give its name", one_line(value));
+    if (value.find("::=") != value.npos)
+      return fmt::format("is '{}'; write the grammar into a file and give its name", one_line(value));
     const std::vector<std::string> parts = CLI::detail::split(value, ',');
     const auto is_there = [&](const std::string& part) { return std::filesystem::exists(part, error); };
     if (parts.size() > 1 && std::ranges::all_of(parts, is_there))
@@ -232,7 +234,16 @@ CLI::Validator file_name() {
   };
   return {check, "FILE", kFile};
 }
-CLI::Validator folder_name() { return refuses_empty("FOLDER", kFolder, "the name of a folder"); }
+CLI::Validator folder_name() {
+  const auto check = [](std::string& value) -> std::string {
+    std::error_code error;
+    if (value.empty()) return "is empty; use the name of a folder";
+    if (!value.ends_with(".gguf") || std::filesystem::exists(value, error)) return {};
+    return fmt::format("is '{}', but becomes a folder; did you mean '{}'?", one_line(value),
+                       one_line(value.substr(0, value.size() - 5)));
+  };
+  return {check, "FOLDER", kFolder};
+}
 CLI::Validator not_empty() { return refuses_empty("", "", "a value, or remove the option"); }
 
 ValueNotes notes_of(const CLI::Option& option) {

@@ -133,6 +133,18 @@ std::vector<std::string> arguments_of(const CLI::App& root, const std::vector<st
   return arguments;
 }
 
+// "--a out/one --b out/two": files as the values of the options that are missing.
+std::string as_options(const CLI::App& app, const std::vector<std::string>& arguments) {
+  std::string all;
+  size_t next = 0;
+  std::error_code error;
+  for (const CLI::Option* o : app.get_options())
+    if ((o->get_required() || o->get_name() == "--model") && o->count() == 0 && o->get_name() != "--out" &&
+        next < arguments.size() && std::filesystem::exists(arguments[next], error))
+      all += fmt::format("{}{} {}", all.empty() ? "" : " ", o->get_name(), shell_quoted(arguments[next++]));
+  return all;
+}
+
 std::string explain_missing(const CLI::App& app, const std::vector<std::string>& arguments) {
   if (app.get_require_subcommand_min() > 0 && app.get_subcommands().empty())
     return fmt::format("no {} given; use one of {}", kind_of_commands(app), fmt::join(commands_of(app), ", "));
@@ -147,8 +159,14 @@ std::string explain_missing(const CLI::App& app, const std::vector<std::string>&
         std::ranges::any_of(app.get_options(), [](auto* other) { return other->get_positional(); });
     if (o->get_required() && o->count() == 0 && !has_arguments && !arguments.empty() && o->get_name() != "--out" &&
         std::filesystem::exists(arguments[0], error))
-      return fmt::format("{} is missing ({}); did you mean {} {}?", shown_name(*o), o->get_description(),
-                         shown_name(*o), shell_quoted(arguments[0]));
+      return fmt::format("{} is missing ({}); did you mean {}?", shown_name(*o), o->get_description(),
+                         as_options(app, arguments));
+    if (o->get_required() && o->count() == 0 && o->get_name() == "--out" && !arguments.empty()) {
+      if (!has_arguments && std::filesystem::exists(arguments[0], error)) return {};  // that is said of it
+      if (has_arguments && !std::filesystem::exists(arguments.back(), error))
+        return fmt::format("--out is missing ({}); did you mean --out {}?", o->get_description(),
+                           shell_quoted(arguments.back()));
+    }
     if (o->get_required() && o->count() == 0)
       return fmt::format("{} is missing ({}); see `{} --help`", shown_name(*o), o->get_description(), full_name(app));
   }
@@ -279,6 +297,9 @@ std::string explain_extra(const CLI::App& app, const std::string& text, const st
       return fmt::format("'{}' is a model, and '{}' is none; the model comes first", one_line(word), one_line(first));
   if (word.empty() || !is_one) return fmt::format("too many arguments; see `{} --help`", full_name(app));
   if (const std::string own = explain_switch(app, word, words); !own.empty()) return own;
+  if (is_eval(app) && model && model->count() > 0)
+    if (const std::string reason = needless_command(app, model->as<std::string>()); !reason.empty())
+      return fmt::format("there is no `{} {}`; {}", full_name(app), one_line(model->as<std::string>()), reason);
   if (is_eval(app) && model && model->count() > 0 &&
       (word.ends_with(".gguf") || std::filesystem::is_directory(word, error)))
     return fmt::format("'{}' is one model too many; toy eval kl --base A --model B --file TEXT compares two",
@@ -289,10 +310,15 @@ std::string explain_extra(const CLI::App& app, const std::string& text, const st
       return fmt::format("'{}' is no option; did you mean {} {}?", one_line(word), option, shell_quoted(word));
   const bool is_corpus = app.get_parent() && app.get_parent()->get_name() == "corpus";
   const bool is_number = std::ranges::all_of(word, [](unsigned char c) { return std::isdigit(c); });
-  for (const char* amount : {"--bytes", "--rows", "--images"})
-    if (const CLI::Option* o = app.get_option_no_throw(amount); o && o->count() == 0 && is_corpus && is_number)
+  for (const char* amount : {"--bytes", "--rows", "--images", "--port"})
+    if (const CLI::Option* o = app.get_option_no_throw(amount);
+        o && o->count() == 0 && (is_corpus || amount == std::string_view("--port")) && is_number)
       return fmt::format("'{0}' is one argument too many; did you mean {1} {0}?", word, amount);
-  const char* likely = is_adapter(word) ? "--lora" : is_type_name(word) ? "--type" : "";
+  const bool is_model = word.ends_with(".gguf") || std::filesystem::is_directory(word, error);
+  const char* likely = is_adapter(word)                                            ? "--lora"
+                       : is_type_name(word)                                        ? "--type"
+                       : is_file && is_model && app.get_option_no_throw("--model") ? "--model"
+                                                                                   : "";
   if (const CLI::Option* o = app.get_option_no_throw(likely); o && o->count() == 0)
     return fmt::format("'{0}' is one argument too many; did you mean {1} {0}?", one_line(word), likely);
   std::vector<std::string> arguments;
@@ -345,6 +371,7 @@ std::string usual_call(const CLI::App& app) {
   if (app.get_name() == "data")
     return "toy data show FILE --model MODEL prints its rows as a model sees them, toy data check FILE looks for "
            "faults";
+  if (app.get_name() == "bench") return "toy bench infer MODEL measures a model, and toy bench machine this computer";
   if (app.get_name() == "search")
     return "toy search build MODEL FOLDER --out INDEX comes first, then toy search query INDEX TEXT";
   return {};
@@ -379,6 +406,12 @@ std::string explain_unknown_command(const CLI::App& root, const std::vector<std:
       return fmt::format("'{0}' is no recipe; did you mean `toy train lora --model {1} --data FILE`{2}?",
                          one_line(word), shell_quoted(word),
                          is_run ? fmt::format(" or `toy train --resume --out {}`", shell_quoted(word)) : "");
+    if (app->get_name() == "train" && (word.ends_with(".yaml") || word.ends_with(".yml") || word.ends_with(".toml")))
+      return fmt::format(
+          "'{}' is no recipe; options are read from JSON, such as {{\"steps\": 500}}, and belong to one: toy train "
+          "lora "
+          "--config FILE.json",
+          one_line(word));
     if (app->get_name() == "train" && word.ends_with(".json") && std::filesystem::exists(word, error))
       return fmt::format("'{0}' is no recipe; a file of options belongs to one: toy train lora --config {1}",
                          one_line(word), shell_quoted(word));
@@ -406,6 +439,8 @@ std::string explain(const CLI::App& root, const CLI::ParseError& error, const st
   if (words.empty()) return "no command given; `toy --help` lists them";
   const CLI::App& app = deepest(root);
   const std::string text = error.what();
+  const std::vector<std::string> arguments = arguments_of(root, words);
+  const bool is_missing = CLI::ExitCodes(error.get_exit_code()) == CLI::ExitCodes::RequiredError;
   std::string own;
   switch (CLI::ExitCodes(error.get_exit_code())) {
     case CLI::ExitCodes::ExtrasError:
@@ -414,14 +449,14 @@ std::string explain(const CLI::App& root, const CLI::ParseError& error, const st
       if (own.empty()) own = explain_unknown_command(root, words);
       if (own.empty()) own = explain_spaces(words);
       if (own.empty()) own = explain_unknown_option(root, words);
-      if (own.empty()) own = explain_adapter(app, arguments_of(root, words));
-      if (own.empty()) own = explain_missing(app, arguments_of(root, words));
+      if (own.empty()) own = explain_adapter(app, arguments);
+      if (own.empty()) own = explain_missing(app, arguments);
       if (own.empty()) own = explain_swallowed(app);
       if (own.empty()) own = explain_quotes(words);
       if (own.empty() && (app.get_option_no_throw("text") || app.get_option_no_throw("query")))
         own = fmt::format("too many arguments; put quotes around a text of several words{}",
                           app.get_option_no_throw("--file") ? ", or give several with --file" : "");
-      if (own.empty()) own = explain_extra(app, text, words);
+      if (own.empty()) own = explain_extra(app, is_missing && !arguments.empty() ? ": " + arguments[0] : text, words);
       break;
     case CLI::ExitCodes::ExcludesError:
       if (app.get_option_no_throw("text")) own = explain_unknown_option(root, words);  // its value may have become it
@@ -438,7 +473,11 @@ std::string explain(const CLI::App& root, const CLI::ParseError& error, const st
       break;
     case CLI::ExitCodes::ValidationError:  // "--lr: is -1; use ..."
       own = text;
-      if (const size_t colon = own.find(": "); colon != own.npos) own.erase(colon, 1);
+      if (const size_t colon = own.find(": "); colon != own.npos) {
+        if (const CLI::Option* o = app.get_option_no_throw(own.substr(0, colon)); o && own.ends_with("a whole number"))
+          own += fmt::format(" ({})", o->get_description());
+        own.erase(colon, 1);
+      }
       if (app.get_name() == "convert" && own.starts_with("--type")) own += "; toy quantize writes quantized types";
       break;
     default:

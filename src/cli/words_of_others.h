@@ -179,6 +179,7 @@ inline constexpr Synonym kOptions[] = {
     {"--early-stopping-patience", "--patience"},
     {"--cutoff-len", "--tokens"},
     {"--size", "--shape"},
+    {"--documents", "--file"},
     {"--top-k", "--count"},
     {"--top-k", "--top"},
     {"--top-n", "--top"},
@@ -264,6 +265,7 @@ inline constexpr std::string_view kSizeNames[] = {"--n-embd",
 inline constexpr std::string_view kReports =
     "the folder of a run keeps all of it: toy runs report FOLDER draws it, --json prints it for programs";
 inline constexpr std::string_view kChats = "infer continues a text; toy chat MODEL TEXT talks to a model";
+inline constexpr std::string_view kQuestions = "toy eval choices MODEL FILE scores the questions of a file";
 inline constexpr std::string_view kProgress = "progress goes to stderr, and 2> /dev/null hides it";
 
 inline constexpr std::string_view kRanks =
@@ -438,6 +440,10 @@ inline constexpr Needless kNeedless[] = {
 inline constexpr struct {
   std::string_view of, theirs, reason;
 } kNeedlessCommands[] = {
+    {"eval", "hellaswag", kQuestions},
+    {"eval", "arc", kQuestions},
+    {"eval", "winogrande", kQuestions},
+    {"eval", "mmlu", kQuestions},
     {"runs", "delete", "a run is a folder: rm -r FOLDER"},
     {"runs", "remove", "a run is a folder: rm -r FOLDER"},
     {"runs", "rm", "a run is a folder: rm -r FOLDER"},

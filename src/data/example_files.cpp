@@ -35,12 +35,17 @@ int64_t read_examples(const TextFile& file, const ExampleMaker& maker, const Exa
   RowNotes notes(reading.warn);
   for_each_row(file, [&](int64_t number, const std::string& where, const GetRow& get) {
     ExampleRow row;
+    bool is_question = false;
     try {
-      row = maker.make_row(get());
+      auto given = get();
+      is_question = given.is_object() && given.contains("answer") && given.contains("messages");
+      row = maker.make_row(std::move(given));
       if (reading.preferences) require_kind(row, *reading.preferences);
     } catch (const Error& e) {
       if (e.code() != ErrorCode::bad_input) throw;
-      const std::string what = fmt::format("{}: {}", where, e.what());
+      const std::string what =
+          fmt::format("{}: {}{}", where, e.what(),
+                      is_question ? "; questions with an answer are for toy train grpo and toy eval generate" : "");
       const bool helps = dynamic_cast<const NeedsTemplate*>(&e) == nullptr;  // else all rows like it would be skipped
       if (reading.bad && helps) {
         reading.bad(number, e.what());

@@ -22,6 +22,8 @@ using nlohmann::ordered_json;
 constexpr std::array<std::string_view, 4> kText{"text", "sentence", "content", "prompt"};
 constexpr std::array<std::string_view, 4> kLabel{"label", "class", "category", "label_text"};
 
+constexpr const char* kForm = R"({"text": ..., "label": ...})";
+
 std::string label_of(const ordered_json& value, const std::string& field) {
   check(value.is_string() || value.is_number_integer() || value.is_boolean(),
         "'{}' is {}; a label is a text or a whole number", field, json_text(value));
@@ -42,14 +44,12 @@ bool read_whole(const std::string& text, int64_t& value) {
 
 std::vector<LabelledText> read_labelled(const std::vector<TextFile>& files, const TextRowReading& reading) {
   std::vector<LabelledText> texts;
-  read_text_rows(files, reading, [&](ordered_json& row, const std::string& where) {
+  read_text_rows(files, reading, kForm, [&](ordered_json& row, const std::string& where) {
     std::string field;
     const auto text = take_text(row, kText, reading);
     const auto label = take_field(row, kLabel, reading, field);
-    check(text && label,
-          "there is no '{}'; a row is {{\"text\": ..., \"label\": ...}}, or name its fields with --map "
-          "text=...,label=...",
-          text ? kLabel[0] : kText[0]);
+    check(text && label, "there is no '{}'; a row is {}, or name its fields with --map text=...,label=...",
+          text ? kLabel[0] : kText[0], kForm);
     texts.push_back({*text, label_of(*label, field), where});
   });
   check(!texts.empty(), "{}: there is no text with a label", files.empty() ? "data" : files.front().path);

@@ -35,7 +35,7 @@ std::optional<std::string> take_text(ordered_json& row, std::span<const std::str
   return text;
 }
 
-void read_text_rows(const std::vector<TextFile>& files, const TextRowReading& reading,
+void read_text_rows(const std::vector<TextFile>& files, const TextRowReading& reading, const std::string& form,
                     const std::function<void(ordered_json& row, const std::string& where)>& take) {
   for (const TextFile& file : files) {
     RowNotes notes(reading.warn);
@@ -50,7 +50,8 @@ void read_text_rows(const std::vector<TextFile>& files, const TextRowReading& re
         if (!unused.empty()) notes.add(where, {unused_note(unused)});
       } catch (const Error& e) {
         std::string text = fmt::format("{}: {}", where, e.what());
-        if (const size_t other = text.find(" (plain text is for --corpus)"); other != text.npos) text.resize(other);
+        if (const size_t other = text.find(" (plain text is for --corpus)"); other != text.npos)
+          text = text.substr(0, other) + ", such as " + form;
         check(reading.skip_bad_rows, "{}", text);
         skipped.add(text);
       }

@@ -21,9 +21,9 @@ std::optional<nlohmann::ordered_json> take_field(nlohmann::ordered_json& row, st
 /// The same for a text. Throws Error{bad_input} for another value, and for an empty text.
 std::optional<std::string> take_text(nlohmann::ordered_json& row, std::span<const std::string_view> names,
                                      const TextRowReading& reading);
-/// Calls take(row, where) for each row, an object, from which it takes what it uses; warns of what is left. Throws
-/// Error{bad_input} with file, line and reason, unless such rows are skipped.
-void read_text_rows(const std::vector<TextFile>& files, const TextRowReading& reading,
+/// Calls take(row, where) for each row, an object, from which it takes what it uses; warns of what is left. `form`
+/// shows such a row. Throws Error{bad_input} with file, line and reason, unless such rows are skipped.
+void read_text_rows(const std::vector<TextFile>& files, const TextRowReading& reading, const std::string& form,
                     const std::function<void(nlohmann::ordered_json& row, const std::string& where)>& take);
 
 }  // namespace toy

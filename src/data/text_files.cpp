@@ -198,6 +198,9 @@ bool is_untouched(const TextFile& before, const TextFile& now) {
 
 const char* why_not_text(std::string_view start) {
   using namespace std::string_view_literals;
+  for (const std::string_view part : {"[Content_Types].xml"sv, "_rels/.rels"sv, "mimetypeapplication/"sv})
+    if (start.starts_with("PK\x03\x04") && start.substr(0, 256).find(part) != start.npos)
+      return "it is a document of an office program; save it as plain text first";
   for (const std::string_view magic : {"\x1f\x8b"sv, "\x28\xb5\x2f\xfd"sv,
                                        "\xfd"
                                        "7zXZ\0"sv,

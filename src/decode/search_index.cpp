@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
 
 #include "toy/base/checksum.h"
 #include "toy/base/error.h"
@@ -150,6 +151,10 @@ void write_search_index(const std::string& path, std::span<const Passage> passag
 bool is_search_index(const std::string& path) { return gguf::type_of_file(path) == kArchitecture; }
 
 SearchIndex SearchIndex::open(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::array<char, 4> magic{};
+  check(!file.read(magic.data(), magic.size()) || std::string_view(magic.data(), magic.size()) == "GGUF",
+        "{}: it is no index; make one with toy search build MODEL FOLDER --out INDEX", path);
   SearchIndex index(gguf::File::open(path));
   const gguf::File& f = index.file_;
   check(f.get_string("general.architecture", "") == kArchitecture, "{}: it is no index; make one with toy search build",

@@ -225,6 +225,7 @@ ordered_json tool_json(const std::string& name, const std::string& description, 
 ordered_json normalized_tools(const ordered_json& tools) {
   const ordered_json list = parsed(tools);
   if (list.is_null()) return nullptr;
+  if (list.is_object()) refuse_at("tools", "is one object; put it into a list: [{...}]");
   if (!list.is_array()) refuse_at("tools", "is not a list of tools");
   ordered_json result = ordered_json::array();
   for (size_t i = 0; i < list.size(); ++i) {

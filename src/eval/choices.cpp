@@ -127,6 +127,8 @@ Question winogrande(const ordered_json& row) {
 Question plain(const ordered_json& row) {
   Question q;
   const std::string& prompt = text_of(row, "prompt");
+  check(row.at("choices").is_array(),
+        "'choices' is not a list; write rows as {{\"prompt\": ..., \"choices\": [\"a\", \"b\"], \"answer\": 0}}");
   const std::vector<std::string> texts = texts_of(row.at("choices"), "choices");
   for (const std::string& text : texts) q.choices.push_back({prompt, text, characters_of(text)});
   check(row.contains("answer"), "'answer' is missing");
@@ -273,11 +275,12 @@ Question question_of(const ordered_json& row) {
                : row.contains("answerKey") && row.contains("question") ? arc(row)
                : row.contains("prompt") && row.contains("choices")     ? plain(row)
                                                                        : Question{};
-  check(
-      !q.choices.empty(),
-      "the fields are not those of a question: needed are prompt, choices and answer, or those of HellaSwag, ARC or "
-      "WinoGrande{}",
-      row.contains("answer") || row.contains("answers") ? " (toy eval generate takes questions without choices)" : "");
+  check(!q.choices.empty(),
+        "the fields are not those of a question: needed are prompt, choices and answer, or those of HellaSwag, ARC or "
+        "WinoGrande{}",
+        row.contains("question") && row.contains("choices") ? "; rename 'question' to 'prompt'"
+        : row.contains("answer") || row.contains("answers") ? " (toy eval generate takes questions without choices)"
+                                                            : "");
   check(q.choices.size() >= 2 && q.choices.size() <= kMostChoices, "there are {} choices, expected 2 to {}",
         q.choices.size(), kMostChoices);
   for (const Choice& c : q.choices) check(!trimmed(c.answer).empty(), "a choice is empty");

@@ -54,8 +54,11 @@ std::vector<int32_t> ids_of(const OpenQuestion& q, const Tokenizer& tokenizer, c
 OpenQuestion question_of(ordered_json row) {
   for (auto field = row.begin(); field != row.end();) field = field->is_null() ? row.erase(field) : std::next(field);
   const auto one_of = [&](const char* a, const char* b) {
-    check(row.contains(a) != row.contains(b), "there is {} '{}' {} '{}'; give one of them",
-          row.contains(a) ? "both" : "neither", a, row.contains(a) ? "and" : "nor", b);
+    check(row.contains(a) != row.contains(b), "there is {} '{}' {} '{}'; {}", row.contains(a) ? "both" : "neither", a,
+          row.contains(a) ? "and" : "nor", b,
+          row.contains(a) || b[0] == 'm'
+              ? "give one of them"
+              : "a question has a field 'answer' with the text that is right, apart from its messages");
     return row.contains(a);
   };
   OpenQuestion q;

@@ -64,6 +64,9 @@ std::vector<RatedPair> read_rated_pairs(const TextFile& file) {
   constexpr std::array kScore{"score", "label", "similarity"};
   std::vector<RatedPair> pairs;
   for_each_question(file, [&](nlohmann::ordered_json row, const std::string&) {
+    for (const char* name : {"sentence1", "sentence2"})
+      check(row.contains(name), "there is no '{}'; a row is {{\"sentence1\": ..., \"sentence2\": ..., \"score\": ...}}",
+            name);
     RatedPair p{text_of(row, "sentence1"), text_of(row, "sentence2")};
     const auto* name = std::ranges::find_if(kScore, [&](const char* n) { return row.contains(n); });
     check(name != kScore.end(), "there is no 'score'");

@@ -134,6 +134,7 @@ void Http::perform(const std::string& url) {
   std::string text = fmt::format("{}: {}", url, *reason ? reason : curl().easy_strerror(code));
   if (code == CURLE_PEER_FAILED_VERIFICATION) text += "; SSL_CERT_FILE names a file of certificates to trust";
   if (code == CURLE_COULDNT_CONNECT) text += "; is the server running, and the address right?";
+  if (code == CURLE_COULDNT_RESOLVE_HOST) text += "; is there a network? HF_ENDPOINT names another server";
   if (may_pass(code)) throw Transient(text);
   fail("{}", text);
 }

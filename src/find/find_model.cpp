@@ -112,7 +112,9 @@ std::string base_of(const std::string& folder) {
 
 // "smollm2" of "models/SmolLM2-135M.gguf"
 bool begins_the_name_of(const std::string& what, const std::string& name) {
-  const std::string beginning = fs::path(what).filename().string(), last = fs::path(name).filename().string();
+  const std::string beginning =
+                        fs::path(what.ends_with(".gguf") ? what.substr(0, what.size() - 5) : what).filename().string(),
+                    last = fs::path(name).filename().string();
   const auto same = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
   return beginning.size() >= 3 && beginning.size() < last.size() &&
          std::ranges::equal(beginning, std::string_view(last).substr(0, beginning.size()), same);

@@ -27,7 +27,9 @@ void check_magic(std::span<const std::byte> bytes, const std::string& file) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), std::min(bytes.size(), kMagic.size()));
   if (text == kMagic) return;
   if (kMagic.starts_with(text)) fail("{}: the file ends after {} bytes; copy or download it again", file, bytes.size());
-  const std::string guess = describe_foreign_file(bytes);
+  std::string guess = describe_foreign_file(bytes);
+  if (!guess.empty() && guess.find(';') == guess.npos)
+    guess += "; give a .gguf file, a run, or a folder of Hugging Face";
   fail("{}: not a GGUF file: it starts with {}, not 'GGUF'{}{}", file, in_quotes(text), guess.empty() ? "" : "; ",
        guess);
 }

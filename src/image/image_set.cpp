@@ -96,7 +96,7 @@ ImageSet read_folder(const ImageSource& source) {
     set.classes.push_back(sub.filename().string());
     for (const fs::path& file : sorted(sub, false)) {
       if (!is_picture_name(file)) {
-        ++set.left_out;
+        if (++set.left_out == 1) set.first_left_out = file.string();
         continue;
       }
       Picture p = read_picture(file.string());
@@ -284,7 +284,7 @@ void use_classes(const std::vector<std::string>& classes, const std::string& mod
 
 ImageSet hold_out(ImageSet& set, double fraction) {
   ImageSet held = set.empty(), rest = set.empty();
-  rest.left_out = set.left_out;
+  rest.left_out = set.left_out, rest.first_left_out = set.first_left_out;
   if (fraction <= 0) return held;
   // The pictures with the smallest of random numbers that depend on their place alone.
   const Philox random(0, "held out");

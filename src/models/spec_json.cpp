@@ -371,6 +371,11 @@ ModelSpec spec_from_json(const nlohmann::json& json, const std::string& where, c
   ModelSpec m = spec_of(architecture, more, where);
   m.vocab = 256, m.context = 512;
   r.read("name", m.name);
+  check(r.has("d_model") || !r.has("hidden_size"),
+        "{}: it is a config.json of Hugging Face; dimensions have other names here (toy help model-keys.md)", where);
+  check(r.has("d_model") && r.has("n_layers"),
+        "{}: '{}' is missing; needed are at least d_model, n_layers, n_heads and d_ff (toy help model-keys.md)", where,
+        r.has("d_model") ? "n_layers" : "d_model");
   r.read("d_model", m.d_model, true);
   r.read("n_layers", layers, true);
   check(layers >= 1 && layers <= kMaxLayers, "{}: n_layers is {}, expected 1 to {}", where, layers, kMaxLayers);

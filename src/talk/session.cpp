@@ -86,7 +86,10 @@ LineRead Session::read_lines(const std::string& mark, const std::string& old) {
     }
     interrupted_ = false;
     if (read.kind == LineRead::end) return lines.pending() ? LineRead{LineRead::text, lines.take()} : read;
+    const bool begins = !lines.pending();
     if (std::optional<std::string> text = lines.add(read.line)) return {LineRead::text, *std::move(text)};
+    if (begins && screen_.interactive() && read.line.starts_with("\"\"\""))
+      screen_.note("\"\"\" at the end of a line ends the text");
   }
 }
 

@@ -102,7 +102,8 @@ std::shared_ptr<const Tokenizer> load_tokenizer_file(const std::string& path) {
   if (start != "GGUF") {
     // A ModelProto begins with the key of one of its fields 1 to 5, all of wire type 2; the library writes 1 first.
     const uint8_t key = uint8_t(start[0]);
-    check(key % 8 == 2 && key >= 0x0A && key <= 0x2A, "{}: neither a GGUF file nor a SentencePiece .model file", path);
+    check(key % 8 == 2 && key >= 0x0A && key <= 0x2A, "{}: neither a GGUF file nor a SentencePiece .model file{}", path,
+          path.ends_with(".json") ? "; toy convert FOLDER OUT.gguf reads it with the rest of its folder" : "");
     return load_spm_model(bytes, path);
   }
   auto tokenizer = load_tokenizer(gguf::File::open(path));

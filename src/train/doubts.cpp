@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "toy/base/counted.h"
 #include "toy/base/utf8.h"
 #include "toy/data/examples.h"
 
@@ -79,6 +80,16 @@ std::vector<std::string> doubts_of(const DataOptions& options, const std::vector
               v.path));
   }
   return doubts;
+}
+
+std::string doubt_of_epochs(const std::string& name, double taken, int64_t rows) {
+  constexpr double kMost = 10;
+  const double epochs = taken / double(std::max<int64_t>(1, rows));
+  if (epochs <= 1.01 * kMost) return {};  // a whole number of steps may be a little more
+  return fmt::format(
+      "{}: {:.3g} epochs of {}, so the model may learn it by heart; use fewer --steps or --epochs, more data, or "
+      "--patience",
+      name, epochs, counted(rows, "row"));
 }
 
 }  // namespace toy

@@ -13,4 +13,7 @@ namespace toy {
 std::vector<std::string> doubts_of(const DataOptions& options, const std::vector<DataSource>& sources,
                                    const DataSource* validation);
 
+/// That `taken` rows of so few are many epochs, or "".
+std::string doubt_of_epochs(const std::string& name, double taken, int64_t rows);
+
 }  // namespace toy

@@ -101,8 +101,8 @@ RunImages read_run_images(const ImageOptions& o, const DataOptions& data, size_t
   images.training = read_images({o.path, ImageSource::train, o.size, 0, memory});
   ImageSet& training = images.training;
   if (training.left_out > 0)
-    tell.note(fmt::format("{}: {} left out, as the name does not end as a picture's does", o.path,
-                          counted(int64_t(training.left_out), "file is", "files are")));
+    tell.note(fmt::format("{}: {} left out, such as {}: the name does not end as a picture's does", o.path,
+                          counted(int64_t(training.left_out), "file is", "files are"), training.first_left_out));
   check(training.classes.size() >= 2, "{}: it has {}; at least 2 are needed, each a subfolder with its pictures",
         o.path, training.classes.empty() ? "no class" : fmt::format("1 class, '{}'", training.classes[0]));
   check(data.validation.size() <= 1, "val: {} folders; give one", data.validation.size());

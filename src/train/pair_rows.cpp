@@ -6,6 +6,7 @@
 #include "toy/base/checksum.h"
 #include "toy/data/pairs.h"
 #include "train/contrastive.h"
+#include "train/doubts.h"
 #include "train/pooled_texts.h"
 
 namespace toy {
@@ -53,6 +54,10 @@ class PairDataset final : public Dataset {
   std::string name() const override { return fmt::format("{}", fmt::join(o_.examples, ", ")); }
   int64_t training_tokens() const override { return tokens_of(rows_); }
   int64_t validation_tokens() const override { return tokens_of(validation_rows_); }
+  void warn_of_epochs(int64_t rows) const override {
+    const std::string doubt = doubt_of_epochs(name(), double(rows), int64_t(rows_.size()));
+    if (!doubt.empty()) tell_.warn(doubt);
+  }
   void tell_sources(std::optional<int64_t> rows) const override {
     if (!rows) tell_of_cut_texts(tell_, name(), cut_, o_.pairs->text_tokens);
   }

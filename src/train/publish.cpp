@@ -35,7 +35,7 @@ void make_durable_folder(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder.has_filename() ? folder : folder.parent_path();
   make_durable_folder(path.parent_path());
   std::filesystem::create_directory(path, error);
-  check(!error, "out: cannot make the folder '{}': {}", path.string(), error.message());
+  check(!error, "out: cannot make the folder '{}': {}; choose another out", path.string(), error.message());
   sync_folder(path.has_parent_path() ? path.parent_path().string() : ".", path.string());
 }
 

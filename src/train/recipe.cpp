@@ -37,8 +37,9 @@ void check_options(const RecipeOptions& o) {
         "outer-momentum is {}, and only ranks that train apart use it; add --local-steps, or leave it out",
         trainer.outer_momentum);
   check(o.resume || !o.allow_changes, "allow-changes says how to resume; give it with resume");
-  check(o.context == 0 || o.context >= trainer.tokens, "context is {}, smaller than the window of {} tokens", o.context,
-        trainer.tokens);
+  check(o.context == 0 || o.context >= trainer.tokens,
+        "context is {}, smaller than the window of {} tokens; use at least as many, or a smaller window (tokens)",
+        o.context, trainer.tokens);
 }
 
 void require_room(const Device& device, const ModelSpec& spec, const OptimizerOptions& optimizer) {

@@ -109,8 +109,8 @@ class Reader {
     const bool all = fine && (fine->full || (r_.of_encoders() && !fine->adapter));
     if (!all) return;
     LoraOptions::fields(*fine->lora, [&](const Option& option, const auto&) {
-      check(option.group.empty() || !find(option.flag().substr(2)), "{} is of an adapter, and {}", option.flag(),
-            fine->full ? "--full trains none" : "none is trained without --adapter");
+      check(option.group.empty() || !find(option.flag().substr(2)), "{} is of an adapter; {}", option.flag(),
+            fine->full ? "leave it or --full out" : "add --adapter, or leave it out");
     });
     fine->lora.reset();
   }

@@ -64,13 +64,29 @@ std::unique_ptr<Reward> number_reward(const std::string& which) {
   });
 }
 
+namespace {
+
+std::string what_is_wrong(const std::regex_error& error) {
+  namespace errors = std::regex_constants;
+  const auto code = error.code();
+  return code == errors::error_brack       ? "a [ has no ]; write \\[ for the character"
+         : code == errors::error_paren     ? "a ( has no ), or a ) no (; write \\( or \\) for the character"
+         : code == errors::error_brace     ? "a { has no }; write \\{ for the character"
+         : code == errors::error_badrepeat ? "a *, + or ? has nothing before it; write \\* for the character"
+         : code == errors::error_escape
+             ? "a \\ has no character after it that it could stand for; write \\\\ for the character"
+             : error.what();
+}
+
+}  // namespace
+
 std::unique_ptr<Reward> regex_reward(const std::string& pattern) {
   check(!pattern.empty(), "reward 'regex:' has no pattern; write regex:R");
   std::regex regex;
   try {
     regex = std::regex(pattern);
   } catch (const std::regex_error& e) {
-    fail("reward 'regex:{}': {}", pattern, e.what());
+    fail("reward 'regex:{}': {}", pattern, what_is_wrong(e));
   }
   return test([regex](const Attempt& a) {
     const std::string text = normalized_answer(a.text, {});

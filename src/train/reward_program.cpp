@@ -139,20 +139,32 @@ class RewardProgram final : public Reward {
     pid_ = -1;
   }
 
+  // It has closed its input or output. The shell tells by its status that there was nothing to run.
+  [[noreturn]] void fail_ended(const char* what) {
+    constexpr int kTries = 50, kNotFound = 127, kNotExecutable = 126;
+    int status = 0;
+    pid_t ended = 0;
+    for (int i = 0; i < kTries && (ended = waitpid(pid_, &status, WNOHANG)) == 0; ++i) usleep(10000);
+    if (ended == pid_) close(in_), close(out_), pid_ = -1;
+    const int code = ended > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+    check(code != kNotFound, "reward program '{}': no such command; give a path such as ./reward.py", command_);
+    check(code != kNotExecutable, "reward program '{0}': it cannot be run; chmod +x allows it", command_);
+    fail_now(fmt::format("{}; run it by hand, and look for errors above", what));
+  }
+
   [[noreturn]] void fail_now(const std::string& what) const { fail_internal("reward program '{}' {}", command_, what); }
 
   void send(const std::string& text, size_t& sent) {
     const ssize_t n = write(in_, text.data() + sent, text.size() - sent);
     if (n > 0) sent += size_t(n);
-    if (n < 0 && errno != EAGAIN && errno != EINTR)
-      fail_now("has ended before it read all rows; run it by hand, and look for errors above");
+    if (n < 0 && errno != EAGAIN && errno != EINTR) fail_ended("has ended before it read all rows");
   }
 
   void receive() {
     char buffer[1 << 16];
     const ssize_t n = read(out_, buffer, sizeof buffer);
     if (n > 0) received_.append(buffer, size_t(n));
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) fail_now("has ended before it answered all rows");
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) fail_ended("has ended before it answered all rows");
     constexpr size_t kMost = size_t(1) << 20;
     if (received_.size() > kMost && received_.find('\n') == received_.npos) fail_now("writes a line without an end");
   }

@@ -401,15 +401,10 @@ Dataset::Start TextDataset::validation_start(int64_t number, int64_t most) const
 std::string TextDataset::name() const { return joined(paths()); }
 
 void TextDataset::warn_of_epochs(int64_t rows) const {
-  constexpr double kMost = 10;
   for (size_t i = 0; i < sources_.size(); ++i) {
     const double share = mixture_ ? mixture_->shares()[i] : 1;
-    const double epochs = share * double(rows) / double(std::max<int64_t>(1, sources_[i].rows->rows()));
-    if (epochs > 1.01 * kMost)  // a whole number of steps may be a little more
-      tell_.warn(fmt::format(
-          "{}: {:.3g} epochs of {}, so the model may learn it by heart; use fewer --steps or --epochs, more "
-          "data, or --patience",
-          sources_[i].name, epochs, counted(sources_[i].rows->rows(), "row")));
+    const std::string doubt = doubt_of_epochs(sources_[i].name, share * double(rows), sources_[i].rows->rows());
+    if (!doubt.empty()) tell_.warn(doubt);
   }
 }
 

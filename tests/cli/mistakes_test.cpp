@@ -108,14 +108,15 @@ TEST_F(Mistakes, BeforeThereIsAModel) {
       {"run llama3 hi", "llama3" + no_model + "`toy fetch OWNER/REPO` downloads one"},
       {"infer book.gguf --prompt hi", "book.gguf" + no_model + "check the path"},
       {"infer book.txt --prompt hi",
-       "book.txt: not a GGUF file: it starts with 'Once', not 'GGUF'; it looks like a text file"},
+       "book.txt: not a GGUF file: it starts with 'Once', not 'GGUF'; it looks like a text file; give a .gguf file, a "
+       "run, or a folder of Hugging Face"},
       {"infer book.txt --promt hi", "unknown option '--promt'; did you mean '--prompt'?"},
       {"infer book.txt Once upon", "too many arguments; put quotes around a text of several words"},
       {"eval book.txt book.txt", "'book.txt' is no option; did you mean --file book.txt?"},
       {"list me", "'me' is one argument too many; `toy list` takes none"},
       {"fetch llama3", "'llama3' is not the name of a repository; use OWNER/REPO"},
       {"corpus story", "unknown corpus command 'story'; use one of stories, chats, qa, shapes, floor, ngram"},
-      {"serve book.txt --port http", "--port is 'http'; use a whole number"},
+      {"serve book.txt --port http", "--port is 'http'; use a whole number (Port to listen on; 0 takes a free one)"},
   });
 }
 
@@ -156,7 +157,8 @@ TEST_F(Mistakes, OfOtherPrograms) {
       {"train from-scratch --corpus book.txt book.txt", "'book.txt' is no option; did you mean --corpus book.txt?"},
       {"train from-scratch --corpus book.txt config.json",
        "'config.json' is no option; did you mean --config config.json?"},
-      {"train from-scratch --corpus book.txt --batch 8,16", "--batch is '8,16'; use a whole number"},
+      {"train from-scratch --corpus book.txt --batch 8,16",
+       "--batch is '8,16'; use a whole number (Sequences per step)"},
       {"train from-scratch --corpus book.txt --batch 1MB", "--batch is '1MB'; use a whole number, such as 1000000"},
       {"train from-scratch --corpus book.txt --resume false", "--resume is a switch; write --resume=false"},
       {"train from-scratch --corpus https://a.org/b.txt",
@@ -231,8 +233,8 @@ TEST_F(Mistakes, OfOtherPrograms) {
       {"embed book.txt hi --out v.json",
        "--out is 'v.json', but the file is one of NumPy; use a name that ends with .npy, or print with --json"},
       {"eval book.txt --file nope.txt",
-       "book.txt: not a GGUF file: it starts with 'Once', not 'GGUF'; it looks like a "
-       "text file"},
+       "book.txt: not a GGUF file: it starts with 'Once', not 'GGUF'; it looks like a text file; give a .gguf file, a "
+       "run, or a folder of Hugging Face"},
       {"tokenizer train --corpus book.txt --out v.json",
        "--out is 'v.json', but the file is a GGUF file; use a name that ends with .gguf"},
       {"train from-scratch --corpus https://example.com/book.txt",
@@ -246,7 +248,8 @@ TEST_F(Mistakes, OfOtherPrograms) {
        "size: 'My Books' is a folder; use a name such as tiny, or a JSON file of dimensions (toy train warm-start "
        "--init 'My Books' begins with the weights of a run)"},
       {"data show book.txt --model book.txt --map reply=completion",
-       "book.txt: not a GGUF file: it starts with 'Once', not 'GGUF'; it looks like a text file"},
+       "book.txt: not a GGUF file: it starts with 'Once', not 'GGUF'; it looks like a text file; give a .gguf file, a "
+       "run, or a folder of Hugging Face"},
   });
   EXPECT_EQ(toy("infer help").code, 0);
 }
@@ -335,6 +338,121 @@ TEST_F(Mistakes, WithAModel) {
   EXPECT_EQ(toy("convert " + path("out/tiny") + " " + path("o.gguf") + " --type f16").code, 0);
   EXPECT_NE(toy("quantize " + path("out/tiny") + " " + path("q.gguf") + " --type Q4")
                 .err.find("there is no type 'Q4'; did you mean Q4_0, Q4_1, Q4_K_S or Q4_K_M?"),
+            std::string::npos);
+}
+
+// Files that are not what a command reads, and arguments that stand where none is.
+TEST_F(Mistakes, OfFilesAndArguments) {
+  write("book.txt", tiny_corpus());
+  write("chats.jsonl", R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})");
+  write("dims.json", R"({"n_layer": 2})");
+  write("hf.json", R"({"hidden_size": 64, "num_hidden_layers": 2})");
+  write("tokenizer.json", "{}");
+  write("config.yaml", "steps: 5\n");
+  write("keys.txt", "");
+  write("letter.docx", std::string("PK\x03\x04\x14\0\0\0 [Content_Types].xml\0", 29));
+  write("asked.jsonl", R"({"prompt": "a", "answer": "b"})"
+                       "\n");
+  write("quiz.jsonl", R"({"question": "a", "choices": ["b", "c"], "answer": 0})"
+                      "\n");
+  write("quiz.csv", "prompt,choices,answer\na,\"b,c\",0\n");
+  write("asks.jsonl", R"({"messages": [{"role": "user", "content": "a"}], "answer": "b"})"
+                      "\n");
+  ASSERT_EQ(toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 --out " + path("out/tiny")).code,
+            0);
+  ASSERT_EQ(toy("train from-scratch --data " + path("chats.jsonl") +
+                " --chat-template chatml --size tiny --tokenizer bytes "
+                "--batch 2 --tokens 64 --steps 1 --out " +
+                path("out/other"))
+                .code,
+            0);
+  fs::copy(path("out/tiny/model.gguf"), path("tiny-model.gguf"));
+  const std::string scratch = "train from-scratch --corpus book.txt ";
+  expect({
+      {scratch + "--out out/x.gguf", "--out is 'out/x.gguf', but becomes a folder; did you mean 'out/x'?"},
+      {scratch + "--tokens 64 --context 32",
+       "context is 32, smaller than the window of 64 tokens; use at least as many, or a smaller window (tokens)"},
+      {scratch + "--warmup 0.1",
+       "--warmup is '0.1'; use a whole number (Steps of linear warmup; -1 takes 5% of --steps, at most 200)"},
+      {scratch + "--warmup 10%",
+       "--warmup is '10%'; use a whole number (Steps of linear warmup; -1 takes 5% of --steps, at most 200)"},
+      {scratch + "--size dims.json",
+       "dims.json: 'd_model' is missing; needed are at least d_model, n_layers, n_heads and d_ff (toy help "
+       "model-keys.md)"},
+      {scratch + "--size hf.json",
+       "hf.json: it is a config.json of Hugging Face; dimensions have other names here (toy help model-keys.md)"},
+      {scratch + "--tokenizer tokenizer.json",
+       "tokenizer.json: neither a GGUF file nor a SentencePiece .model file; toy convert FOLDER OUT.gguf reads it with "
+       "the rest of its folder"},
+      {"train from-scratch --corpus letter.docx",
+       "letter.docx: it is a document of an office program; save it as plain text first, or use --binary to train on "
+       "its bytes"},
+      {"train config.yaml",
+       "'config.yaml' is no recipe; options are read from JSON, such as {\"steps\": 500}, and belong to one: toy train "
+       "lora --config FILE.json"},
+      {"train grpo --model out/tiny --data asked.jsonl --reward 'regex:['",
+       "reward 'regex:[': a [ has no ]; write \\[ for the character"},
+      {"train grpo --model out/tiny --data asked.jsonl --max-tokens 4 --group 2 --questions 1 --steps 1 --reward "
+       "program:./nothere.py",
+       "reward program './nothere.py': no such command; give a path such as ./reward.py"},
+      {"train grpo --model out/tiny --data asked.jsonl --max-tokens 4 --group 2 --questions 1 --steps 1 --reward "
+       "program:./book.txt",
+       "reward program './book.txt': it cannot be run; chmod +x allows it"},
+      {"train grpo --model out/tiny --data chats.jsonl --reward exact",
+       "chats.jsonl:1: there is neither 'answer' nor 'answers'; a question has a field 'answer' with the text that is "
+       "right, apart from its messages"},
+      {"train contrastive --model out/tiny --data chats.jsonl --rank 2",
+       "--rank is of an adapter; add --adapter, or leave it out"},
+      {"train lora --model out/other --data asks.jsonl",
+       "asks.jsonl:1: no message is the assistant's (the roles are user), so there is nothing to learn (toy data show "
+       "prints rows); questions with an answer are for toy train grpo and toy eval generate; --bad-rows skip passes "
+       "over "
+       "such rows, toy data check lists them"},
+      {"eval retrieval out/tiny chats.jsonl",
+       "chats.jsonl:1: there is no 'anchor', and the row has the fields messages; a row is {\"anchor\": ..., "
+       "\"positive\": ...}"},
+      {"eval retrieval out/tiny book.txt",
+       "book.txt:1: not JSON; each line must be a JSON object, such as {\"anchor\": ..., \"positive\": ...}"},
+      {"eval sts out/tiny chats.jsonl",
+       "chats.jsonl:1: there is no 'sentence1'; a row is {\"sentence1\": ..., \"sentence2\": ..., \"score\": ...}"},
+      {"eval choices out/tiny quiz.jsonl",
+       "quiz.jsonl:1: the fields are not those of a question: needed are prompt, choices and answer, or those of "
+       "HellaSwag, ARC or WinoGrande; rename 'question' to 'prompt'"},
+      {"eval choices out/tiny quiz.csv",
+       "quiz.csv:2: 'choices' is not a list; write rows as {\"prompt\": ..., \"choices\": [\"a\", \"b\"], \"answer\": "
+       "0}"},
+      {"eval hellaswag out/tiny",
+       "there is no `toy eval hellaswag`; toy eval choices MODEL FILE scores the questions of a file"},
+      {"eval kl out/tiny out/other --file book.txt",
+       "--base is missing (Model to compare with); did you mean --base out/tiny --model out/other?"},
+      {"eval lmc --a out/tiny --b out/other --file book.txt",
+       "the models differ: the first has 256 tokens and the second 259"},
+      {"infer tiny.gguf hi",
+       "tiny.gguf: no such file, no run below this folder, and no model of `toy list`; did you mean "
+       "'tiny-model.gguf'?"},
+      {"infer out/tiny hi --grammar 'root ::= [0-9]+'",
+       "--grammar is 'root ::= [0-9]+'; write the grammar into a file and give its name"},
+      {"infer out/tiny --prompts asked.jsonl",
+       "asked.jsonl:1: the object has the keys answer, prompt; use {\"prompt\": \"text\"} or {\"prompt_ids\": [1, 2]}; "
+       "toy "
+       "eval generate asks questions with an answer"},
+      {"search query 'where do badgers sleep' book.txt",
+       "where do badgers sleep: no such file; the index is the first argument: toy search query book.txt TEXT"},
+      {"search query book.txt badgers",
+       "book.txt: it is no index; make one with toy search build MODEL FOLDER --out INDEX"},
+      {"search build out/tiny book.txt n.index", "--out is missing (The index); did you mean --out n.index?"},
+      {"tokenizer train book.txt", "'book.txt' is no option; did you mean --corpus book.txt?"},
+      {"data show chats.jsonl out/tiny", "'out/tiny' is one argument too many; did you mean --model out/tiny?"},
+      {"serve out/tiny 8095", "'8095' is one argument too many; did you mean --port 8095?"},
+      {"serve out/tiny --api-key-file keys.txt", "keys.txt: no API keys found; write one per line"},
+      {"bench tiny-model.gguf",
+       "'tiny-model.gguf' is no command; toy bench infer MODEL measures a model, and toy bench machine this computer"},
+      {"fetch llama3.2:1b",
+       "'llama3.2:1b' is not the name of a repository; use OWNER/REPO, or `ollama pull`, whose models `toy list` "
+       "finds"},
+  });
+  EXPECT_NE(toy("infer " + path("out/tiny") + " hi -n 1 --temperature 70")
+                .err.find("toy: --temperature 70 draws all tokens about equally; 0 to 2 is usual"),
             std::string::npos);
 }
 

@@ -110,6 +110,10 @@ TEST_F(CliVit, OptionsOfTextAreRefused) {
     refuses(infer + " " + option, {"is about texts, and --image about pictures"});
   refuses("eval " + model_ + " --data " + shapes_ + " --ctx 4", {"--ctx is about texts, and --data about pictures"});
   refuses("infer " + model_ + " --top 3 --prompt hi", {"--top is for classes"});
+  const Result picture = toy("infer " + model_ + " " + star_);
+  EXPECT_EQ(picture.code, 2);
+  EXPECT_NE(picture.err.find("the model tells classes of pictures: toy infer"), std::string::npos) << picture.err;
+  EXPECT_NE(picture.err.find("--image " + star_), std::string::npos) << picture.err;
 }
 
 TEST_F(CliVit, BadPictures) {

@@ -39,7 +39,10 @@ TEST(OpenQuestions, Rows) {
   EXPECT_EQ(reason("{"), "not JSON: column 2: the text ends too early; expected a name in double quotes");
   EXPECT_EQ(reason("3"), "not a JSON object");
   EXPECT_EQ(reason(R"({"answer": "4"})"), "there is neither 'prompt' nor 'messages'; give one of them");
-  EXPECT_EQ(reason(R"({"prompt": "x"})"), "there is neither 'answer' nor 'answers'; give one of them");
+  EXPECT_EQ(
+      reason(R"({"prompt": "x"})"),
+      "there is neither 'answer' nor 'answers'; a question has a field 'answer' with the text that is right, apart "
+      "from its messages");
   EXPECT_EQ(reason(R"({"prompt": "x", "answer": "4", "answers": ["4"]})"),
             "there is both 'answer' and 'answers'; give one of them");
   EXPECT_EQ(reason(R"({"prompt": 3, "answer": "4"})"), "'prompt' is not a string");

@@ -33,6 +33,8 @@ TEST(ServeLook, RepliesAndRefuses) {
   EXPECT_EQ(server.post("/v1/look", R"({"tokens": [256]})").status, 400);
   EXPECT_EQ(server.post("/v1/look", R"({"tokens": [-1]})").status, 400);
   EXPECT_EQ(server.post("/v1/look", R"({"tokens": "a"})").status, 400);
+  EXPECT_EQ(server.post("/v1/look", R"({"text": "a"})").error(),
+            "'tokens' is missing; POST /tokenize gives those of a text");
   EXPECT_EQ(server.get("/v1/look").status, 405);
   EXPECT_EQ(server.post("/v1/look", R"({"tokens": [98]})").status, 500);
   const Answer large = server.post("/v1/look", R"({"tokens": [100, 97]})");

@@ -83,6 +83,12 @@ TEST_F(Sessions, RegenerateTakesTheNextSeedAndAMessageTheFirst) {
   expect_contains(s.notes, "no message yet");
 }
 
+TEST_F(Sessions, QuotesSayHowTheTextEnds) {
+  FakeScreen s{"\"\"\"one", "two\"\"\""};
+  EXPECT_EQ(texts(run(s)).substr(0, 8), "one\ntwo,");
+  expect_contains(s.notes, "\"\"\" at the end of a line ends the text");
+}
+
 TEST_F(Sessions, EditUndoClear) {
   FakeScreen s{"a", "b", "/edit c", "/edit", "!", "/undo", "d"};
   EXPECT_EQ(texts(run(s)), "a,1a0,d,3d0,");

@@ -18,6 +18,7 @@ struct ImageSet {
   std::vector<uint8_t> values = {};       ///< [N,size,size,channels]
   std::vector<std::string> names = {};    ///< [N] where each comes from: a path, or "FILE, picture 17"
   int64_t left_out = 0;                   ///< files of a folder that are no pictures by their names
+  std::string first_left_out = {};        ///< one of them
   int64_t count() const { return int64_t(labels.size()); }
   int64_t values_of_one() const { return size * size * channels; }
   /// Values [size,size,channels] of picture i.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
@@ -206,6 +207,12 @@ struct Infer : Command {
       return classify_texts(*dev, model, model_path, prompts, pictures.top, json);
     }
     check(!given("--top"), "--top is for classes, of pictures (--image) or of a classifier of texts; remove it");
+    if (const CLI::Option* text = parser->get_option("text"); text->count() > 0 && model.spec.vision.there()) {
+      std::error_code error;
+      check(!std::filesystem::exists(text->as<std::string>(), error),
+            "{0}: the model tells classes of pictures: toy infer {0} --image {1}", shell_quoted(model_path),
+            shell_quoted(text->as<std::string>()));
+    }
     require_causal(model.spec);
     if (!stops.empty()) require_tokenizer(model, model_path, "remove --stop");
     const std::vector<std::vector<int32_t>> ids = prompts.tokens(model, model_path);

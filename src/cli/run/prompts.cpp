@@ -1,6 +1,7 @@
 #include "cli/run/prompts.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <nlohmann/json.hpp>
@@ -44,7 +45,11 @@ Prompt parse_line(const std::string& where, const std::string& line) {
       lora.push_back(json_number<float>(f, where + ": a factor of 'lora'", -kMostFactor, kMostFactor));
     j.erase(factors);
   }
-  check(j.size() == 1, "{}: the object has {} keys; {}", where, j.size(), kForms);
+  std::vector<std::string> names;
+  for (const auto& [name, value] : j.items()) names.push_back(one_line(name));
+  check(j.size() == 1, "{}: the object has {}; {}{}", where,
+        names.empty() ? "no keys" : fmt::format("the keys {}", fmt::join(names, ", ")), kForms,
+        j.contains("answer") ? "; toy eval generate asks questions with an answer" : "");
   const std::string key = j.begin().key();
   const nlohmann::json& value = *j.begin();
   if (key == "prompt") {

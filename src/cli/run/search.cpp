@@ -13,6 +13,7 @@
 #include "toy/base/checksum.h"
 #include "toy/base/counted.h"
 #include "toy/base/error.h"
+#include "toy/base/shell_word.h"
 #include "toy/base/utf8.h"
 #include "toy/data/text_files.h"
 #include "toy/decode/search_index.h"
@@ -128,6 +129,10 @@ struct SearchQuery : Command {
 
   void run() {
     check(query.find_first_not_of(" \t\r\n") != query.npos, "query: it is empty; give a text");
+    std::error_code absent;
+    check(fs::exists(index_path, absent) || !fs::is_regular_file(query, absent),
+          "{}: no such file; the index is the first argument: toy search query {} TEXT", index_path,
+          shell_quoted(query));
     const SearchIndex index = SearchIndex::open(index_path);
     const bool is_given = !model_path.empty();
     model_path = is_given ? model_file(model_path) : index.model().path;

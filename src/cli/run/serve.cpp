@@ -131,7 +131,7 @@ struct Serve : Command {
     std::vector<std::string> keys;
     if (key_file.empty()) return keys;
     warn_of_readers(key_file);
-    std::istringstream lines(read_text(key_file));
+    std::istringstream lines(read_text(key_file, true));
     for (std::string line; std::getline(lines, line);) {
       CLI::detail::trim(line);
       if (!line.empty()) keys.push_back(line);

@@ -98,8 +98,11 @@ class AdapterFile {
     Shape m{weight[0]};
     for (const auto& [info, wanted] : {std::pair(pair.a, &a), std::pair(pair.b, &b), std::pair(pair.m, &m)})
       if (info)
-        check(info->shape == *wanted, "{}: tensor '{}' is {}; for this model, whose '{}' is {}, it would be {}", path(),
-              info->name, info->shape.str(), in_file, weight.str(), wanted->str());
+        check(info->shape == *wanted,
+              "{}: tensor '{}' is {}; for this model, whose '{}' is {}, it would be {}; the adapter is of a model of "
+              "other "
+              "sizes, so give that one",
+              path(), info->name, info->shape.str(), in_file, weight.str(), wanted->str());
     return pair;
   }
 
@@ -196,9 +199,7 @@ void load_adapter(Model& model, const std::string& path, double scale) {
   adapter.chat_template = file.chat_template();
   if (const std::string norms = file.base_norms(); !norms.empty() && norms != norms_of(model))
     model.warnings.push_back(
-        fmt::format("{}: the adapter was trained with another model, whose norms differ; what it "
-                    "adds may be wrong for this one",
-                    path));
+        fmt::format("{}: the adapter was trained with another model; what it adds may be wrong for this one", path));
   // All of it fits: until here nothing of the model has changed.
   model.spec.score = alone.score;
   for (const auto& [t, values] : head) {

@@ -369,6 +369,8 @@ LookRequest parse_look(const std::string& body) {
   Fields f(j);
   LookRequest r;
   r.model = f.text("model");
+  if (!f.has("tokens") && (f.has("text") || f.has("prompt") || f.has("content")))
+    refuse("'tokens' is missing; POST /tokenize gives those of a text", "tokens", "missing_required_parameter");
   r.tokens = tokens_of(f);
   f.finish();
   return r;

@@ -29,7 +29,8 @@ const Functions& usable_functions() {
         "compiler and build again with -DTOY_CUDA=on (toy help gpu-drivers.md)");
   const Functions& f = functions();
   check(f.missing.empty(),
-        "device 'cuda' needs NVIDIA's driver: {}; on Debian: apt-get install nvidia-driver (section non-free)",
+        "device 'cuda' needs NVIDIA's driver: {}; on Debian: apt-get install nvidia-driver (section non-free); "
+        "without a device named, the CPU computes",
         f.missing);
   int version = 0;
   check_result(f.cuDriverGetVersion(&version), "the driver's version");
