@@ -221,8 +221,8 @@ TEST_F(CliInfer, BadPromptFiles) {
   refuses(line("{\"prompt_ids\": [1]}\n{oops\n"), {"p.jsonl:2", "not JSON"});
   refuses(line("{\"prompt\": 3}\n"), {"p.jsonl:1", "not a string"});
   refuses(line("{\"promt\": \"a\"}\n"), {"p.jsonl:1", "unknown key 'promt'"});
-  refuses(line("{\"prompt\": \"a\", \"n\": 1}\n"), {"p.jsonl:1", "2 keys"});
-  refuses(line("{}\n"), {"p.jsonl:1", "0 keys"});
+  refuses(line("{\"prompt\": \"a\", \"n\": 1}\n"), {"p.jsonl:1", "has the keys n, prompt"});
+  refuses(line("{}\n"), {"p.jsonl:1", "has no keys"});
   refuses(line("{\"prompt_ids\": []}\n"), {"p.jsonl:1", "not an array"});
   refuses(line("{\"prompt_ids\": [1, \"a\"]}\n"), {"p.jsonl:1", "\"a\"", "token ids"});
   refuses(line("{\"prompt_ids\": [1]}\n{\"prompt_ids\": [1000]}\n"), {"p.jsonl:2", "1000", "outside the vocabulary"});
