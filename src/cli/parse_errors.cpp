@@ -475,7 +475,7 @@ std::string explain(const CLI::App& root, const CLI::ParseError& error, const st
       own = text;
       if (const size_t colon = own.find(": "); colon != own.npos) {
         if (const CLI::Option* o = app.get_option_no_throw(own.substr(0, colon)); o && own.ends_with("a whole number"))
-          own += fmt::format(" ({})", o->get_description());
+          own += fmt::format(": {}", o->get_description());
         own.erase(colon, 1);
       }
       if (app.get_name() == "convert" && own.starts_with("--type")) own += "; toy quantize writes quantized types";

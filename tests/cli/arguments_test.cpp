@@ -268,7 +268,8 @@ TEST_F(CliArguments, MessagesSayWhatIsMeant) {
   const std::string infer = std::string("infer ") + TOY_GOLDEN + " --prompt-ids 1 ";
   refuses("infer M -p -x --bogus", {"unknown option '--bogus'"});
   refuses("infer M -p x -n3 --bogus", {"unknown option '--bogus'"});
-  EXPECT_EQ(toy(infer + "--n 5.5").err, "toy: --n is '5.5'; use a whole number\n");
+  EXPECT_EQ(toy(infer + "--n 5.5").err,
+            "toy: --n is '5.5'; use a whole number: Tokens to generate (default: 128, or as many as fit)\n");
   refuses("bench machine --device reference", {"--device", "reference"});
   refuses("bench train --shape tiny --tokens 100000000 --batch 20", {"memory", "training this model with this batch"});
   refuses("train from-scratch --corpus x --init y", {"unknown option '--init'; `toy train warm-start` has it"});

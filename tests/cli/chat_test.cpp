@@ -224,7 +224,7 @@ TEST_F(ChatTools, RefusesWhatCannotBe) {
   refuses(chat("--tool-command cat"), {"--yes-to-tools"});
   refuses(chat("--yes-to-tools"), {"--tool-command"});
   refuses(chat("--grammar " + write("g", "root ::= \"a\"")), {"--grammar with --tools"});
-  refuses("chat it --url http://127.0.0.1:1 --tools " + write("t", "{}"), {"not a list of tools"});
+  refuses("chat it --url http://127.0.0.1:1 --tools " + write("t", "{}"), {"is one object; put it into a list"});
   refuses("chat it --url http://127.0.0.1:1 --json-schema " + write("s", "{"), {path("s")});
 }
 

@@ -163,7 +163,8 @@ TEST_F(CliEval, ComparesTwoModels) {
   refuses("eval kl --base " + m + " --model " + path("none.gguf") + text, {"none.gguf"});
   refuses("eval lmc --a " + m + " --b " + b + " --alphas 0,x" + text, {"'x' is no number"});
   refuses("eval lmc --a " + m + " --b " + b + " --alphas 0,,1" + text, {"--alphas"});
-  refuses("eval lmc --a " + m + " --b " + std::string(TOY_GOLDEN) + text, {"the models differ: the first has 256 tokens and the second 48"});
+  refuses("eval lmc --a " + m + " --b " + std::string(TOY_GOLDEN) + text,
+          {"the models differ: the first has 256 tokens and the second 48"});
 }
 
 TEST_F(CliEval, AnswersQuestions) {

@@ -116,7 +116,7 @@ TEST_F(Mistakes, BeforeThereIsAModel) {
       {"list me", "'me' is one argument too many; `toy list` takes none"},
       {"fetch llama3", "'llama3' is not the name of a repository; use OWNER/REPO"},
       {"corpus story", "unknown corpus command 'story'; use one of stories, chats, qa, shapes, floor, ngram"},
-      {"serve book.txt --port http", "--port is 'http'; use a whole number (Port to listen on; 0 takes a free one)"},
+      {"serve book.txt --port http", "--port is 'http'; use a whole number: Port to listen on; 0 takes a free one"},
   });
 }
 
@@ -158,7 +158,7 @@ TEST_F(Mistakes, OfOtherPrograms) {
       {"train from-scratch --corpus book.txt config.json",
        "'config.json' is no option; did you mean --config config.json?"},
       {"train from-scratch --corpus book.txt --batch 8,16",
-       "--batch is '8,16'; use a whole number (Sequences per step)"},
+       "--batch is '8,16'; use a whole number: Sequences per step"},
       {"train from-scratch --corpus book.txt --batch 1MB", "--batch is '1MB'; use a whole number, such as 1000000"},
       {"train from-scratch --corpus book.txt --resume false", "--resume is a switch; write --resume=false"},
       {"train from-scratch --corpus https://a.org/b.txt",
@@ -373,9 +373,9 @@ TEST_F(Mistakes, OfFilesAndArguments) {
       {scratch + "--tokens 64 --context 32",
        "context is 32, smaller than the window of 64 tokens; use at least as many, or a smaller window (tokens)"},
       {scratch + "--warmup 0.1",
-       "--warmup is '0.1'; use a whole number (Steps of linear warmup; -1 takes 5% of --steps, at most 200)"},
+       "--warmup is '0.1'; use a whole number: Steps of linear warmup; -1 takes 5% of --steps, at most 200"},
       {scratch + "--warmup 10%",
-       "--warmup is '10%'; use a whole number (Steps of linear warmup; -1 takes 5% of --steps, at most 200)"},
+       "--warmup is '10%'; use a whole number: Steps of linear warmup; -1 takes 5% of --steps, at most 200"},
       {scratch + "--size dims.json",
        "dims.json: 'd_model' is missing; needed are at least d_model, n_layers, n_heads and d_ff (toy help "
        "model-keys.md)"},

@@ -162,7 +162,7 @@ TEST_F(ToolSessions, FilesOfTools) {
   for (const auto& [text, word] : std::vector<std::pair<std::string, std::string>>{
            {"x", "t.json"},
            {"[]", "no tools"},
-           {"{}", "not a list"},
+           {"{}", "is one object; put it into a list"},
            {R"([{"description": "x"}])", "tools[0]"},
            {R"([{"name": "f"}, {"name": "f"}])", "tools[1].function.name"},
            {R"([{"name": "f", "parameters": {"type": "string"}}])", "tools[0].function.parameters"}})
