@@ -101,5 +101,21 @@ TEST_F(TransformerParts, RowsTurnByOtherNumbersThanTheirPositions) {
   EXPECT_GT(changed, 1e-3);
 }
 
+// Gradients of x are added in the order of the maps. It is that of the source, with every compiler.
+TEST(GatedMlp, MapsAreInOneOrder) {
+  Graph g;
+  const auto map = [&](const char* name, int64_t rows, int64_t columns) -> nn::Linear {
+    return {g.param(name, {DType::f32, {rows, columns}})};
+  };
+  const nn::GatedMlp mlp{map("gate", 8, 4), map("up", 8, 4), map("down", 4, 8)};
+  mlp(g.input("x", {DType::f32, {3, 4}}));
+  std::vector<Value> weights;
+  for (const Node& node : g.nodes())
+    for (const Value& in : node.inputs)
+      for (const nn::Linear& l : {mlp.gate, mlp.up, mlp.down})
+        if (in == l.weight) weights.push_back(in);
+  EXPECT_EQ(weights, (std::vector<Value>{mlp.up.weight, mlp.gate.weight, mlp.down.weight}));
+}
+
 }  // namespace
 }  // namespace toy

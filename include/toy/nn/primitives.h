@@ -175,7 +175,12 @@ struct GatedMlp {
   Linear gate, up;  ///< [F,D]
   Linear down;      ///< [D,F]
   Gate f = Gate::silu;
-  Value operator()(Value x) const { return down(gated(f, gate(x), up(x))); }
+  Value operator()(Value x) const {
+    // One after the other: compilers evaluate arguments in orders of their own, and gradients of x are added in this
+    // one.
+    const Value raised = up(x);
+    return down(gated(f, gate(x), raised));
+  }
 };
 
 /// down(gelu(up(x))) (Hendrycks and Gimpel 2016). x:[N,D] -> [N,D].
