@@ -145,7 +145,10 @@ class RewardProgram final : public Reward {
     int status = 0;
     pid_t ended = 0;
     for (int i = 0; i < kTries && (ended = waitpid(pid_, &status, WNOHANG)) == 0; ++i) usleep(10000);
-    if (ended == pid_) close(in_), close(out_), pid_ = -1;
+    if (ended == pid_) {
+      kill(-pid_, SIGKILL);  // what is left of its session
+      close(in_), close(out_), pid_ = -1;
+    }
     const int code = ended > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     check(code != kNotFound, "reward program '{}': no such command; give a path such as ./reward.py", command_);
     check(code != kNotExecutable, "reward program '{0}': it cannot be run; chmod +x allows it", command_);

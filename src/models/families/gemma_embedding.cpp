@@ -7,6 +7,7 @@ namespace toy {
 namespace gemma_embedding {
 namespace {
 
+constexpr int64_t kWindow = 512;  // of both sides
 constexpr const char* kInner[] = {"dense_2_feat_out", "dense_3_feat_in"};
 constexpr const char* kOuter[] = {"dense_2_feat_in", "dense_3_feat_out"};
 
@@ -17,7 +18,7 @@ void shape_layers(ModelSpec& m) {
 void read(Metadata& metadata, ModelSpec& m) {
   const gguf::File& file = metadata.file();
   read_llama_like(metadata, m);
-  read_windows(metadata, m, 512, 6);
+  read_windows(metadata, m, kWindow, 6);
   for (LayerSpec& l : m.layers)
     if (l.window > 0) l.window = one_side(l.window);
   shape_layers(m);
@@ -72,7 +73,7 @@ Family gemma_embedding_family() {
   f.defaults.architecture = "gemma-embedding";
   f.defaults.causal = false;
   for (LayerSpec& l : f.defaults.layers)
-    if (l.window > 0) l.window = one_side(512);
+    if (l.window > 0) l.window = one_side(gemma_embedding::kWindow);
   return f;
 }
 
