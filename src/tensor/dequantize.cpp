@@ -51,14 +51,22 @@ HWY_INLINE float half_to_float(F16 half) {
   return hn::GetLane(hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, decltype(d)>(), bits)));
 }
 
-// get_scales() with it.
+// get_scales() with it. From where they lie: reads of a copy would wait for its stores.
 template <class F>
-HWY_INLINE void get_halves(const typename F::Block& block, Parts& p) {
-  if constexpr (requires { block.exponent; }) {
+HWY_INLINE void get_halves(const std::byte* from, Parts& p) {
+  using Block = typename F::Block;
+  const auto half = [&](size_t offset) HWY_ATTR {
+    F16 h;
+    std::memcpy(&h, from + offset, sizeof h);
+    return half_to_float(h);
+  };
+  if constexpr (requires(Block b) { b.exponent; }) {
+    Block block;
+    std::memcpy(&block, from, sizeof block);
     get_scales<F>(block, p);
   } else {
-    p.d = half_to_float(block.d);
-    if constexpr (F::minimum != Minimum::none) p.dmin = half_to_float(block.dmin);
+    p.d = half(offsetof(Block, d));
+    if constexpr (F::minimum != Minimum::none) p.dmin = half(offsetof(Block, dmin));
     if constexpr (F::minimum == Minimum::added) p.dmin = -p.dmin;
   }
 }
@@ -70,27 +78,28 @@ HWY_INLINE void dequantize_block(const std::byte* from, float* to) {
   const hn::RebindToSigned<decltype(d)> di;
   const hn::Rebind<uint8_t, decltype(d)> bytes;
   const size_t lanes = hn::Lanes(d);
-  typename F::Block block;  // copied: blocks are not aligned
-  static_assert(sizeof block == info_of(F::type).bytes);
-  std::memcpy(&block, from, sizeof block);
+  using Block = typename F::Block;
+  static_assert(sizeof(Block) == info_of(F::type).bytes);
   Parts p;
-  get_halves<F>(block, p);
+  get_halves<F>(from, p);
   if constexpr (F::type == DType::q8_0) {  // levels as they lie
     const auto scale = hn::Set(d, p.d);
     const hn::Rebind<int8_t, decltype(d)> levels;
-    // From where they lie: vectors of the copy would span its stores, and wait for them.
-    const auto* all = reinterpret_cast<const int8_t*>(from + offsetof(typename F::Block, level));
+    const auto* all = reinterpret_cast<const int8_t*>(from + offsetof(Block, level));
     for (size_t i = 0; i < size_t(F::kBlock); i += lanes) {
       const auto level = hn::LoadU(levels, all + i);
       hn::StoreU(hn::Mul(scale, hn::ConvertTo(d, hn::PromoteTo(di, level))), d, to + i);
     }
     return;
   }
-  constexpr bool kNibbles = F::kBlock == 32 && requires { block.low; };
-  if constexpr (kNibbles)
+  constexpr bool kNibbles = F::kBlock == 32 && requires(Block b) { b.low; };
+  if constexpr (kNibbles) {
     get_nibbles<F>(from, p.code);
-  else
+  } else {
+    Block block;
+    std::memcpy(&block, from, sizeof block);
     get_codes<F>(block, p);
+  }
   if constexpr (!kNibbles && requires { F::Level::table; }) {
     alignas(16) int8_t level[F::kBlock];
     const hn::CappedTag<uint8_t, 16> row;
@@ -118,9 +127,14 @@ HWY_INLINE void dequantize_block(const std::byte* from, float* to) {
 // Not inlined into a function of no target.
 void dequantize_blocks(DType type, const std::byte* from, size_t stride, size_t rows, float* to, size_t count) {
   with_format(type, [&]<class F>() HWY_ATTR {
-    for (size_t row = 0; row < rows; ++row)
-      for (size_t i = 0; i < count; ++i, to += F::kBlock)
-        dequantize_block<F>(from + row * stride + i * sizeof(typename F::Block), to);
+    float* out = to;  // not what the function holds: the compiler would write that back after every block
+    for (size_t row = 0; row < rows; ++row) {
+      const std::byte* block = from + row * stride;
+      for (const std::byte* end = block + count * sizeof(typename F::Block); block < end; out += F::kBlock) {
+        dequantize_block<F>(block, out);
+        block += sizeof(typename F::Block);
+      }
+    }
   });
 }
 

@@ -104,8 +104,8 @@ class DotTask {
       for (size_t b = 0; b < blocks_.count; ++b) pack_x(p_, blocks_, r0, rows, b, x_ + b * step);
       if (claim_ > 0 && r0 > size_t(rows_.begin)) team_.barrier();
       for_each_strip([&](size_t s, size_t after) {
-        if (decoded_) decode(s);
         for (size_t b = 0; b < blocks_.count; ++b) {
+          decode(s, b);
           const Prefetch next = decoded_                ? fetch_blocks(after, b)
                                 : b + 1 < blocks_.count ? fetch(s, b + 1)
                                                         : fetch(after, 0);
@@ -174,15 +174,23 @@ class DotTask {
 
   // The eight rows of a strip; past the last output it is repeated, and not stored.
   void find_rows(size_t s, size_t b, const T* (&row)[kStrip]) const {
-    const T* w = static_cast<const T*>(p_.w);
+    const T* w = static_cast<const T*>(p_.w) + s * kStrip * p_.k + b * blocks_.len;
+    size_t ld = p_.k;
     if constexpr (std::is_same_v<T, float>)
-      if (decoded_) w = decoded_ - s * kStrip * p_.k;
-    for (size_t i = 0; i < kStrip; ++i) row[i] = w + std::min(s * kStrip + i, p_.outs - 1) * p_.k + b * blocks_.len;
+      if (decoded_) ld = decoded_len(b), w = decoded_ + (ld == p_.k ? b * blocks_.len : 0);
+    for (size_t i = 0; i < kStrip; ++i) row[i] = w + std::min(i, p_.outs - 1 - s * kStrip) * ld;
   }
-  // Makes the rows of a strip f32.
-  void decode(size_t s) const {
-    const size_t rows = std::min(kStrip, p_.outs - s * kStrip), bytes = bytes_of(p_.w_type, int64_t(p_.k));
-    dequantize(p_.w_type, static_cast<const std::byte*>(p_.w) + s * kStrip * bytes, {decoded_, rows * p_.k});
+  // Makes a K-block of a strip's rows f32, or, with the first one, all of these rows where blocks of weights span it.
+  void decode(size_t s, size_t b) const {
+    if (!decoded_) return;
+    const size_t len = decoded_len(b), rows = std::min(kStrip, p_.outs - s * kStrip);
+    if (len == p_.k && b > 0) return;
+    const size_t row = bytes_of(p_.w_type, int64_t(p_.k)), first = bytes_of(p_.w_type, int64_t(b * blocks_.len));
+    dequantize_rows(p_.w_type, static_cast<const std::byte*>(p_.w) + s * kStrip * row + first, row, rows,
+                    {decoded_, rows * len});
+  }
+  size_t decoded_len(size_t b) const {
+    return blocks_.len % size_t(info_of(p_.w_type).block) == 0 ? blocks_.size(b) : p_.k;
   }
   PackedStrip pack_strip(size_t s, size_t b) {
     const T* row[kStrip];
