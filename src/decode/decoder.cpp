@@ -105,15 +105,6 @@ DecodeShape shape_of(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, co
   return shape;
 }
 
-size_t bytes_to_decode(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
-                       const DecoderOptions& options) {
-  const DecodeShape shape = shape_of(spec, dtype_of, options);
-  const DecodeGraph d = build_decode_graph(spec, dtype_of, shape, shape.rows, options.hidden,
-                                           options.adapters_by_sequence, !device.host_visible());
-  const Plan plan = compile(*d.graph, d.outputs, d.updates, device, plan_options(options));
-  return state_bytes(spec, shape, &device) + plan.arena_bytes + plan.input_bytes(device) + plan.repacked_bytes();
-}
-
 // Bytes of a model's matrices, as if all of them had that type.
 size_t matrix_bytes(const ModelSpec& spec, DType type) {
   size_t bytes = 0;
@@ -150,7 +141,7 @@ void require_room_to_decode(Device& device, const std::string& path, const Decod
   o.context = o.context > 0 ? std::min(o.context, spec.context) : spec.context;
   const auto needs = [&](int64_t context) {
     o.context = context;
-    return weights + bytes_to_decode(device, spec, held, o);
+    return weights + decoder_bytes(device, spec, held, o);
   };
   const int64_t wanted = o.context;
   const size_t bytes = needs(wanted);
@@ -172,8 +163,17 @@ bool rounds_activations(const Model& model, const DecoderOptions& options) {
                                        [&](const TensorSpec& t) { return is_quantized(model.params->stored(t.name)); });
 }
 
+size_t decoder_bytes(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
+                     const DecoderOptions& options) {
+  const DecodeShape shape = shape_of(spec, dtype_of, options);
+  const DecodeGraph d = build_decode_graph(spec, dtype_of, shape, shape.rows, options.hidden,
+                                           options.adapters_by_sequence, !device.host_visible());
+  const Plan plan = compile(*d.graph, d.outputs, d.updates, device, plan_options(options));
+  return state_bytes(spec, shape, &device) + plan.arena_bytes + plan.input_bytes(device) + plan.repacked_bytes();
+}
+
 size_t decoder_bytes(Device& device, const Model& model, const DecoderOptions& options) {
-  return bytes_to_decode(device, model.spec, dtypes_of(model), options);
+  return decoder_bytes(device, model.spec, dtypes_of(model), options);
 }
 
 Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& options)

@@ -54,25 +54,37 @@ Rollouts::Rollouts(const PolicyOptions& options, const std::vector<TextFile>& fi
     warn("no token ends an answer of this model: all are cut at --max-tokens; train it with a chat template");
 }
 
-void Rollouts::begin(Device& device, const Model& model, int64_t batch, int64_t tokens, int64_t spread,
-                     const Model* base, int64_t compare_every) {
-  places_ = batch * tokens, spread_ = spread, compare_every_ = compare_every;
+// In f32 and exactly, as training computes.
+DecoderOptions Rollouts::decoder_options() const {
   const int64_t sequences = std::min(kTogether, o_.questions * o_.group);
-  // In f32 and exactly, as training computes.
-  decoder_ = std::make_unique<Decoder>(
-      device, model,
-      DecoderOptions{.sequences = int(sequences),
-                     .context = longest_of_all(),
-                     .max_rows = std::max(sequences, std::min<int64_t>(512, sequences * longest_)),
-                     .kv = DType::f32,
-                     .exact = true,
-                     .hidden = true});
+  return {.sequences = int(sequences),
+          .context = longest_of_all(),
+          .max_rows = std::max(sequences, std::min<int64_t>(512, sequences * longest_)),
+          .kv = DType::f32,
+          .exact = true,
+          .hidden = true};
+}
+
+size_t Rollouts::bytes(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
+                       const TrainerOptions& t) const {
+  const auto scoring = [&](bool forward) {
+    return SampleScorer::bytes(device, spec, dtype_of, t.batch, t.tokens, t.spread, forward);
+  };
+  return decoder_bytes(device, spec, dtype_of, decoder_options()) + scoring(o_.num_iterations > 1) +
+         (o_.beta > 0 ? scoring(true) : 0);
+}
+
+void Rollouts::begin(Device& device, const Model& model, const TrainerOptions& t, const Model* base,
+                     int64_t compare_every) {
+  places_ = t.batch * t.tokens, spread_ = t.spread, compare_every_ = compare_every;
+  decoder_ = std::make_unique<Decoder>(device, model, decoder_options());
   team_ = std::make_unique<ThreadPool>(device.host_threads());
-  scorer_ = std::make_unique<SampleScorer>(device, model, model.spec, batch, tokens, spread, o_.num_iterations > 1);
+  scorer_ =
+      std::make_unique<SampleScorer>(device, model, model.spec, t.batch, t.tokens, t.spread, o_.num_iterations > 1);
   if (o_.beta == 0) return;
   ModelSpec spec = model.spec;
   if (!base) spec.adapters.pop_back();
-  reference_ = std::make_unique<SampleScorer>(device, base ? *base : model, spec, batch, tokens, spread, true);
+  reference_ = std::make_unique<SampleScorer>(device, base ? *base : model, spec, t.batch, t.tokens, t.spread, true);
 }
 
 size_t Rollouts::question_at(int64_t number) {

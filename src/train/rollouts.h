@@ -41,13 +41,18 @@ class Rollouts {
   /// Tokens of the longest prompt with an answer, of those that are learned from; of all.
   int64_t longest() const { return longest_ + o_.max_tokens; }
   int64_t longest_of_all() const { return longest_of_all_ + o_.max_tokens; }
-  /// Takes the model whose answers are drawn, and how a trainer cuts its batches. `model` must outlive it.
-  /// `spread`: TrainerOptions::spread. `compare_every`: where a row of the last layer has the same checksum in training
+  /// Takes the model whose answers are drawn, and the trainer that learns from them: its batch, tokens and spread.
+  /// `model` must outlive it. `compare_every`: where a row of the last layer has the same checksum in training
   /// as in drawing, its probability is computed again in the first step and in steps 0, N, 2 N, ... of the run.
   /// `base`: what PolicyOptions::beta keeps the model near, with the same shape; nullptr: the model without its last
   /// adapter. It must outlive it, too.
-  void begin(Device& device, const Model& model, int64_t batch, int64_t tokens, int64_t spread = 0,
-             const Model* base = nullptr, int64_t compare_every = 16);
+  void begin(Device& device, const Model& model, const TrainerOptions& trainer, const Model* base = nullptr,
+             int64_t compare_every = 16);
+
+  /// Bytes that begin() with the same arguments will hold, in addition to the weights and those of `base`. Allocates
+  /// nothing.
+  size_t bytes(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
+               const TrainerOptions& trainer) const;
 
   /// What a step is made of.
   struct Step {
@@ -102,6 +107,7 @@ class Rollouts {
     size_t question = 0;
     SamplerOptions sampler;
   };
+  DecoderOptions decoder_options() const;
   size_t question_at(int64_t number);
   std::vector<Answer> ask(const std::vector<Asked>& asked, bool watched);
   std::vector<Answer> draw(int64_t first);

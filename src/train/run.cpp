@@ -115,8 +115,7 @@ class Run {
   TrainResult go() {
     if (resume_.complete()) return *resume_.complete();
     tell_of_start();
-    if (rollouts_)
-      rollouts_->begin(device_, model_, o_.trainer.batch, o_.trainer.tokens, o_.trainer.spread, reference_.get());
+    if (rollouts_) rollouts_->begin(device_, model_, o_.trainer, reference_.get());
     begin_ = tell_.seconds(), first_ = state_.step;
     TrainResult::Reason reason = !validator_->catch_up()          ? TrainResult::stopped
                                  : validator_->patience_is_over() ? TrainResult::patience
@@ -381,11 +380,12 @@ class Run {
 
   // Refuses what cannot fit before the weights are made, which takes longer than planning.
   void plan_ahead(const ModelSpec& spec, const Weights::DTypeOf& dtype_of) {
+    const size_t base = base_bytes(spec), draws = rollouts_ ? rollouts_->bytes(device_, spec, dtype_of, o_.trainer) : 0;
     if (o_.memory > 0)
-      fit(spec, dtype_of, (beside_ = bytes_beside(device_) + base_bytes(spec)) + folding(spec));
+      fit(spec, dtype_of, (beside_ = bytes_beside(device_) + base) + folding(spec) + draws);
     else
       require_room(device_, spec, dtype_of, o_.trainer,
-                   compile_training(device_, spec, dtype_of, o_.trainer).bytes(device_) + base_bytes(spec), 0);
+                   compile_training(device_, spec, dtype_of, o_.trainer).bytes(device_) + base + draws, 0);
   }
 
   // What is recomputed to save memory depends on what the process holds beside the trainer: `other` and what is looked
@@ -414,7 +414,7 @@ class Run {
     const ParamStore* store = model_.params.get();
     const auto dtype_of = [store](const std::string& name) { return store->type(name).dtype; };
     if (o_.memory > 0 || !writes_) {  // has to fit, or somebody wants to know
-      watching = fit(model_.spec, dtype_of, other_bytes());
+      watching = fit(model_.spec, dtype_of, other_bytes(dtype_of));
       options.recompute = fit_.recompute;
     }
     watcher_ = std::make_unique<Watcher>(o_.watch, device_, model_, watching);
@@ -425,10 +425,11 @@ class Run {
   }
 
   // What the process holds beside the weights, now and later, without trainer and watcher.
-  size_t other_bytes() const {
+  size_t other_bytes(const Weights::DTypeOf& dtype_of) const {
     const size_t samples = o_.sample_tokens > 0 ? decoder_bytes(device_, model_, sample_options(o_, model_.spec)) : 0;
     const size_t base = device_.host_visible() ? 0 : base_bytes(model_.spec);  // else it is among what is beside
-    return bytes_beside(device_, model_.params->bytes(), beside_) + base + samples + folding(model_.spec);
+    const size_t draws = rollouts_ ? rollouts_->bytes(device_, model_.spec, dtype_of, o_.trainer) : 0;
+    return bytes_beside(device_, model_.params->bytes(), beside_) + base + samples + draws + folding(model_.spec);
   }
   // Where all weights learn from rewards, what --beta keeps them near is held, too.
   bool keeps_base(const ModelSpec& spec) const { return o_.policy && o_.policy->beta > 0 && spec.adapters.empty(); }

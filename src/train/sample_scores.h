@@ -21,6 +21,9 @@ class SampleScorer {
   /// Without `forward` there is no plan but that of the logits. Throws Error{bad_input} where memory will not suffice.
   SampleScorer(Device& device, const Model& model, ModelSpec spec, int64_t batch, int64_t tokens, int64_t spread,
                bool forward);
+  /// Bytes that one holds in addition to the weights. Allocates nothing.
+  static size_t bytes(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of, int64_t batch,
+                      int64_t tokens, int64_t spread, bool forward);
   /// Of the targets of one batch that count, in their order.
   std::vector<double> operator()(const Windows& batch);
   /// The same of those that `wanted` says, from what Head takes of all places: `hidden` [N,D].

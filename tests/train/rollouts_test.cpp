@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/gpu/emulated/emulated_driver.h"
+#include "backend/gpu/gpu_device.h"
 #include "testing/files.h"
 #include "testing/models.h"
 #include "testing/test_device.h"
@@ -43,7 +45,7 @@ TEST(Rollouts, ABanditFindsItsArm) {
                                    "\n");
   Rollouts rollouts(o, files, *model.tokenizer, nullptr, 5, [](const std::string&) {});
   EXPECT_EQ(rollouts.longest(), 5);
-  rollouts.begin(*device, model, 4, 64, 0, nullptr, 1);
+  rollouts.begin(*device, model, {.batch = 4, .tokens = 64}, nullptr, 1);
   Trainer trainer(*device, model,
                   {.batch = 4,
                    .tokens = 64,
@@ -82,7 +84,7 @@ TEST(Rollouts, LaterUpdatesHaveRatiosThatMove) {
                             .num_iterations = iterations,
                             .epsilon = epsilon};
       Rollouts rollouts(o, files, *model.tokenizer, nullptr, 5, [](const std::string&) {});
-      rollouts.begin(*device, model, 2, 16, 0, nullptr, 1);
+      rollouts.begin(*device, model, {.batch = 2, .tokens = 16}, nullptr, 1);
       Trainer trainer(*device, model,
                       {.batch = 2,
                        .tokens = 16,
@@ -122,7 +124,7 @@ TEST(Rollouts, ComparesProbabilitiesNowAndThen) {
   Model model = byte_model(*device);
   const PolicyOptions o{.rewards = {"regex:[^a-p]*"}, .group = 6, .questions = 3, .max_tokens = 5};
   Rollouts rollouts(o, files, *model.tokenizer, nullptr, 5, [](const std::string&) {});
-  rollouts.begin(*device, model, 2, 16, 0, nullptr, 3);
+  rollouts.begin(*device, model, {.batch = 2, .tokens = 16}, nullptr, 3);
   Trainer trainer(*device, model,
                   {.batch = 2,
                    .tokens = 16,
@@ -154,7 +156,7 @@ TEST(Rollouts, AStepsWindowsAndWeights) {
                                    "\n");
   const auto step_of = [&](uint64_t seed, int64_t first, int64_t batch) {
     Rollouts rollouts(o, files, *model.tokenizer, nullptr, seed, [](const std::string&) {});
-    rollouts.begin(*device, model, batch, 16);
+    rollouts.begin(*device, model, {.batch = batch, .tokens = 16});
     return rollouts.step(first);
   };
   const Rollouts::Step step = step_of(1, 0, 2);
@@ -200,7 +202,7 @@ TEST(Rollouts, ValidatesOnHeldOutQuestions) {
   EXPECT_EQ(given.held_out_rounds(0), 2);
   EXPECT_EQ(given.longest(), int64_t(std::string("Is it 0?").size()) + 2);  // batches do not depend on the others
   EXPECT_EQ(given.longest_of_all(), int64_t(std::string("What is 89401?").size()) + 2);
-  given.begin(*device, model, 2, 16);
+  given.begin(*device, model, {.batch = 2, .tokens = 16});
   const auto all = given.validate(0, go_on), some = given.validate(7, go_on);
   ASSERT_TRUE(all && some);
   EXPECT_TRUE(all->whole);
@@ -229,13 +231,37 @@ TEST(Rollouts, ValidatesOnHeldOutQuestions) {
   // Validations between its steps change nothing of what is drawn.
   Rollouts none(o, files, *model.tokenizer, nullptr, 5, quiet);
   EXPECT_EQ(none.held_out(), 0);
-  none.begin(*device, model, 2, 16);
+  none.begin(*device, model, {.batch = 2, .tokens = 16});
   EXPECT_EQ(given.step(3).windows.inputs, none.step(3).windows.inputs);
 
   // The last of the questions, where no others are given.
   const Rollouts part(o, files, *model.tokenizer, nullptr, 5, quiet, {{}, 0.35});
   EXPECT_EQ(part.questions(), 7);
   EXPECT_EQ(part.held_out(), 3);
+}
+
+// What draws and scores is planned before it is there, on a device that counts what it holds; what lies between tensors
+// comes on top.
+TEST(Rollouts, MemoryIsKnownBeforehand) {
+  const testing::Folder folder;
+  const auto device = gpu::make_gpu_device(gpu::make_emulated_driver(gpu::ItemOrder::ascending, size_t(64) << 20));
+  const Model model = byte_model(*device), base = byte_model(*device);
+  const auto files = tasks(folder, R"({"prompt": "Question", "answer": "a"})"
+                                   "\n");
+  const auto dtype_of = [&](const std::string& name) { return model.params->type(name).dtype; };
+  const TrainerOptions trainer{.batch = 4, .tokens = 16, .hidden = true};
+  size_t last = 0;
+  for (const auto& [beta, updates] : {std::pair{0.0, 1}, {0.0, 2}, {0.5, 2}}) {
+    PolicyOptions o{.rewards = {"regex:a"}, .group = 8, .questions = 2, .max_tokens = 4, .beta = beta};
+    o.num_iterations = updates;
+    Rollouts rollouts(o, files, *model.tokenizer, nullptr, 5, [](const std::string&) {});
+    const size_t planned = rollouts.bytes(*device, model.spec, dtype_of, trainer), before = device->held().bytes;
+    EXPECT_GT(planned, last);  // each of the three holds more
+    last = planned;
+    rollouts.begin(*device, model, trainer, &base);
+    EXPECT_GE(device->held().bytes - before, planned);
+    EXPECT_LT(device->held().bytes - before, planned + planned / 8);
+  }
 }
 
 // All weights learn, and another model of the same weights is what they are kept near: the divergence is 0 to the bit
@@ -250,7 +276,7 @@ TEST(Rollouts, AllWeightsAreKeptNearWhatTheyBeganWith) {
   // No answer is right, so that nothing but the divergence has a gradient.
   const PolicyOptions o{.rewards = {"regex:zzzz"}, .group = 32, .questions = 4, .max_tokens = 5, .beta = 0.5};
   Rollouts rollouts(o, files, *model.tokenizer, nullptr, 5, [](const std::string&) {});
-  rollouts.begin(*device, model, 4, 16, 0, &base, 1);
+  rollouts.begin(*device, model, {.batch = 4, .tokens = 16}, &base, 1);
   Trainer trainer(*device, model,
                   {.batch = 4,
                    .tokens = 16,
@@ -310,7 +336,7 @@ TEST(Rollouts, APromptIsComputedOnceForItsAnswers) {
     for (LayerSpec& l : model.spec.layers) l.window = window;
     EXPECT_TRUE(can_spread(model.spec));
     Rollouts rollouts(o, files, *model.tokenizer, nullptr, 5, [](const std::string&) {});
-    rollouts.begin(*device, model, 3, 24, spread, nullptr, 1);
+    rollouts.begin(*device, model, {.batch = 3, .tokens = 24, .spread = spread}, nullptr, 1);
     Trainer trainer(*device, model,
                     {.batch = 3,
                      .tokens = 24,
