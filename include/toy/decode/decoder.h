@@ -140,6 +140,7 @@ bool rounds_activations(const Model& model, const DecoderOptions& options);
 
 /// Bytes that a decoder holds in addition to the weights: state, arena, inputs, repacked copies. Allocates nothing.
 size_t decoder_bytes(Device& device, const Model& model, const DecoderOptions& options);
+/// The same before the model is there.
 size_t decoder_bytes(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
                      const DecoderOptions& options);
 /// Throws Error{bad_input} where a device with memory of its own has no room for the weights of a GGUF and for decoding
