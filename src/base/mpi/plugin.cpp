@@ -375,6 +375,7 @@ void all_gather(void* all, const size_t* bounds) {
 
 void abort_all(int code) {
   alive.end(false);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // MPICH's launcher drops what it has not read by then
   MPI_Abort(MPI_COMM_WORLD, code);
   std::_Exit(code);  // where the launcher cannot be reached
 }
