@@ -1,5 +1,5 @@
 // The functions of cuBLASLt that toy calls, declared here after NVIDIA's documentation ("Using the cuBLASLt API"): the
-// program is built without its headers. tests/gpu/cublaslt_header_test.cpp compares them with the header where there is
+// program is built without its headers. tests/gpu/kernels_compile_test.sh compares them with the header where there is
 // one.
 #pragma once
 
