@@ -2,6 +2,8 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "backend/gpu/cuda/cuda_driver.h"
 #include "backend/gpu/cuda/images.h"
 #include "backend/gpu/gpu_device.h"
@@ -28,6 +30,7 @@ testing::FakeCuda& fake() {
 class Cuda : public ::testing::Test {
  protected:
   void SetUp() override {
+    setenv("TOY_CUBLASLT", "off", 1);  // cublaslt_test.cpp has tests of its own
     fake() = {};
     if (cuda::images().empty()) GTEST_SKIP() << "the build has no kernels for CUDA (nvcc)";
   }

@@ -2,6 +2,8 @@
 # The kernels of GPUs through the compilers that make code for real ones: no registers are spilled and no local memory is
 # used on sm_80, sm_90 and sm_100 (what nvcc said when the program was built), and clang takes each kernel for an AMD GPU.
 #
+# What toy says of cuBLASLt is compared with NVIDIA's header.
+#
 #   tests/gpu/kernels_compile_test.sh build/release/kernels      # exit code 77: neither nvcc nor clang was there
 set -euo pipefail
 built=$1
@@ -42,6 +44,29 @@ if [[ -n $amd ]]; then
   echo "clang: $(printf '%s\n' "$kernels"/*.k | wc -l) files for $amd"
 else
   skipped+=("there is no clang for AMD's GPUs")
+fi
+
+# What toy says of cuBLASLt, next to NVIDIA's header.
+nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
+include=$(dirname "$(dirname "$(readlink -f "$nvcc")")")/include
+if [[ -e $include/cublasLt.h ]]; then
+  c++ -std=c++20 -fsyntax-only -x c++ -I "$source" -isystem "$include" - << 'END' || { echo "FAILED: cublaslt_functions.h is not as cublasLt.h"; failed=1; }
+#include <cublasLt.h>
+
+#include "backend/gpu/cuda/cublaslt_functions.h"
+using namespace toy::gpu::cublaslt;
+static_assert(sizeof(Algo) == sizeof(cublasLtMatmulAlgo_t) && sizeof(Heuristic) == sizeof(cublasLtMatmulHeuristicResult_t));
+static_assert(offsetof(Heuristic, workspace) == offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
+static_assert(offsetof(Heuristic, state) == offsetof(cublasLtMatmulHeuristicResult_t, state));
+static_assert(kOk == CUBLAS_STATUS_SUCCESS && kF32 == CUDA_R_32F && kBf16 == CUDA_R_16BF && kComputeF32 == CUBLAS_COMPUTE_32F);
+static_assert(kPlain == CUBLAS_OP_N && kTransposed == CUBLAS_OP_T && kEpilogueBias == CUBLASLT_EPILOGUE_BIAS);
+static_assert(kTransA == CUBLASLT_MATMUL_DESC_TRANSA && kTransB == CUBLASLT_MATMUL_DESC_TRANSB);
+static_assert(kEpilogue == CUBLASLT_MATMUL_DESC_EPILOGUE && kBias == CUBLASLT_MATMUL_DESC_BIAS_POINTER);
+static_assert(kMostWorkspace == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
+static_assert(kAlignmentA == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES && kAlignmentB == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES);
+static_assert(kAlignmentC == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES && kAlignmentD == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
+END
+  echo "cublaslt_functions.h is as $include/cublasLt.h"
 fi
 
 for what in "${skipped[@]}"; do echo "skipped: $what"; done

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -80,11 +81,26 @@ class Arg {
   bool memory_ = false;
 };
 
+/// c[M,N] = a b (+ bias) (+ acc) by a library of the hardware's maker: operands in bf16, sums, bias, acc and c in f32,
+/// all without gaps. acc may be c.
+struct LibraryProduct {
+  int64_t M = 0, N = 0, K = 0;
+  const void* a = nullptr;
+  bool a_turned = false;  ///< a lies as [K,M], else as [M,K]
+  const void* b = nullptr;
+  bool b_turned = false;  ///< b lies as [N,K], else as [K,N]
+  const void *bias = nullptr, *acc = nullptr;
+  void* c = nullptr;
+  void* workspace = nullptr;  ///< kLibraryWorkspace bytes for the library itself
+};
+inline constexpr size_t kLibraryWorkspace = size_t(32) << 20;
+
 /// A kernel with its arguments, in the order of its parameters.
 struct Launch {
   Kernel kernel;
   Groups groups;
   std::vector<Arg> args;
+  std::optional<LibraryProduct> product = {};  ///< instead of the kernel, where there is a library()
 };
 
 /// One queue of one device: launches, copies and fills happen in the order of the calls. Addresses are numbers of the
@@ -98,6 +114,10 @@ class Driver {
   virtual std::string title() const { return {}; }
   /// What decides the bits of its kernels besides that name, e.g. "sm_90"; may be empty.
   virtual std::string arithmetic() const { return {}; }
+  /// Could launch() take a LibraryProduct, if its library is there? Asks without loading it.
+  virtual bool takes_library() const { return false; }
+  /// What decides the bits of a LibraryProduct, e.g. "cuBLASLt 13.1.0"; empty where launch() takes none.
+  virtual std::string library() const { return {}; }
   virtual Device::Memory memory() const = 0;
   /// What addresses of values are multiples of: a power of two, at least 64.
   virtual size_t alignment() const = 0;

@@ -97,8 +97,11 @@ class GpuDevice final : public Device {
   DType storage(DType logical) const override { return logical; }
   DType compute() const override { return DType::f32; }
   bool has_products(DType type) const override { return type == DType::f32 || type == DType::bf16; }
-  std::string arithmetic(DType) const override { return driver_->arithmetic(); }
-  std::span<const KernelRecord> kernels() const override { return records(); }
+  std::string arithmetic(DType products) const override {
+    const std::string own = driver_->arithmetic(), library = products == DType::bf16 ? driver_->library() : "";
+    return own.empty() || library.empty() ? own + library : own + ", " + library;
+  }
+  std::span<const KernelRecord> kernels() const override { return records(driver_->takes_library()); }
 
   Driver& driver() const { return *driver_; }
   Memory memory() const override { return driver_->memory(); }

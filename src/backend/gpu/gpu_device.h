@@ -16,7 +16,7 @@ std::string title_of(const Device& device);
 /// What a GPU is driven by; nullptr for other devices.
 Driver* driver_of(Device& device);
 
-/// The records of all GPUs (records.cpp).
-std::span<const KernelRecord> records();
+/// The records of all GPUs (records.cpp). `library`: with those for Driver::takes_library().
+std::span<const KernelRecord> records(bool library = false);
 
 }  // namespace toy::gpu

@@ -21,6 +21,10 @@ class Launches {
   void add(Kernel kernel, Groups groups, std::vector<Arg> args) {
     if (groups.x > 0 && groups.y > 0 && groups.z > 0) list_.push_back({kernel, groups, std::move(args)});
   }
+  /// Without an element it is left out. K > 0.
+  void add(const LibraryProduct& p) {
+    if (p.M > 0 && p.N > 0) list_.push_back({Kernel::product, {}, {}, p});
+  }
   /// The first two parameters of a kernel that may REPORT(): where, and which call.
   Arg fault() const { return fault_; }
   Arg call() const { return call_; }

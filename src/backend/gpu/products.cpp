@@ -1,6 +1,7 @@
 // Dense products, and the cross-entropy around one.
 #include <algorithm>
 
+#include "backend/gpu/cuda/cublaslt.h"
 #include "backend/gpu/records.h"
 #include "toy/ops/attrs/structs.h"
 
@@ -99,6 +100,55 @@ bool rounds(const KernelQuery& q) noexcept {
   return q.products == DType::bf16 && q.in[0].dtype == DType::f32 && q.in[1].dtype == DType::f32;
 }
 
+// By a library, which takes both operands in bf16: room for them lies after the library's own.
+size_t round_up(size_t bytes) { return (bytes + 255) / 256 * 256; }
+size_t bytes_in_bf16(int64_t count) { return round_up(size_t(count) * size_of(DType::bf16)); }
+size_t library_workspace(int64_t a, int64_t b) { return kLibraryWorkspace + bytes_in_bf16(a) + bytes_in_bf16(b); }
+// The library is loaded when a product in bf16 is asked for.
+bool takes_linear_of_library(const KernelQuery& q) noexcept { return rounds(q) && cublaslt_is_there(); }
+size_t linear_workspace(const KernelQuery& q) noexcept {
+  return library_workspace(q.in[0].shape.count(), q.in[1].shape.count());
+}
+const void* in_bf16(Launches& to, const Arg& x, int64_t count, void* y) {
+  to.add(Kernel::cast, {blocks(count, ELEMENTS_OF_A_GROUP)}, {x, y, int64(count), int(WEIGHT_F32), int(WEIGHT_BF16)});
+  return y;
+}
+// Operands without gaps, whose bf16 copies are a and b.
+void add_by_library(Launches& to, const Product& p, const void* a, const void* b, void* workspace) {
+  to.add(LibraryProduct{.M = p.M,
+                        .N = p.N,
+                        .K = p.K,
+                        .a = a,
+                        .a_turned = p.a_k != 1,
+                        .b = b,
+                        .b_turned = p.b_k == 1,
+                        .bias = p.bias.memory(),
+                        .acc = p.acc.memory(),
+                        .c = p.c.memory(),
+                        .workspace = workspace});
+}
+void add_by_library(Launches& to, const Product& p, void* workspace) {
+  if (p.K == 0) return add<true>(to, p);  // nothing to multiply
+  std::byte* const a = static_cast<std::byte*>(workspace) + kLibraryWorkspace;
+  std::byte* const b = a + bytes_in_bf16(p.M * p.K);
+  add_by_library(to, p, in_bf16(to, p.a, p.M * p.K, a), in_bf16(to, p.b, p.K * p.N, b), workspace);
+}
+void linear_by_library(Launches& to, const KernelCall& c) noexcept {
+  Product p = forward(in(c, 0), c.in[0].shape[0], c.in[1], out(c, 0));
+  p.bias = in(c, 2), p.acc = in(c, 3);
+  add_by_library(to, p, c.workspace);
+}
+void linear_grad_x_by_library(Launches& to, const KernelCall& c) noexcept {
+  Product p = backward_x(in(c, 0), c.in[0].shape[0], c.in[1], out(c, 0));
+  p.acc = in(c, 2);
+  add_by_library(to, p, c.workspace);
+}
+void linear_grad_w_by_library(Launches& to, const KernelCall& c) noexcept {
+  Product p = backward_w(in(c, 0), in(c, 1), c.in[0].shape[0], c.in[0].shape[1], c.in[1].shape[1], out(c, 0));
+  p.acc = in(c, 2);
+  add_by_library(to, p, c.workspace);
+}
+
 // The leading dimensions of an operand, three of them, 0 where it is broadcast.
 void batch_strides(const View& v, int64* stride) {
   const int leading = v.shape.rank() - 2;
@@ -160,13 +210,58 @@ void linear_xent(Launches& to, const KernelCall& c) noexcept {
   if (N == 0 && dw.data) to.add(Kernel::fill, {blocks(V * D, ELEMENTS_OF_A_GROUP)}, {dw.data, V * D, uint32_t(0)});
   to.add(Kernel::sum_losses, {}, {losses, out(c, 0), int(N)});
 }
+// x and w are rounded once; logits chunk by chunk, and their gradients in the same place.
+size_t xent_library_workspace(const KernelQuery& q) noexcept {
+  const int64_t N = q.in[0].shape[0], V = q.in[1].shape[0];
+  return round_up(xent_workspace(q)) + linear_workspace(q) + bytes_in_bf16(rows_of_chunk(N, V) * V);
+}
+void linear_xent_by_library(Launches& to, const KernelCall& c) noexcept {
+  const View &x = c.in[0], &w = c.in[1], &dx = c.out[2], &dw = c.out[3];
+  const int64_t N = x.shape[0], D = x.shape[1], V = w.shape[0], chunk = rows_of_chunk(N, V);
+  if (N == 0) return linear_xent<true>(to, c);
+  std::byte* const library = static_cast<std::byte*>(c.workspace);
+  std::byte* const x16 = library + kLibraryWorkspace;
+  std::byte* const w16 = x16 + bytes_in_bf16(N * D);
+  std::byte* const logits16 = w16 + bytes_in_bf16(V * D);
+  std::byte* const logits = logits16 + bytes_in_bf16(chunk * V);
+  float* const losses = reinterpret_cast<float*>(logits) + chunk * V;
+  const float softcap = float(c.attrs->as<LinearXentAttrs>().softcap);
+  in_bf16(to, in(c, 0), N * D, x16);
+  in_bf16(to, in(c, 1), V * D, w16);
+  for (int64_t n = 0; n < N; n += chunk) {
+    const int64_t rows = std::min(chunk, N - n);
+    const void* const x_rows = x16 + size_t(n * D) * size_of(DType::bf16);
+    add_by_library(to, forward(nullptr, rows, w, logits), x_rows, w16, library);
+    to.add(Kernel::xent, {int(rows)},
+           {to.fault(), to.call(), logits, in(c, 2), in(c, 3), out(c, 1), losses, int(n), int(V), softcap});
+    if (dx.data || dw.data) in_bf16(to, logits, rows * V, logits16);
+    if (dx.data) add_by_library(to, backward_x(nullptr, rows, w, dx.as<float>() + n * D), logits16, w16, library);
+    if (dw.data) {
+      Product p = backward_w(nullptr, nullptr, rows, V, D, dw.data);
+      if (n > 0) p.acc = dw.data;
+      add_by_library(to, p, logits16, x_rows, library);
+    }
+  }
+  to.add(Kernel::sum_losses, {}, {losses, out(c, 0), int(N)});
+}
 bool takes_xent(const KernelQuery& q) noexcept {
   return reads_weight(q) && !q.in[4].present && (!q.out[3].present || q.out[3].dtype == DType::f32);
 }
 bool rounds_xent(const KernelQuery& q) noexcept { return rounds(q) && takes_xent(q); }
+bool takes_xent_of_library(const KernelQuery& q) noexcept { return rounds_xent(q) && cublaslt_is_there(); }
 
 }  // namespace
 
+std::vector<KernelRecord> library_records() {
+  const auto record = [](std::string_view op, std::vector<InPlace> in_place, auto accepts, auto workspace, auto code) {
+    return KernelRecord{
+        .op = op, .in_place = std::move(in_place), .accepts = accepts, .workspace = workspace, .code = code};
+  };
+  return {record("linear", {{0, 3}}, takes_linear_of_library, linear_workspace, linear_by_library),
+          record("linear_grad_x", {{0, 2}}, takes_linear_of_library, linear_workspace, linear_grad_x_by_library),
+          record("linear_grad_w", {{0, 2}}, takes_linear_of_library, linear_workspace, linear_grad_w_by_library),
+          record("linear_xent", {}, takes_xent_of_library, xent_library_workspace, linear_xent_by_library)};
+}
 KernelRecord linear_kernel() {
   return {.op = "linear", .in_place = {{0, 3}}, .accepts = reads_weight, .code = linear<false>};
 }

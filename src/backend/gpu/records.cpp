@@ -4,13 +4,18 @@
 
 namespace toy::gpu {
 
-std::span<const KernelRecord> records() {
+std::span<const KernelRecord> records(bool library) {
   static const std::vector<KernelRecord> list = {
 #define TOY_KERNEL(name) name##_kernel(),
 #include "backend/gpu/records.def"
 #undef TOY_KERNEL
   };
-  return list;
+  static const std::vector<KernelRecord> with_library = [] {
+    std::vector<KernelRecord> all = library_records();
+    all.insert(all.end(), list.begin(), list.end());
+    return all;
+  }();
+  return library ? with_library : list;
 }
 
 int weight_type(DType type) {

@@ -263,6 +263,8 @@ TOY_EXPORT Result cuEventDestroy_v2(Event event) {
   return cuda::kOk;
 }
 
+// For fake_cublaslt.cpp: work of the stream, or of the graph that is captured.
+TOY_EXPORT void toy_fake_cuda_work(std::function<void()> work) { queue(std::move(work)); }
 // For fake_nccl.cpp.
 TOY_EXPORT void toy_fake_cuda_queue(std::function<bool()> work) { queued.push_back(std::move(work)); }
 }  // extern "C"

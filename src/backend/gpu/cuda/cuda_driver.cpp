@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "backend/gpu/cuda/cublaslt.h"
 #include "backend/gpu/cuda/functions.h"
 #include "backend/gpu/cuda/images.h"
 #include "backend/gpu/cuda/nccl.h"
@@ -105,9 +106,15 @@ class CudaDriver final : public Driver {
   std::string title() const override {
     int version = 0;
     check_result(f_.cuDriverGetVersion(&version), "the driver's version");
-    return fmt::format("{} ({}), driver for CUDA {}", title_, architecture_, version_text(version));
+    const std::string with = library();
+    return fmt::format("{} ({}), driver for CUDA {}{}", title_, architecture_, version_text(version),
+                       with.empty() ? "" : ", " + with);
   }
   std::string arithmetic() const override { return architecture_; }
+  bool takes_library() const override { return cublaslt_is_wanted(); }
+  std::string library() const override {
+    return cublaslt_is_there() ? make_multiplier(attribute(kMultiprocessors))->title() : "";
+  }
   Device::Memory memory() const override {
     enter();
     Device::Memory m;
@@ -162,7 +169,7 @@ class CudaDriver final : public Driver {
 
   void run_timed(std::span<const Launch> launches, std::span<const size_t> ends, std::span<double> seconds) override {
     enter();
-    for (const Launch& l : launches) function_of(l.kernel);  // loading is no part of a kernel's time
+    load(launches);  // which is no part of a kernel's time
     const Events events(ends.size() + 1);
     check_result(f_.cuEventRecord(events[0], stream_), "an event");
     for (size_t c = 0, i = 0; c < ends.size(); ++c) {
@@ -179,7 +186,7 @@ class CudaDriver final : public Driver {
 
   std::unique_ptr<Recording> record(std::span<const Launch> launches) override {
     enter();
-    for (const Launch& l : launches) function_of(l.kernel);  // nothing is loaded while the stream is captured
+    load(launches);  // nothing is loaded while the stream is captured
     check_result(f_.cuStreamBeginCapture_v2(stream_, kRelaxedCapture), "a graph of launches");
     Graph graph = nullptr;
     try {
@@ -234,7 +241,20 @@ class CudaDriver final : public Driver {
     return function;
   }
 
+  Multiplier& multiplier() {
+    if (!multiplier_) multiplier_ = make_multiplier(attribute(kMultiprocessors));
+    return *multiplier_;
+  }
+  void load(std::span<const Launch> launches) {
+    for (const Launch& l : launches)
+      if (l.product)
+        multiplier().plan(*l.product);
+      else
+        function_of(l.kernel);
+  }
+
   void queue(const Launch& l) {
+    if (l.product) return multiplier().queue(*l.product, stream_);
     arguments_.clear();
     for (const Arg& a : l.args) arguments_.push_back(const_cast<void*>(a.value()));
     check_result(
@@ -247,6 +267,7 @@ class CudaDriver final : public Driver {
     Result worst = f_.cuCtxSetCurrent(context_);
     if (stream_) worst = std::max(worst, f_.cuStreamSynchronize(stream_));
     staging_.reset();
+    multiplier_.reset();
     for (const auto& [file, module] : modules_)
       if (module) worst = std::max(worst, f_.cuModuleUnload(module));
     if (stream_) worst = std::max(worst, f_.cuStreamDestroy_v2(stream_));
@@ -259,6 +280,7 @@ class CudaDriver final : public Driver {
   Context context_ = nullptr;
   Stream stream_ = nullptr;
   std::optional<Staging> staging_;
+  std::unique_ptr<Multiplier> multiplier_;
   std::string title_, architecture_;
   std::map<std::string_view, Module> modules_;
   std::vector<Function> functions_ = std::vector<Function>(kernel_list().size());
