@@ -179,7 +179,7 @@ size_t decoder_bytes(Device& device, const Model& model, const DecoderOptions& o
 Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& options)
     : vocab_(model.spec.vocab),
       width_(model.spec.d_model),
-      rounds_(rounds_activations(model, options)),
+      rounds_(device.has_products(DType::q8_0) && rounds_activations(model, options)),
       gives_hidden_(options.hidden),
       tells_largest_(!device.host_visible()) {
   const DecodeShape shape = decode_shape(model, options);

@@ -111,6 +111,8 @@ bool drops(const ModelSpec& spec, double dropout) {
 }
 
 std::pair<DType, std::string> faster_compute(Device& device) {
+  if (const std::string how = device.arithmetic(DType::bf16); how.find("cuBLASLt") != how.npos)
+    return {DType::bf16, fmt::format("compute: bf16; its products run on tensor cores here ({})", how)};
   constexpr double kWorthIt = 1.2;  // bf16 costs precision: a tie goes to f32
   const double speedup = bf16_speedup(device);
   const DType type = speedup >= kWorthIt ? DType::bf16 : DType::f32;

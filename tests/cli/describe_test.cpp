@@ -324,6 +324,17 @@ TEST_F(CliDescribe, CostsOfATokenByPosition) {
       json::parse(out_of("hybrid-tiny --cost --json --ctx 16")).at("token").at("recurrent_cheaper_from").is_null());
 }
 
+TEST_F(CliDescribe, NamesWhatADeviceHasNoKernelFor) {
+  const std::string card = out_of("gpt2-tiny --device emulated");
+  EXPECT_NE(card.find("  emulated has no kernel for layer_norm, layer_norm_grad: their decompositions run\n"),
+            card.npos)
+      << card;
+  const json all = json::parse(out_of("gpt2-tiny --device emulated --json"));
+  EXPECT_EQ(all.at("train").at("decomposed"), json({"layer_norm", "layer_norm_grad"}));
+  EXPECT_EQ(all.at("decode").at("decomposed"), json({"layer_norm"}));
+  EXPECT_EQ(out_of("tiny --device emulated").find("no kernel"), std::string::npos);
+}
+
 TEST_F(CliDescribe, CostsOfATokenWithoutRecurrentLayers) {
   const json tiny = json::parse(out_of("tiny --cost --json")).at("token");
   EXPECT_FALSE(tiny.contains("recurrent_layers"));

@@ -46,6 +46,15 @@ TEST_F(CliEval, TextAndJsonAgreeWithTheLogprobs) {
   EXPECT_EQ(toy(eval + "--threads 1").out, t.out);
 }
 
+TEST_F(CliEval, SaysWhereActivationsAreRounded) {
+  ASSERT_EQ(toy("quantize " + model() + " " + path("q.gguf") + " --type q8_0").code, 0);
+  for (const auto& [device, products] : {std::pair{"cpu", "q8_0"}, {"emulated", "exact"}}) {
+    const Result r = toy("eval " + path("q.gguf") + " --file - --json --device " + device, "the cat");
+    ASSERT_EQ(r.code, 0) << r.err;
+    EXPECT_EQ(json::parse(r.out).at("products"), products) << device;
+  }
+}
+
 TEST_F(CliEval, ByDocuments) {
   const std::string m = model(), file = write("d.txt", "the cat sat\n\nthe cat\nsat on mat\n\n\nglad\n");
   const Result r = toy("eval " + m + " --file - --by-documents --json --logprobs-out " + path("l.jsonl"), file);

@@ -128,6 +128,7 @@ TEST_F(CliInfer, PrecisionIsChosenAndReported) {
   EXPECT_EQ(usual.at("kv"), "f16");
   EXPECT_EQ(exact.at("products"), "exact");
   EXPECT_EQ(exact.at("kv"), "f32");
+  EXPECT_EQ(run("infer", infer + "--device emulated").at("products"), "exact") << "GPUs round no activations";
   EXPECT_EQ(exact.at("top_logprobs").at(3).size(), 5u);
   EXPECT_NE(usual.at("logprobs"), exact.at("logprobs"));
   EXPECT_NE(run("infer", infer + "--exact").at("logprobs"), exact.at("logprobs"));

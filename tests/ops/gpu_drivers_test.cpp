@@ -2,6 +2,8 @@
 // the reference. In CI that driver is PoCL; with a GPU it is CUDA's, too.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "ops/harness.h"
 #include "testing/sanitizers.h"
 #include "toy/backend/devices.h"
@@ -42,6 +44,45 @@ TEST_P(OpsOnGpu, HaveTheBitsOfEmulated) {
         ++compared;
         if (HasFatalFailure()) return;
       }
+  }
+  EXPECT_GT(compared, 0);
+}
+
+// Products in bf16: a library may compute them (cuBLASLt), in its own order.
+TEST_P(OpsOnGpu, ProductsInBf16AreThoseOfEmulated) {
+  if (testing::kAddressSanitizer || testing::kThreadSanitizer) GTEST_SKIP() << "drivers leak and race by themselves";
+  const auto [name, part] = GetParam();
+  std::unique_ptr<Device> gpu;
+  try {
+    gpu = name == std::string("cuda") ? make_cuda_device() : make_opencl_device();
+  } catch (const Error& e) {
+    GTEST_SKIP() << e.what();
+  }
+  const auto emulated = make_emulated_device();
+  const bool by_library = gpu->arithmetic(DType::bf16) != gpu->arithmetic(DType::f32);
+  int compared = 0, number = 0;
+  for (const OpSuite* suite : all_suites()) {
+    if (!suite->op.starts_with("linear")) continue;
+    for (const Case& c : suite->cases) {
+      if (number++ % kParts != part) continue;
+      for (const Built& b : graphs_of(*suite, c)) {
+        const Results expected = Program(b, *emulated, {.products = DType::bf16}).run();
+        const Results actual = Program(b, *gpu, {.products = DType::bf16}).run();
+        for (size_t o = 0; o < expected.size(); ++o) {
+          const std::string what = suite->op + " of " + c.operands + ", output " + std::to_string(o);
+          if (!by_library) expect_same(actual[o], expected[o], what);
+          double most = 1;
+          for (const double v : expected[o]) most = std::max(most, std::isfinite(v) ? std::abs(v) : 0);
+          ASSERT_EQ(actual[o].size(), expected[o].size());
+          for (size_t i = 0; i < expected[o].size(); ++i)
+            if (std::isfinite(expected[o][i])) {
+              EXPECT_NEAR(actual[o][i], expected[o][i], 1e-4 * most) << what;
+            }
+        }
+        ++compared;
+        if (HasFatalFailure()) return;
+      }
+    }
   }
   EXPECT_GT(compared, 0);
 }

@@ -267,6 +267,18 @@ void print_encoder_card(const Described& m, const GraphOptions& o, Device& dev, 
       o.trainer.tokens, flops(forward.plan.cost().flops), format_bytes(forward.plan.arena_bytes));
 }
 
+// Ops that the device has no kernel for, as the notes of lower() tell.
+std::vector<std::string> decomposed(const Plan& plan) {
+  std::vector<std::string> ops;
+  for (const std::string& note : plan.notes)
+    if (const size_t end = note.find(": no kernel on '"); end != note.npos) ops.push_back(note.substr(0, end));
+  return ops;
+}
+void print_decomposed(const Plan& plan, const Device& dev) {
+  if (const std::vector<std::string> ops = decomposed(plan); !ops.empty())
+    fmt::print("  {} has no kernel for {}: their decompositions run\n", dev.name(), fmt::join(ops, ", "));
+}
+
 }  // namespace
 
 void print_card(const Described& m, const GraphOptions& o, Device& dev, const std::optional<Ceilings>& ceilings,
@@ -309,7 +321,8 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
                      {"peak_bytes", held_bytes(train, dev)},
                      {"arena_bytes", train.arena_bytes},
                      {"flops", train.cost().flops},
-                     {"steps", train.steps.size()}}},
+                     {"steps", train.steps.size()},
+                     {"decomposed", decomposed(train)}}},
                    {"decode",
                     {{"context", o.context},
                      {"state_bytes", held},
@@ -318,7 +331,8 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
                      {"arena_bytes", decode.arena_bytes},
                      {"repacked_bytes", decode.repacked_bytes()},
                      {"weight_bytes_per_token", weight_bytes},
-                     {"flops_per_token", token_flops}}}};
+                     {"flops_per_token", token_flops},
+                     {"decomposed", decomposed(decode)}}}};
     if (!m.pooling.empty()) j["pooling"] = m.pooling;
     if (state.layers > 0) j["decode"].update(to_json(state));
     if (ceilings) j["train"]["least_seconds"] = step_seconds, j["decode"]["least_seconds_per_token"] = token_seconds;
@@ -331,6 +345,7 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
              format_bytes(train.param_bytes(dev)), format_bytes(train.arena_bytes), train.steps.size(),
              flops(train.cost().flops));
   if (!o.recomputing.empty()) fmt::print("  {}\n", o.recomputing);
+  print_decomposed(train, dev);
   if (ceilings)
     fmt::print("  at best {:.2f} ms, {:.0f} tokens/s by the ceilings\n", 1e3 * step_seconds,
                double(o.trainer.batch * o.trainer.tokens) / step_seconds);
@@ -338,6 +353,7 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
   fmt::print("  {} cache in {}, {} arena; a token reads {} of weights and takes {}\n",
              format_bytes(held - state.recurrent), name_of(shape.kv), format_bytes(decode.arena_bytes),
              format_bytes(weight_bytes), flops(token_flops));
+  print_decomposed(decode, dev);
   if (state.layers > 0) fmt::print("  {}\n", to_text(state));
   if (snapshot > 0) fmt::print("  a snapshot takes {} and the pages of its prefix\n", format_bytes(snapshot));
   if (decode.repacked_bytes() > 0)

@@ -122,7 +122,7 @@ struct Eval : Command {
     });
     progress.end();
     if (lines) lines->commit();
-    print(score, text.documents(), model);
+    print(score, text.documents(), model, *dev);
   }
 
   std::string line_of(const TokenScore& t) const {
@@ -138,7 +138,7 @@ struct Eval : Command {
     return json_text(j) + "\n";
   }
 
-  void print(const TextScore& s, int64_t documents, const Model& model) const {
+  void print(const TextScore& s, int64_t documents, const Model& model, const Device& dev) const {
     const ScoreOptions& o = text.score;
     const int64_t context = o.context > 0 ? o.context : model.spec.context;
     const DecoderOptions options{.kv = o.kv, .exact = o.exact};
@@ -152,7 +152,7 @@ struct Eval : Command {
       all.update(bind::score_fields(s));
       all.update({{"error_over", over},
                   {"error_blocks", s.blocks},
-                  {"products", products_name(rounds_activations(model, options))},
+                  {"products", products_name(dev.has_products(DType::q8_0) && rounds_activations(model, options))},
                   {"kv", name_of(decode_shape(model, options).kv)}});
       return print_json(all);
     }

@@ -5,8 +5,10 @@
 #include <cstdlib>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include "backend/gpu/cuda/cublaslt_functions.h"
+#include "backend/gpu/cuda/functions.h"
 #include "backend/gpu/library.h"
 #include "toy/base/error.h"
 
@@ -16,7 +18,11 @@ namespace cublaslt {
 const Functions& functions() {
   static const Functions loaded = [] {
     Functions f;
-    for (const char* const name : {"libcublasLt.so.13", "libcublasLt.so.12"}) {
+    f.missing = "NVIDIA's driver is older than what cuBLASLt needs";
+    int driver = 0;  // it runs libraries of its own major version of CUDA, and older ones
+    if (cuda::functions().missing.empty()) cuda::functions().cuDriverGetVersion(&driver);
+    for (const auto& [name, major] : {std::pair{"libcublasLt.so.13", 13}, {"libcublasLt.so.12", 12}}) {
+      if (driver / 1000 < major) continue;
       f = {};
       Library library(name);
 #define F(result, name, ...) library.find(f.name, #name);

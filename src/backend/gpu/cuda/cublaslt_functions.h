@@ -61,7 +61,7 @@ struct Functions {
 #undef F
   std::string missing;  ///< the library or a function that it lacks; "": nothing
 };
-/// Loads libcublasLt.so once: the version that the newest CUDA has, else the one before it.
+/// Loads libcublasLt.so once: the newest that the driver runs.
 const Functions& functions();
 
 }  // namespace toy::gpu::cublaslt
