@@ -28,7 +28,7 @@ Cost cost_grad(const CostQuery& q) {
 // |pos_i - pos_j|: [N,N].
 Value distances(Value pos, DType type) {
   const Value p = cast(pos, type);
-  return abs(reshape(p, {-1, 1}) - reshape(p, {1, -1}));
+  return abs(reshape(p, {p.dim(0), 1}) - reshape(p, {1, p.dim(0)}));
 }
 // alibi_slope() of each query head: [K,G,1,1].
 Value slopes(Graph& g, int64_t kv, int64_t group, DType type) {
