@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -11,6 +12,7 @@
 #include "testing/files.h"
 #include "testing/test_device.h"
 #include "toy/decode/encoder.h"
+#include "toy/formats/requantize.h"
 #include "toy/hf/convert.h"
 
 namespace toy {
@@ -105,6 +107,34 @@ TEST_F(EncoderFiles, JinaBertV2WithoutAGate) {
   EXPECT_EQ(config.at("position_embedding_type"), "alibi");
   hf::convert_folder(folder_.path("hf"), folder_.path("back.gguf"));
   EXPECT_EQ(hidden(load_model(folder_.path("back.gguf"), *device_)), hidden(model));
+}
+
+// Matrices as blocks of 32: experts, too; the vectors stay close to those of f32.
+TEST_F(EncoderFiles, QuantizedTypes) {
+  for (const char* architecture : {"jina-bert-v2", "nomic-bert-moe"}) {
+    const nlohmann::json size{{"architecture", architecture},
+                              {"d_model", 64},
+                              {"n_layers", 2},
+                              {"n_heads", 4},
+                              {"d_ff", 96},
+                              {"vocab", 61},
+                              {"context", 80}};
+    save_model(random_model(spec_from_json(size, "size"), *device_, 3), folder_.path("f32.gguf"));
+    gguf::requantize(gguf::File::open(folder_.path("f32.gguf")), folder_.path("q8.gguf"), {.mix = "Q8_0"});
+    const gguf::File file = gguf::File::open(folder_.path("q8.gguf"));
+    const bool experts = file.find("blk.1.ffn_up_exps.weight") != nullptr;
+    EXPECT_EQ(experts, std::string(architecture) == "nomic-bert-moe");
+    EXPECT_EQ(file.require(experts ? "blk.1.ffn_down_exps.weight" : "blk.1.ffn_up.weight").dtype, DType::q8_0);
+    const auto want = hidden(load_model(folder_.path("f32.gguf"), *device_)),
+               got = hidden(load_model(folder_.path("q8.gguf"), *device_));
+    for (size_t t = 0; t < want.size(); ++t) {
+      double dot = 0, a = 0, b = 0;
+      for (size_t i = 0; i < want[t].size(); ++i)
+        dot += double(want[t][i]) * double(got[t][i]), a += std::pow(want[t][i], 2), b += std::pow(got[t][i], 2);
+      EXPECT_GT(dot / std::sqrt(a * b), 0.999) << architecture;
+      EXPECT_NE(got[t], want[t]) << architecture;
+    }
+  }
 }
 
 TEST_F(EncoderFiles, WhatIsLeftOutIsSaid) {
