@@ -110,7 +110,7 @@ void write_json(const std::string& path, const ordered_json& j) {
 
 }  // namespace
 
-void read_bert(const Config& c, Reading& r) {
+void read_bert_sizes(const Config& c, Reading& r) {
   ModelSpec& m = r.spec;
   m.d_model = c.integer("hidden_size"), m.vocab = c.integer("vocab_size");
   m.context = c.integer("max_position_embeddings");
@@ -126,8 +126,12 @@ void read_bert(const Config& c, Reading& r) {
     l.d_ff = c.integer("intermediate_size");
   }
   c.require("hidden_act", "gelu");
-  c.require("position_embedding_type", "absolute");
   c.require("is_decoder", false);
+}
+
+void read_bert(const Config& c, Reading& r) {
+  read_bert_sizes(c, r);
+  c.require("position_embedding_type", "absolute");
 }
 
 void write_bert(ordered_json& c, const ModelSpec& m) {

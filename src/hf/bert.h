@@ -9,6 +9,8 @@
 
 namespace toy::hf {
 
+/// Dimensions of a BERT, whatever its positions.
+void read_bert_sizes(const Config& c, Reading& r);
 void read_bert(const Config& c, Reading& r);
 void write_bert(nlohmann::ordered_json& c, const ModelSpec& m);
 

@@ -5,6 +5,7 @@
 
 #include "hf/bert.h"
 #include "hf/dimensions.h"
+#include "hf/names.h"
 #include "hf/rope.h"
 #include "models/families/families.h"
 #include "toy/base/error.h"
@@ -52,6 +53,7 @@ bool is_unused_in_encoder(std::string_view name, const HfModel& model) {
   constexpr std::array<std::string_view, 6> kHeads{"pooler.",  "cls.predictions.", "cls.seq_relationship.",
                                                    "lm_head.", "decoder.",         "head."};
   if (!is_encoder(model)) return false;
+  if (model.stacked_experts && name.ends_with(kNomicBertExpertsBias)) return true;
   const std::string pooler = std::string(base_of(model)) + "pooler.";
   return name.starts_with(pooler) ||
          std::ranges::any_of(kHeads, [&](std::string_view start) { return name.starts_with(start); });
@@ -84,9 +86,13 @@ void write_roberta_ranker(ordered_json& c, const ModelSpec& m) {
   write_labels(c, m);
 }
 
-void read_nomic_bert(const Config& c, Reading& r) {
+namespace {
+
+constexpr const char* kNomicExperts = "num_experts";
+
+// Dimensions in the authors' keys (`old`) or those of transformers.
+void read_nomic_sizes(const Config& c, Reading& r, bool old) {
   ModelSpec& m = r.spec;
-  const bool old = c.has("n_embd");  // the authors' files
   const auto number = [&](const char* theirs, const char* ours) { return c.integer(old ? theirs : ours); };
   m.d_model = number("n_embd", "hidden_size"), m.vocab = c.integer("vocab_size");
   m.context = number("n_positions", "max_position_embeddings");
@@ -94,24 +100,22 @@ void read_nomic_bert(const Config& c, Reading& r) {
   m.token_types = c.integer("type_vocab_size", 2);
   set_layers(c, m, number("n_layer", "num_hidden_layers"), number("n_head", "num_attention_heads"),
              number("n_inner", "intermediate_size"));
-  if (!old) {
-    read_rope(rope_parameters(c, ""), m.context, m.layers.front().d_head, m.rope);
-    c.require("hidden_act", "silu");
-    return;
-  }
+}
+
+// The rest of the authors' files. `biased`: maps have biases.
+void read_nomic_authors(const Config& c, Reading& r, bool biased, const char* activation) {
+  ModelSpec& m = r.spec;
   m.rope.base = c.number("rotary_emb_base", 10000);
   for (const auto& [key, only] : {std::pair<const char*, json>{"rotary_emb_fraction", 1.0},
                                   {"rotary_emb_interleaved", false},
                                   {"prenorm", false},
                                   {"use_rms_norm", false},
                                   {"parallel_block", false},
-                                  {"qkv_proj_bias", false},
-                                  {"mlp_fc1_bias", false},
-                                  {"mlp_fc2_bias", false},
-                                  {"activation_function", "swiglu"}})
+                                  {"qkv_proj_bias", biased},
+                                  {"mlp_fc1_bias", biased},
+                                  {"mlp_fc2_bias", biased},
+                                  {"activation_function", activation}})
     c.require(key, only);
-  check(c.integer("moe_every_n_layers", 0) == 0 && c.integer("num_experts", 0) == 0,
-        "{}: experts (nomic-embed-text-v2-moe) are not supported", c.path());
   const int64_t trained = c.integer("max_trained_positions", 0);
   if (trained > 0 && trained < m.context) {
     r.warnings.push_back(
@@ -120,6 +124,79 @@ void read_nomic_bert(const Config& c, Reading& r) {
                     m.context, trained, trained));
     m.context = trained;
   }
+}
+
+}  // namespace
+
+void read_nomic_bert(const Config& c, Reading& r) {
+  const bool old = c.has("n_embd");
+  read_nomic_sizes(c, r, old);
+  if (old) return read_nomic_authors(c, r, false, "swiglu");
+  read_rope(rope_parameters(c, ""), r.spec.context, r.spec.layers.front().d_head, r.spec.rope);
+  c.require("hidden_act", "silu");
+}
+
+bool has_nomic_experts(const Config& c) { return c.integer(kNomicExperts, 0) > 0; }
+
+void read_nomic_bert_moe(const Config& c, Reading& r) {
+  read_nomic_sizes(c, r, true);
+  read_nomic_authors(c, r, true, "gelu");
+  for (const auto& [key, only] : {std::pair<const char*, json>{"moe_normalize_expert_weights", false},
+                                  {"expert_choice_router", false},
+                                  {"num_shared_experts", 0},
+                                  {"ffn_div", 1}})
+    c.require(key, only);
+  const int64_t every = c.integer("moe_every_n_layers");
+  check(every >= 2, "{}: 'moe_every_n_layers' is {}, expected at least 2", c.path(), every);
+  set_experts_every(r.spec, every, {.count = c.integer(kNomicExperts), .used = c.integer("moe_top_k")});
+  r.warnings.push_back(
+      fmt::format("'{}', which is added to what experts return, has no place in a GGUF and is left out, as llama.cpp's "
+                  "converter does it",
+                  kNomicBertExpertsBias));
+}
+
+void write_nomic_bert_moe(ordered_json& c, const ModelSpec& m) {
+  const LayerSpec& l = m.layers.front();
+  const Experts& e = m.layers[1].experts;
+  c["vocab_size"] = m.vocab, c["n_embd"] = m.d_model, c["n_inner"] = l.d_ff;
+  c["n_layer"] = m.layers.size(), c["n_head"] = l.heads;
+  c["n_positions"] = c["max_trained_positions"] = m.context, c["type_vocab_size"] = m.token_types;
+  c["layer_norm_epsilon"] = shortest(m.norm_eps), c["rotary_emb_base"] = shortest(m.rope.base);
+  c["rotary_emb_fraction"] = 1.0, c["rotary_emb_interleaved"] = false, c["prenorm"] = false;
+  c["use_rms_norm"] = false, c["parallel_block"] = false, c["activation_function"] = "gelu";
+  c["qkv_proj_bias"] = c["mlp_fc1_bias"] = c["mlp_fc2_bias"] = true;
+  c[kNomicExperts] = e.count, c["moe_top_k"] = e.used, c["moe_every_n_layers"] = experts_every(m);
+  c["moe_normalize_expert_weights"] = false, c["expert_choice_router"] = false;
+  c["num_shared_experts"] = 0, c["ffn_div"] = 1;
+  const std::string home = "nomic-ai/nomic-bert-2048--";
+  c["auto_map"] = {{"AutoConfig", home + "configuration_hf_nomic_bert.NomicBertConfig"},
+                   {"AutoModel", home + "modeling_hf_nomic_bert.NomicBertModel"}};
+}
+
+bool is_jina_bert(const Config& c) { return c.text("position_embedding_type", "absolute") == "alibi"; }
+bool is_plain_jina_bert(const Config& c) {
+  return is_jina_bert(c) && c.text("feed_forward_type", "original") == "original";
+}
+
+void read_jina_bert(const Config& c, Reading& r) {
+  const json* map = c.find("auto_map");
+  for (const std::string& where : {c.text("_name_or_path", ""), map ? map->dump() : std::string()})
+    check(where.find("qk-post-norm") == where.npos,
+          "{}: it names 'jina-bert-v2-qk-post-norm', the kind of jina-embeddings-v2-base-code, which is not supported",
+          c.path());
+  const bool gated = !is_plain_jina_bert(c);
+  if (gated) c.require("feed_forward_type", "geglu");
+  read_bert_sizes(c, r);
+  for (LayerSpec& l : r.spec.layers) set_jina_ffn(l, gated);
+}
+
+void write_jina_bert(ordered_json& c, const ModelSpec& m) {
+  write_bert(c, m);
+  c["position_embedding_type"] = "alibi", c["emb_pooler"] = "mean";
+  c["feed_forward_type"] = has_gate(m.layers.front().ffn) ? "geglu" : "original";
+  const std::string home = "jinaai/jina-bert-implementation--";
+  c["auto_map"] = {{"AutoConfig", home + "configuration_bert.JinaBertConfig"},
+                   {"AutoModel", home + "modeling_bert.JinaBertModel"}};
 }
 
 void write_nomic_bert(ordered_json& c, const ModelSpec& m) {

@@ -1,4 +1,5 @@
-// NomicBertModel and ModernBertModel of transformers, and RobertaModel, which is a BertModel but for its positions.
+// NomicBertModel and ModernBertModel of transformers, JinaBertModel, and RobertaModel, which is a BertModel but for its
+// positions.
 #pragma once
 
 #include <string>
@@ -25,6 +26,17 @@ void write_roberta_ranker(nlohmann::ordered_json& c, const ModelSpec& m);
 
 /// With the keys of the authors' files (n_embd) or those of transformers 5 (hidden_size).
 void read_nomic_bert(const Config& c, Reading& r);
+/// The same class with experts, which only the authors' files have.
+bool has_nomic_experts(const Config& c);
+void read_nomic_bert_moe(const Config& c, Reading& r);
+void write_nomic_bert_moe(nlohmann::ordered_json& c, const ModelSpec& m);
+
+/// JinaBertModel: a BERT with ALiBi, whose code is on the hub. `feed_forward_type` is "geglu", or "original" as BERT's.
+bool is_jina_bert(const Config& c);
+bool is_plain_jina_bert(const Config& c);
+void read_jina_bert(const Config& c, Reading& r);
+void write_jina_bert(nlohmann::ordered_json& c, const ModelSpec& m);
+
 void write_nomic_bert(nlohmann::ordered_json& c, const ModelSpec& m);
 
 void read_modern_bert(const Config& c, Reading& r);

@@ -37,8 +37,14 @@ constexpr std::pair<const char*, Form> kForms[] = {
     {"attn_v_b.weight", Form::heads},
     {"*_exps.bias", Form::vectors},
 };
-Form form_of(const TensorSpec& t) {
+constexpr std::pair<const char*, Form> kStackedForms[] = {
+    {"ffn_up_exps.weight", Form::heads},
+    {"ffn_down_exps.weight", Form::turned_heads},
+};
+Form form_of(const TensorSpec& t, bool stacked_experts) {
   const std::string name = without_block(t);
+  for (const auto& [pattern, form] : kStackedForms)
+    if (stacked_experts && name == pattern) return form;
   for (const auto& [pattern, form] : kForms)
     if (t.shape.rank() > 1 && matches(pattern, name)) return form;
   return Form::usual;
@@ -47,9 +53,8 @@ Form form_of(const TensorSpec& t) {
 struct Sizes {
   int64_t matrices, rows, columns;
 };
-Sizes sizes_of(const TensorSpec& t) {
+Sizes sizes_of(const TensorSpec& t, Form form) {
   const Shape& s = t.shape;
-  const Form form = form_of(t);
   if (form == Form::turned_heads) return {s[0], s[2], s[1]};
   if (form == Form::vectors) return {s[0], s[1], 1};
   if (s.rank() == 4) return {1, s[1] * s[2], s[3]};
@@ -57,8 +62,7 @@ Sizes sizes_of(const TensorSpec& t) {
   return {1, s[0], s.rank() == 2 ? s[1] : 1};
 }
 
-Shape shape_of(const TensorSpec& t, const Layout& at, const Sizes& s) {
-  const Form form = form_of(t);
+Shape shape_of(const TensorSpec& t, Form form, const Layout& at, const Sizes& s) {
   const int rank = t.shape.rank();
   if (form == Form::filter) return {at.all_rows, 1, s.columns};
   if (form == Form::flat && rank == 2) return {at.all_rows * s.columns};
@@ -113,13 +117,13 @@ Layouts::Layouts(const HfModel& model, const ModelSpec& spec, float q_scale)
     int64_t& rows = all_rows_[hf_name(model, t.name)];
     if (t.name == "position_embd.weight") rows = model.unused_positions;
     first_[t.name] = rows;
-    rows += sizes_of(t).rows;
+    rows += sizes_of(t, form_of(t, model.stacked_experts)).rows;
   }
 }
 
 Layout Layouts::of(const TensorSpec& t) const {
-  const Sizes s = sizes_of(t);
-  const Form form = form_of(t);
+  const Form form = form_of(t, model_.stacked_experts);
+  const Sizes s = sizes_of(t, form);
   Layout at{.name = hf_name(model_, t.name), .matrices = s.matrices};
   at.all_rows = all_rows_.at(at.name);
   at.rows = share(rows_of(t, s.rows, at.all_rows));
@@ -131,7 +135,7 @@ Layout Layouts::of(const TensorSpec& t) const {
                                                                  : model_.transposed && t.shape.rank() == 2;
   }
   at.turned = form == Form::turned_heads;
-  at.shape = shape_of(t, at, s);
+  at.shape = shape_of(t, form, at, s);
   if (spec_.vision.there()) at.shape = vision_shape(spec_.vision, t.name, at.shape);
   at.change = change_of(t);
   return at;

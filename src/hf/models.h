@@ -45,6 +45,8 @@ struct HfModel {
   bool transposed = false;   ///< matrices of layers are [in,out]
   /// Those of experts are, or MXFP4; of those with the same `hf`, rows take turns (before they are transposed).
   bool transposed_experts = false;
+  /// Matrices of experts are [experts hidden,width] for what goes into their hidden rows and for what comes out.
+  bool stacked_experts = false;
   bool packed_delta_net = false;  ///< see rows_of_delta_net()
   /// `names` of folders that have the experts of the first layer under these names.
   std::span<const TensorName> other_names = {};

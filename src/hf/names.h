@@ -256,6 +256,17 @@ inline constexpr TensorName kRobertaEmbeddingsOfAll[] = {
     {"token_types", "roberta.embeddings.token_type_embeddings"},
     {"token_embd_norm", "roberta.embeddings.LayerNorm"},
 };
+inline constexpr TensorName kJinaBertLayers[] = {
+    {"attn_q", "attention.self.query"},
+    {"attn_k", "attention.self.key"},
+    {"attn_v", "attention.self.value"},
+    {"attn_output", "attention.output.dense"},
+    {"attn_output_norm", "attention.output.LayerNorm"},
+    {"ffn_gate", "mlp.gated_layers"},
+    {"ffn_up", "mlp.gated_layers"},
+    {"ffn_down", "mlp.wo"},
+    {"layer_output_norm", "mlp.layernorm"},
+};
 inline constexpr TensorName kBertRankerHead[] = {
     {"cls", "bert.pooler.dense"},
     {"cls.output", "classifier"},
@@ -275,13 +286,15 @@ inline constexpr TensorName kRobertaMaskHead[] = {
     {"mlm.bias", "lm_head.bias"},
 };
 inline constexpr auto kBertNames = joined(kBertEmbeddings, kBertLayers);
+/// JinaBertModel with gated ffns; without, it has BERT's names.
+inline constexpr auto kJinaBertNames = joined(kBertEmbeddings, kJinaBertLayers);
 /// BertForSequenceClassification, BertForMaskedLM.
 inline constexpr auto kBertRankerNames = joined(kBertEmbeddingsOfAll, kBertLayers, kBertRankerHead);
 inline constexpr auto kBertMaskNames = joined(kBertEmbeddingsOfAll, kBertLayers, kBertMaskHead);
 /// RobertaForSequenceClassification, RobertaForMaskedLM, and those of XLM-RoBERTa.
 inline constexpr auto kRobertaRankerNames = joined(kRobertaEmbeddingsOfAll, kBertLayers, kRobertaRankerHead);
 inline constexpr auto kRobertaMaskNames = joined(kRobertaEmbeddingsOfAll, kBertLayers, kRobertaMaskHead);
-inline constexpr TensorName kNomicBertNames[] = {
+inline constexpr TensorName kNomicBertBody[] = {
     {"token_embd", "embeddings.word_embeddings"},
     {"token_types", "embeddings.token_type_embeddings"},
     {"token_embd_norm", "emb_ln"},
@@ -290,11 +303,24 @@ inline constexpr TensorName kNomicBertNames[] = {
     {"attn_v", "attn.Wqkv"},
     {"attn_output", "attn.out_proj"},
     {"attn_output_norm", "norm1"},
-    {"ffn_up", "mlp.fc11"},
-    {"ffn_gate", "mlp.fc12"},
     {"ffn_down", "mlp.fc2"},
     {"layer_output_norm", "norm2"},
 };
+inline constexpr TensorName kNomicBertGate[] = {
+    {"ffn_up", "mlp.fc11"},
+    {"ffn_gate", "mlp.fc12"},
+};
+inline constexpr TensorName kNomicBertExperts[] = {
+    {"ffn_up", "mlp.fc1"},
+    {"ffn_gate_inp", "mlp.router.layer"},
+    {"ffn_up_exps.weight", "mlp.experts.mlp.w1"},
+    {"ffn_down_exps.weight", "mlp.experts.mlp.w2"},
+};
+inline constexpr auto kNomicBertNames = joined(kNomicBertBody, kNomicBertGate);
+inline constexpr auto kNomicBertMoeNames = joined(kNomicBertBody, kNomicBertExperts);
+/// What is added to the sum of the experts; a GGUF has no place for it.
+inline constexpr std::string_view kNomicBertExpertsBias = "mlp.experts.bias";
+inline constexpr std::string_view kNotInPeftOfNomic[] = {"mlp.experts"};
 inline constexpr TensorName kModernBertLayers[] = {
     {"attn_norm", "attn_norm"}, {"attn_q", "attn.Wqkv"},    {"attn_k", "attn.Wqkv"},
     {"attn_v", "attn.Wqkv"},    {"attn_output", "attn.Wo"}, {"ffn_norm", "mlp_norm"},

@@ -105,7 +105,7 @@ class Homes {
     const size_t at = module.find(kExperts);
     module = module.substr(0, at == module.npos ? module.rfind('.') : at) + std::string(kExperts);
     const bool is_down = t.name.ends_with("ffn_down_exps.weight"), is_up = t.name.ends_with("ffn_up_exps.weight");
-    const bool is_half = !is_down && spec_.layers[size_t(t.block)].ffn != FfnKind::relu2;
+    const bool is_half = !is_down && has_gate(spec_.layers[size_t(t.block)].ffn);
     const int64_t rows = t.shape[1], second = is_half && is_up;
     const bool in_turns = class_.transposed_experts && is_half;
     return {module,

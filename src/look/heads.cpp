@@ -15,7 +15,7 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 // One head's scores, made weights. `sink`: a score without a key, or -inf.
 void weigh(const AttentionTap& tap, int64_t head, int64_t tokens, double sink, float* to) {
   const int64_t width = tap.width, kv = head / (tap.heads / tap.kv_heads);
-  const double cap = tap.attrs.softcap;
+  const double cap = tap.attrs.softcap, slope = tap.attrs.alibi ? alibi_slope(head, tap.heads) : 0;
   std::vector<double> s(static_cast<size_t>(tokens));
   for (int64_t i = 0; i < tokens; ++i, to += tokens) {
     const float* q = tap.q.data() + (i * tap.heads + head) * width;
@@ -28,6 +28,7 @@ void weigh(const AttentionTap& tap, int64_t head, int64_t tokens, double sink, f
       for (int64_t p = 0; p < width; ++p) dot += double(q[p]) * double(k[p]);
       double& score = s[size_t(j)] = dot * tap.attrs.scale;
       if (cap > 0) score = cap * std::tanh(score / cap);
+      score -= slope * double(std::abs(i - j));
       top = std::max(top, score);
     }
     double sum = std::exp(sink - top);

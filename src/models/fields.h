@@ -62,7 +62,8 @@ struct NamesOf<NormPlace> {
 template <>
 struct NamesOf<PositionKind> {
   static constexpr std::array list = {std::pair("rope", PositionKind::rope),
-                                      std::pair("learned", PositionKind::learned)};
+                                      std::pair("learned", PositionKind::learned),
+                                      std::pair("alibi", PositionKind::alibi)};
 };
 template <>
 struct NamesOf<ScoreHead::Dense> {
@@ -120,7 +121,7 @@ void visit_fields_of_model(Model& m, const Visit& visit) {
   visit("image_size", m.vision.image), visit("patch_size", m.vision.patch), visit("channels", m.vision.channels);
   visit("class_token", m.vision.class_token), visit("distilled", m.vision.distilled), visit("sincos", m.vision.sincos);
   visit("image_mean", m.vision.mean), visit("image_std", m.vision.std);
-  if (m.positions == PositionKind::learned) return;
+  if (m.positions != PositionKind::rope) return;
   visit("rope_pairing", m.rope.pairing), visit("rope_base", m.rope.base);
   visit("rope_attn_factor", m.rope.attn_factor), visit("rope_whole_pairs", m.rope.whole_pairs);
   visit("rope_factors", m.rope.factors);

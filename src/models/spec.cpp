@@ -89,9 +89,11 @@ void ModelSpec::validate() const {
       in_range("experts", e.count, 65536);
       in_range("experts_used", e.used, e.count);
       check(has_ffn, "model {}: layer {}: experts are {}, but d_ff is 0", name, i, e.count);
-      check(l.ffn != FfnKind::gelu && l.ffn != FfnKind::gelu_erf && !l.fused_gate_up &&
-                !(l.bias.gate || l.bias.up || l.bias.down),
-            "model {}: layer {}: experts are ffns without biases, but not gelu", name, i);
+      check(!l.fused_gate_up && !(l.bias.gate || l.bias.up || l.bias.down),
+            "model {}: layer {}: experts have biases of their own (expert_biases), and no fused_gate_up", name, i);
+      check(e.shared_d_ff == 0 || has_gate(l.ffn) || l.ffn == FfnKind::relu2,
+            "model {}: layer {}: shared_d_ff is {}; with the ffn {} there is no expert of all rows", name, i,
+            e.shared_d_ff, name_of(l.ffn));
       check(e.latent >= 0 && e.latent <= (1 << 20),
             "model {}: layer {}: experts_latent is {}, expected 0 (none) to 2^20", name, i, e.latent);
       check(e.sum_eps >= 0 && std::isfinite(e.scale) && e.scale > 0,

@@ -308,7 +308,7 @@ void set_layers(ModelSpec& spec, std::string_view text) {
     // What only files of the old family say.
     m.ffn_norm_is_post_attention = toy.ffn_norm_is_post_attention;
     m.output_norm_is_embedding_norm = toy.output_norm_is_embedding_norm;
-    if (m.positions == PositionKind::learned) m.rope = toy.rope;
+    if (m.positions != PositionKind::rope) m.rope = toy.rope;
     m.validate();
   }
   spec = std::move(m);
@@ -355,7 +355,7 @@ int64_t number_of(const LayerSpec& l, std::string_view key) {
 ordered_json fields_of(const ModelSpec& m) {
   ordered_json j;
   visit_fields_of_model(m, [&](const char* key, const auto& value) { j[key] = json_of(value); });
-  if (m.positions == PositionKind::learned) return j;
+  if (m.positions != PositionKind::rope) return j;
   using enum RopeSpec::Scaling;
   j["rope_scaling"] = m.rope.scaling == yarn ? "yarn" : m.rope.scaling == linear ? "linear" : "none";
   j["rope_factor"] = m.rope.factor;

@@ -33,6 +33,10 @@ nn::Gate gate_of(FfnKind kind) {
   }
 }
 
+// Kinds without a gate.
+bool is_gelu(FfnKind kind) { return kind == FfnKind::gelu || kind == FfnKind::gelu_erf; }
+GeluKind gelu_of(FfnKind kind) { return kind == FfnKind::gelu ? GeluKind::tanh : GeluKind::erf; }
+
 // `suffix`: of the names of its tensors.
 nn::GatedMlp make_gated_mlp(const ModelSpec& m, const LayerSpec& l, const Weights& w, int64_t width,
                             const std::string& suffix = "") {
@@ -51,7 +55,7 @@ nn::Relu2Mlp make_relu2_mlp(const ModelSpec& m, const LayerSpec& l, const Weight
 
 nn::Mixture make_mixture(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
   const int64_t n = l.experts.count, z = l.experts.latent, d = m.d_model, width = z > 0 ? z : d;
-  const bool has_gate = l.ffn != FfnKind::relu2;
+  const bool gated = has_gate(l.ffn);
   TensorSpec router{Init::matrix, "ffn_gate_inp.weight", {n, d}};
   router.narrow = false;  // as llama.cpp's converter writes it
   const auto bias = [&](const char* name, const Shape& shape) -> Value {
@@ -73,17 +77,18 @@ nn::Mixture make_mixture(const ModelSpec& m, const LayerSpec& l, const Weights& 
                  .sigmoid = l.experts.score == Experts::sigmoid,
                  .choice_bias = l.experts.choice_bias ? w({Init::zeros, "exp_probs_b.bias", {n}}) : Value{},
                  .scale = double(l.experts.scale)},
-      .gate = has_gate ? maps("ffn_gate_exps.weight", l.d_ff, width) : nn::ExpertLinear{},
+      .gate = gated ? maps("ffn_gate_exps.weight", l.d_ff, width) : nn::ExpertLinear{},
       .up = maps("ffn_up_exps.weight", l.d_ff, width),
       .down = maps("ffn_down_exps.weight", width, l.d_ff),
       .f = gate_of(l.ffn)};
+  if (is_gelu(l.ffn)) mixture.without_gate = gelu_of(l.ffn);
   mixture.gate.bias = bias("ffn_gate_exps.bias", {n, l.d_ff});
   mixture.up.bias = bias("ffn_up_exps.bias", {n, l.d_ff});
   mixture.down.bias = bias("ffn_down_exps.bias", {n, width});
   if (z > 0) mixture.latent_down = make_linear(w, "ffn_latent_down", z, d, false);
   if (z > 0) mixture.latent_up = make_linear(w, "ffn_latent_up", d, z, false);
   if (const int64_t shared = l.experts.shared_d_ff; shared > 0) {
-    if (has_gate)
+    if (gated)
       mixture.shared.piece = {make_gated_mlp(m, l, w, shared, "_shexp")};
     else
       mixture.shared.piece = {make_relu2_mlp(m, l, w, shared, "_shexp")};
@@ -99,10 +104,10 @@ nn::Mixture make_mixture(const ModelSpec& m, const LayerSpec& l, const Weights& 
 nn::Ffn make_ffn(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
   if (l.experts.count > 0) return {make_mixture(m, l, w)};
   if (l.ffn == FfnKind::relu2) return {make_relu2_mlp(m, l, w, l.d_ff)};
-  if (l.ffn != FfnKind::gelu && l.ffn != FfnKind::gelu_erf) return {make_gated_mlp(m, l, w, l.d_ff)};
+  if (!is_gelu(l.ffn)) return {make_gated_mlp(m, l, w, l.d_ff)};
   return {nn::GeluMlp{.up = make_linear(w, "ffn_up", l.d_ff, m.d_model, l.bias.up),
                       .down = make_linear(w, "ffn_down", m.d_model, l.d_ff, l.bias.down),
-                      .kind = l.ffn == FfnKind::gelu ? GeluKind::tanh : GeluKind::erf}};
+                      .kind = gelu_of(l.ffn)}};
 }
 
 std::optional<nn::LayerInput> make_layer_input(const ModelSpec& m, const Weights& w) {

@@ -26,7 +26,9 @@ Value Mixture::operator()(Value x) const {
   const int64_t width = inner.dim(1);
   const Value row = reshape(inner, {-1, 1, width});
   const Value raised = up(row, experts);
-  const Value hidden = gate.weight ? gated(f, gate(row, experts), raised) : sqr(relu(raised));
+  const Value hidden = gate.weight    ? gated(f, gate(row, experts), raised)
+                       : without_gate ? gelu(*without_gate, raised)
+                                      : sqr(relu(raised));
   const Value each = down(hidden, experts);  // [N,U,D]
   Value y = reshape(sum(each * reshape(weight, {-1, used, 1}), 1), {-1, width});
   if (latent_up.weight) y = latent_up(y);

@@ -25,8 +25,20 @@ Cost cost_grad(const CostQuery& q) {
   return {.flops = 2.5 * c.flops, .transcendentals = c.transcendentals};
 }
 
-// softmax(softcapped(scale q k^T) + mask) v, query heads [K,G] against kv heads [K].
-std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs& attrs) {
+// |pos_i - pos_j|: [N,N].
+Value distances(Value pos, DType type) {
+  const Value p = cast(pos, type);
+  return abs(reshape(p, {p.dim(0), 1}) - reshape(p, {1, p.dim(0)}));
+}
+// alibi_slope() of each query head: [K,G,1,1].
+Value slopes(Graph& g, int64_t kv, int64_t group, DType type) {
+  std::vector<double> list;
+  for (int64_t h = 0; h < kv * group; ++h) list.push_back(alibi_slope(h, kv * group));
+  return g.constant({type, {kv, group, 1, 1}, 0}, std::move(list));
+}
+
+// softmax(softcapped(scale q k^T) - slope distance + mask) v, query heads [K,G] against kv heads [K].
+std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs& attrs) {
   const AttentionAttrs a = attrs.as<AttentionAttrs>();
   const Value q = in[0], k = in[1], v = in[2];
   const int64_t n = q.dim(0), heads = q.dim(1), width = q.dim(2), kv = k.dim(1), group = heads / kv;
@@ -34,8 +46,9 @@ std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs& att
   const Value queries = reshape(permute(q, {1, 0, 2}), {kv, group * n, width});
   const Value keys = permute(k, {1, 0, 2}), values = permute(v, {1, 0, 2});
   const Value scores = reshape(scale(matmul(queries, keys, {false, true}), a.scale), {kv, group, n, n});
-  const Value masked =
-      softcapped(scores, a.softcap) + attention_mask(in[3], in[4], a.window, in.size() > 5 ? in[5] : Value{});
+  Value biased = softcapped(scores, a.softcap);
+  if (a.alibi) biased = biased - slopes(g, kv, group, q.type().dtype) * distances(in[4], q.type().dtype);
+  const Value masked = biased + attention_mask(in[3], in[4], a.window, in.size() > 5 ? in[5] : Value{});
   const Value p = softmax(masked);
   const Value o = reshape(matmul(reshape(p, {kv, group * n, n}), values), {heads, n, width});
   return {permute(o, {1, 0, 2}), permute(reshape(log_sum_exp(masked, 3), {heads, n}), {1, 0})};

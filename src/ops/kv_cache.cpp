@@ -28,6 +28,7 @@ void infer_attention(const TypeQuery& q, std::vector<TensorType>&) {
   check_pages(q, 1, 2);
   check_heads(q);
   check_attention(q.op, q.attrs.as<AttentionAttrs>());
+  check(!q.attrs.as<AttentionAttrs>().alibi, "{}: alibi is for attention among the rows of a batch", q.op);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes roberta_tiny/, nomic_bert_tiny/, modern_bert_tiny/, gemma_embedding_tiny/ and others, folders of encoders with random
-weights, and encoders.golden.json: what transformers computes with them in f64, and how far its f32 is from that.
+weights, and encoders.golden.json: what transformers computes with them in f64, and how far its f32 is from that. Of
+jina_bert_tiny/ and nomic_moe_tiny/ it is plain_encoders.py, as transformers does not have them.
 
 Texts are longer than the window of ModernBERT's local layers, bases of rotary angles differ, and gains and biases are
 random.
@@ -22,6 +23,7 @@ from transformers import (Gemma3TextConfig, Gemma3TextModel, ModernBertConfig, M
 
 from golden_files import HERE, both, write_json
 from make_family_golden import in_f64
+from plain_encoders import JinaBert, NomicBertMoe
 
 V, C = 263, 80
 LENGTHS = (1, 2, 7, 33, 60)
@@ -31,7 +33,7 @@ def weights(model):
     g = torch.Generator().manual_seed(17)
     for name, p in model.named_parameters():
         r = torch.randn(p.shape, generator=g)
-        if "norm" in name.lower():
+        if "norm" in name.lower() or "emb_ln" in name:
             r = 1 + 0.3 * r if name.endswith("weight") else 0.4 * r
         elif name.endswith("bias"):
             r = 0.4 * r
@@ -211,6 +213,52 @@ def nomic():
     return {"rows": hidden_rows(model, vocab)}
 
 
+def plain(cls, config):
+    model = cls(config).eval()
+    weights(model)
+    return model
+
+
+def hidden_of_plain(model, vocab):
+    g = torch.Generator().manual_seed(5)
+    rows = []
+    for n in LENGTHS:
+        ids = torch.randint(4, vocab, (1, n), generator=g)
+        f64, error = both(model, lambda m: m(ids)[0])
+        rows.append(row_of(ids, f64, error))
+    return rows
+
+
+def nomic_moe():
+    """Every third layer has experts: 1 and 4."""
+    vocab = 61
+    config = {"architectures": ["NomicBertModel"], "model_type": "nomic_bert", "vocab_size": vocab, "n_embd": 24, "n_layer": 5,
+              "n_head": 4, "n_inner": 36, "n_positions": C, "type_vocab_size": 1, "layer_norm_epsilon": 1e-3,
+              "rotary_emb_base": 300, "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": False, "prenorm": False,
+              "qkv_proj_bias": True, "mlp_fc1_bias": True, "mlp_fc2_bias": True, "activation_function": "gelu",
+              "use_rms_norm": False, "parallel_block": False, "max_trained_positions": C, "num_experts": 5, "moe_top_k": 2,
+              "moe_every_n_layers": 3, "moe_normalize_expert_weights": False, "expert_choice_router": False,
+              "num_shared_experts": 0, "ffn_div": 1}
+    model = plain(NomicBertMoe, config)
+    bias = {f"encoder.layers.{i}.mlp.experts.bias": torch.zeros(24) for i in (1, 4)}
+    write_json("nomic_moe_tiny", "config.json", config)
+    save("nomic_moe_tiny", {**model.state_dict(), **bias})
+    return {"rows": hidden_of_plain(model, vocab)}
+
+
+def jina():
+    """Six heads, so that slopes are of both kinds."""
+    vocab = 61
+    config = {"architectures": ["JinaBertForMaskedLM"], "model_type": "bert", "position_embedding_type": "alibi",
+              "feed_forward_type": "geglu", "emb_pooler": "mean", "vocab_size": vocab, "hidden_size": 24,
+              "num_hidden_layers": 3, "num_attention_heads": 6, "intermediate_size": 36, "max_position_embeddings": C,
+              "type_vocab_size": 2, "layer_norm_eps": 1e-3, "hidden_act": "gelu"}
+    model = plain(JinaBert, config)
+    write_json("jina_bert_tiny", "config.json", config)
+    save("jina_bert_tiny", model.state_dict())
+    return {"rows": hidden_of_plain(model, vocab)}
+
+
 MODERN = {"model_type": "modernbert", "vocab_size": V, "hidden_size": 24, "num_hidden_layers": 5, "num_attention_heads": 4,
           "intermediate_size": 36, "max_position_embeddings": C, "norm_eps": 1e-3, "local_attention": 8,
           "global_attn_every_n_layers": 3, "global_rope_theta": 3000.0, "local_rope_theta": 300.0,
@@ -298,7 +346,8 @@ def gemma():
 
 def main():
     kinds = {"roberta": roberta, "nomic_bert": nomic, "modern_bert": modern, "xlm_roberta": xlm_roberta,
-             "roberta_rank": roberta_rank, "modern_bert_rank": modern_rank, "gemma_embedding": gemma}
+             "roberta_rank": roberta_rank, "modern_bert_rank": modern_rank, "gemma_embedding": gemma,
+             "jina_bert": jina, "nomic_moe": nomic_moe}
     path = os.path.join(HERE, "encoders.golden.json")
     golden = json.load(open(path, encoding="utf-8")) if sys.argv[1:] else {}
     golden.update({name: kinds[name]() for name in sys.argv[1:] or kinds})

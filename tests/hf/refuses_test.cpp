@@ -110,23 +110,11 @@ TEST_F(HfRefuses, TypesOfTensorsThatAreNeeded) {
   expect({"'model.norm.weight' is I64; supported: F32"});
 }
 
-// A GGUF again with other metadata.
-void copy_with(const std::string& from, const std::string& to, const std::map<std::string, gguf::Value>& changes) {
-  const gguf::File file = gguf::File::open(from);
-  gguf::Writer w(file.get_string("general.architecture"));
-  for (const auto& [key, value] : changes) w.set(key, value);
-  for (const auto& [key, value] : file.metadata())
-    if (!w.has(key) && key != "general.alignment") w.set(key, value);
-  for (const gguf::TensorInfo& t : file.tensors())
-    w.add(t.name, t.shape, *t.dtype, [&t](const gguf::Writer::Sink& sink) { sink({t.data, t.bytes}); });
-  w.finish(to);
-}
-
 TEST_F(HfRefuses, Encoders) {
   const std::string other = g_.folder.path("other.gguf"), folder = g_.folder.path("new");
-  copy_with(g_.path, other, {{"general.architecture", std::string("nomic-bert-moe")}});
+  testing::copy_with(g_.path, other, {{"general.architecture", std::string("neo-bert")}});
   const std::string file = testing::error_of([&] { hf::convert_gguf(gguf::File::open(other), folder); });
-  EXPECT_NE(file.find("'nomic-bert-moe' is not supported"), std::string::npos) << file;
+  EXPECT_NE(file.find("'neo-bert' is not supported"), std::string::npos) << file;
   EXPECT_NE(file.find("for embeddings use a bert"), std::string::npos) << file;
   testing::write_text(folder_ + "/config.json", R"({"model_type": "distilbert"})");
   expect({"'distilbert' is not supported", "for embeddings use a bert"});
@@ -135,12 +123,12 @@ TEST_F(HfRefuses, Encoders) {
 TEST_F(HfRefuses, ADamagedTokenizer) {
   const std::string other = g_.folder.path("other.gguf"), folder = g_.folder.path("new");
   const auto refusal = [&] { return testing::error_of([&] { hf::convert_gguf(gguf::File::open(other), folder); }); };
-  copy_with(g_.path, other, {{"tokenizer.ggml.model", std::string("gpt2")}});
+  testing::copy_with(g_.path, other, {{"tokenizer.ggml.model", std::string("gpt2")}});
   const std::string text = refusal();
   EXPECT_NE(text.find("tokenizer.ggml.tokens"), std::string::npos) << text;
   EXPECT_NE(text.find("--no-tokenizer"), std::string::npos) << text;
   EXPECT_FALSE(fs::exists(folder));
-  copy_with(g_.path, other, {{"tokenizer.ggml.model", std::string("other")}});
+  testing::copy_with(g_.path, other, {{"tokenizer.ggml.model", std::string("other")}});
   const auto warnings = hf::convert_gguf(gguf::File::open(other), folder).warnings;
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_EQ(warnings[0], "without its tokenizer: its tokenizer 'other' is not supported");
@@ -149,7 +137,7 @@ TEST_F(HfRefuses, ADamagedTokenizer) {
 TEST_F(HfRefuses, APartOfAModel) {
   const std::string other = g_.folder.path("other.gguf"), folder = g_.folder.path("new");
   const auto refusal = [&] { return testing::error_of([&] { hf::convert_gguf(gguf::File::open(other), folder); }); };
-  copy_with(g_.path, other, {{"split.count", uint16_t(2)}, {"split.no", uint16_t(0)}});
+  testing::copy_with(g_.path, other, {{"split.count", uint16_t(2)}, {"split.no", uint16_t(0)}});
   EXPECT_NE(refusal().find("one of 2 parts of a model, whose names end with -00001-of-00002.gguf"), std::string::npos)
       << refusal();
 }

@@ -116,7 +116,8 @@ TEST_P(LookKinds, SeeBothDirections) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, LookKinds,
-                         ::testing::Values("bert_tiny", "roberta_tiny", "nomic_bert_tiny", "modern_bert_tiny"),
+                         ::testing::Values("bert_tiny", "roberta_tiny", "nomic_bert_tiny", "modern_bert_tiny",
+                                           "jina_bert_tiny", "nomic_moe_tiny"),
                          [](const auto& i) { return i.param; });
 
 TEST(LookEncoder, ClassifiersTellTheirClasses) {

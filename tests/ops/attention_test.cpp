@@ -99,8 +99,9 @@ const OpSuite kAttentionGrad{
     .row_wise = false,
     .prepare = attend};
 
-// The same with the position before which each row sees keys.
+// The same with the position before which each row sees keys; none: up to its own.
 std::string until(const std::string& text, const std::vector<int>& ends) {
+  if (ends.empty()) return text;
   std::string list;
   for (const int end : ends) list += (list.empty() ? "" : ",") + std::to_string(end);
   const std::string before = text.substr(0, text.rfind(" until:"));
@@ -139,7 +140,13 @@ std::vector<UntilCase> until_cases() {
           {150, 2, 2, 16, "150@100", blocks(100, 150), {0.25, 70}},
           {150, 4, 2, 8, "150@10", repeat({{100, 20}, {50, 160}}), {0.3, 0}},  // a prefix, then all
           {70, 10, 2, 8, "70@3", symmetric(3, 70, 20), {0.9, 20, 0.7}},        // softcap
-          {70, 2, 1, 4, "70@480", repeat({{70, 550}}), {0.7, 0}}};             // two chunks of keys
+          {70, 2, 1, 4, "70@480", repeat({{70, 550}}), {0.7, 0}},              // two chunks of keys
+          // ALiBi: with 6 heads, slopes of both kinds.
+          {9, 6, 2, 5, "4@0,1@7,4@62", repeat({{4, 4}, {1, 8}, {4, 66}}), {0.4, 0, 0, true}},
+          {150, 3, 3, 16, "70@0,80@30", repeat({{70, 70}, {80, 110}}), {0.25, 0, 0, true}},
+          {70, 10, 2, 8, "70@3", symmetric(3, 70, 20), {0.9, 20, 0.7, true}},
+          {70, 2, 1, 4, "70@480", repeat({{70, 550}}), {0.7, 0, 0, true}},
+          {70, 6, 2, 8, "3@0,67@3", {}, {0.5, 0, 0, true}}};
 }
 std::vector<Case> until_forward() {
   std::vector<Case> list;
@@ -210,6 +217,28 @@ TEST(AttentionMask, FollowsTheRule) {
           EXPECT_EQ(y[0][i * 9 + j], sees ? 0 : -INFINITY) << i << " " << j << " " << window << " " << device->name();
         }
     }
+  }
+}
+
+// Of 8 heads and of 12, as published.
+TEST(Alibi, Slopes) {
+  for (int64_t h = 0; h < 8; ++h) EXPECT_EQ(alibi_slope(h, 8), std::exp2(-double(h + 1)));
+  for (int64_t h = 0; h < 8; ++h) EXPECT_EQ(alibi_slope(h, 12), alibi_slope(h, 8));
+  for (int64_t h = 8; h < 12; ++h) EXPECT_EQ(alibi_slope(h, 12), alibi_slope(2 * (h - 8), 16));
+  EXPECT_EQ(alibi_slope(8, 12), std::exp2(-0.5));
+}
+
+// Equal keys: weights are softmax of -slope |i - j| alone, so with one slope, 2^-8, and two tokens, the value of the
+// other weighs 1 / (1 + e^slope).
+TEST(Alibi, WeighsByDistance) {
+  Built b = build_op(*find_op("attention"), parse_operands(until(rows(2, 1, 1, 1, "2@0"), {2, 2})),
+                     AttentionAttrs{1, 0, 0, true});
+  b.feed["k"] = {0, 0}, b.feed["v"] = {0, 1};
+  const double other = 1 / (1 + std::exp(std::exp2(-8)));
+  for (Device* device : {&cpu_device(2), &reference_device()}) {
+    const Results y = Program(b, *device).run();
+    EXPECT_NEAR(y[0][0], other, 1e-7) << device->name();
+    EXPECT_NEAR(y[0][1], 1 - other, 1e-7) << device->name();
   }
 }
 

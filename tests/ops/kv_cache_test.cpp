@@ -84,19 +84,23 @@ std::vector<Case> paged_cases() {
   return cases;
 }
 
-const OpSuite kPaged{.op = "attention_paged",
-                     .cases = paged_cases(),
-                     .bad = {{"q:[1,3,2] kc:[3,2,2,64] vc:[3,2,64,2] seq:i32[1]=list(0) pos:i32[1]=list(0) "
-                              "table:i32[1,2]=pages(3)",
-                              "attention_paged: H=3 query heads are not a multiple of K=2 kv heads", AttentionAttrs{}},
-                             {"q:[1,0,2] kc:[3,2,2,64] vc:[3,2,64,2] seq:i32[1]=list(0) pos:i32[1]=list(0) "
-                              "table:i32[1,2]=pages(3)",
-                              "attention_paged: q has H=0, expected at least 1", AttentionAttrs{}},
-                             {"q:[1,2,2] kc:[3,2,2,64] vc:[3,2,64,2] seq:i32[1]=list(0) pos:i32[1]=list(0) "
-                              "table:i32[1,2]=pages(3)",
-                              "attention_paged: window -2 is negative", AttentionAttrs{1, -2}}},
-                     .bound = by_sensitivity(),
-                     .rows = {"q", "seq", "pos"}};
+const OpSuite kPaged{
+    .op = "attention_paged",
+    .cases = paged_cases(),
+    .bad = {{"q:[1,3,2] kc:[3,2,2,64] vc:[3,2,64,2] seq:i32[1]=list(0) pos:i32[1]=list(0) "
+             "table:i32[1,2]=pages(3)",
+             "attention_paged: H=3 query heads are not a multiple of K=2 kv heads", AttentionAttrs{}},
+            {"q:[1,0,2] kc:[3,2,2,64] vc:[3,2,64,2] seq:i32[1]=list(0) pos:i32[1]=list(0) "
+             "table:i32[1,2]=pages(3)",
+             "attention_paged: q has H=0, expected at least 1", AttentionAttrs{}},
+            {"q:[1,2,2] kc:[3,2,2,64] vc:[3,2,64,2] seq:i32[1]=list(0) pos:i32[1]=list(0) "
+             "table:i32[1,2]=pages(3)",
+             "attention_paged: window -2 is negative", AttentionAttrs{1, -2}},
+            {"q:[1,2,2] kc:[3,2,2,64] vc:[3,2,64,2] seq:i32[1]=list(0) pos:i32[1]=list(0) "
+             "table:i32[1,2]=pages(3)",
+             "attention_paged: alibi is for attention among the rows of a batch", AttentionAttrs{.alibi = true}}},
+    .bound = by_sensitivity(),
+    .rows = {"q", "seq", "pos"}};
 
 const bool kDone = register_suite(kAppend) && register_suite(kPaged);
 

@@ -42,6 +42,10 @@ enum class FfnKind {
 };
 /// "swiglu", ...
 std::string_view name_of(FfnKind kind);
+/// Does a map "ffn_gate" belong to it?
+constexpr bool has_gate(FfnKind kind) {
+  return kind != FfnKind::gelu && kind != FfnKind::gelu_erf && kind != FfnKind::relu2;
+}
 
 /// Which of a model's rotary positions turn the queries and keys of a layer.
 enum class LayerRope {
@@ -201,6 +205,7 @@ struct LayerSpec {
 enum class PositionKind {
   rope,     ///< queries and keys turn (RopeSpec)
   learned,  ///< a table "position_embd" [context,D] is added to the embedding; there is nothing beyond it
+  alibi,    ///< scores of attention fall with the distance of two tokens (AttentionAttrs::alibi); only of encoders
 };
 
 /// What a model sees instead of tokens: a square picture, cut into square patches from left to right and from the top.

@@ -183,12 +183,15 @@ struct GatedMlp {
   }
 };
 
-/// down(gelu(up(x))) (Hendrycks and Gimpel 2016). x:[N,D] -> [N,D].
+/// Either gelu (Hendrycks and Gimpel 2016).
+inline Value gelu(GeluKind kind, Value x) { return kind == GeluKind::tanh ? gelu_tanh(x) : gelu_erf(x); }
+
+/// down(gelu(up(x))). x:[N,D] -> [N,D].
 struct GeluMlp {
   Linear up;    ///< [F,D]
   Linear down;  ///< [D,F]
   GeluKind kind = GeluKind::tanh;
-  Value operator()(Value x) const { return down(kind == GeluKind::tanh ? gelu_tanh(up(x)) : gelu_erf(up(x))); }
+  Value operator()(Value x) const { return down(gelu(kind, up(x))); }
 };
 
 /// down(relu(up(x))^2) (So et al. 2021). x:[N,D] -> [N,D].
@@ -213,9 +216,10 @@ struct Router {
 /// A mixture of experts (Shazeer et al. 2017): sum_u weight_u expert_u(x). x:[N,D] -> [N,D].
 struct Mixture {
   Router router;
-  ExpertLinear gate, up;  ///< [E,F,D]; without a gate experts are like Relu2Mlp
+  ExpertLinear gate, up;  ///< [E,F,D]; without a gate experts are like Relu2Mlp,
   ExpertLinear down;      ///< [E,D,F]
   Gate f = Gate::silu;
+  std::optional<GeluKind> without_gate = {};     ///< or like GeluMlp
   Maybe<OneOf<GatedMlp, Relu2Mlp>> shared = {};  ///< an expert of every row, whose weight is 1,
   Value shared_gate = {};                        ///< [1,D] or sigmoid of this score; or absent
   /// [Z,D], [D,Z] or absent: experts, but for the shared one, are of width Z

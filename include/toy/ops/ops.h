@@ -171,6 +171,7 @@ Value dropout(Value x, Value random, DropoutAttrs attrs);
 /// Attention over the rows of a batch. q:[N,H,P] k,v:[N,K,P] seq,pos:i32[N] -> [N,H,P]; query head h uses kv head h
 /// K/H. Rows of one sequence are consecutive, their positions increase by one. A row sees keys of its sequence up to
 /// its own position, or before position `until`:i32[N] where that is later: tokens of an encoder see all of their text.
+/// With `alibi` positions count by their distance.
 Value attention(Value q, Value k, Value v, Value seq, Value pos, AttentionAttrs attrs, Value until = {});
 /// log(sum_j exp(s_j)) of the scores that made o, which attention() or attention_paged() returned: [N,H].
 Value attention_lse(Value o);
@@ -184,7 +185,7 @@ struct KvPages {
 /// Writes rows into their pages: row i goes to page table[seq_i][pos_i / 64], slot pos_i % 64. k,v:[N,K,P]
 /// table:i32[S,G].
 KvPages kv_append(KvPages pages, Value k, Value v, Value seq, Value pos, Value table);
-/// attention() against the pages: row i sees positions 0..pos_i of its sequence.
+/// attention() against the pages: row i sees positions 0..pos_i of its sequence. Without `alibi`.
 Value attention_paged(Value q, KvPages pages, Value seq, Value pos, Value table, AttentionAttrs attrs);
 
 /// Depthwise causal convolution over the rows of each sequence: y_t = b + sum_i w_i x_(t-W+1+i), a filter for each

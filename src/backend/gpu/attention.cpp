@@ -65,10 +65,11 @@ void attention_mask(Launches& to, const KernelCall& c) noexcept {
          {in(c, 0), in(c, 1), in(c, 2), out(c, 0), N, int(c.attrs->as<AttentionAttrs>().window)});
 }
 
-// Rows that see keys after them take the decomposition.
+// Rows that see keys after them take the decomposition, and so does ALiBi.
 template <size_t until>
 bool is_causal(const KernelQuery& q) noexcept {
-  return q.in[0].dtype == DType::f32 && (q.in.size() <= until || !q.in[until].present);
+  return q.in[0].dtype == DType::f32 && (q.in.size() <= until || !q.in[until].present) &&
+         !q.attrs.as<AttentionAttrs>().alibi;
 }
 
 // q, k, v, o, lse, do, seq, pos, dlse?

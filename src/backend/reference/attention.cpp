@@ -15,6 +15,7 @@ struct Problem {
   int64_t N, H, K, P;
   double scale, softcap;
   int64_t window;
+  bool alibi;
 
   explicit Problem(const KernelArgs& args)
       : q(input(args, 0)),
@@ -28,6 +29,7 @@ struct Problem {
     scale = args.attrs.as<AttentionAttrs>().scale;
     softcap = args.attrs.as<AttentionAttrs>().softcap;
     window = args.attrs.as<AttentionAttrs>().window;
+    alibi = args.attrs.as<AttentionAttrs>().alibi;
   }
   int64_t q_at(int64_t row, int64_t head) const { return (row * H + head) * P; }
   int64_t kv_at(int64_t row, int64_t head) const { return (row * K + head / (H / K)) * P; }
@@ -48,12 +50,13 @@ struct Problem {
   double score(int64_t i, int64_t j, int64_t head) const {
     double dot = 0;
     for (int64_t p = 0; p < P; ++p) dot += q[q_at(i, head) + p] * k[kv_at(j, head) + p];
-    return capped(scale * dot, softcap);
+    const double distance = std::abs(double(pos[i]) - double(pos[j]));
+    return capped(scale * dot, softcap) - (alibi ? alibi_slope(head, H) * distance : 0);
   }
 };
 
-// s_j = scale q.k_j, softcap tanh(s_j / softcap) where there is one; P_j = exp(s_j) / sum exp(s); o = sum_j P_j v_j;
-// lse = log(sum exp(s))
+// s_j = scale q.k_j, softcap tanh(s_j / softcap) where there is one, less slope |i - j| with ALiBi; P_j = exp(s_j) /
+// sum exp(s); o = sum_j P_j v_j; lse = log(sum exp(s))
 void attention(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const Problem a(args);
   double *o = output(args, 0), *lse = output(args, 1), *s = reinterpret_cast<double*>(args.workspace);

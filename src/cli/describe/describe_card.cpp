@@ -56,6 +56,7 @@ std::string scaling_of(const RopeSpec& r) {
 
 std::string positions_of(const ModelSpec& spec) {
   if (spec.positions == PositionKind::learned) return "learned positions";
+  if (spec.positions == PositionKind::alibi) return "positions by distance (ALiBi)";
   const LayerSpec& first = first_turning(spec);
   const int64_t turned = first.rope_dims;
   const bool partial = turned > 0 && turned < first.d_head;

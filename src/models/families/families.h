@@ -55,6 +55,12 @@ inline int64_t both_sides(int64_t window) { return 2 * (window - 1); }
 /// Heads, ffn width and epsilon of an encoder whose layers are alike, and the way back.
 void read_encoder(Metadata& metadata, ModelSpec& spec);
 void write_encoder(MetadataWriter& w, const ModelSpec& spec);
+/// Layers of nomic-bert-moe: 1, 1 + every, 1 + 2 every, ... have the count of experts and of those used, and the other
+/// layers an ffn with biases. And the way back.
+void set_experts_every(ModelSpec& spec, int64_t every, const Experts& experts);
+int64_t experts_every(const ModelSpec& spec);
+/// The ffn of a layer of jina-bert-v2 and its biases: with a gate, or as BERT's.
+void set_jina_ffn(LayerSpec& layer, bool gated);
 /// The number of token types, which the tensor has, and the way back. Throws naming the key for another number.
 void read_token_types(Metadata& metadata, ModelSpec& spec);
 void write_token_types(MetadataWriter& w, const ModelSpec& spec);

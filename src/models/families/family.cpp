@@ -49,7 +49,9 @@ std::string advice_on(std::string_view architecture) {
   for (const char* encoder : {"bert", "mpnet", "t5encoder"})
     if (architecture.find(encoder) != architecture.npos)
       return "; it is an encoder of a kind that toy does not compute: for embeddings use a bert, nomic-bert, "
-             "modern-bert or gemma-embedding, such as MiniLM, BGE, E5, or a causal model, such as Qwen3-Embedding";
+             "nomic-bert-moe, jina-bert-v2, modern-bert or gemma-embedding, such as MiniLM, BGE, E5, or a causal "
+             "model, "
+             "such as Qwen3-Embedding";
   return "";
 }
 

@@ -106,7 +106,10 @@ Mixer make_attention(const ModelSpec& m, size_t layer, const Weights& w, RopeTab
       heads->row_norm = {make_rms_norm(w, name, heads->heads * l.d_head, m.norm_eps)};
   }
   const double scale = l.attention_scale > 0 ? double(l.attention_scale) : 1 / std::sqrt(double(l.d_head));
-  const AttentionAttrs attrs{.scale = scale, .window = l.window, .softcap = double(l.attention_softcap)};
+  const AttentionAttrs attrs{.scale = scale,
+                             .window = l.window,
+                             .softcap = double(l.attention_softcap),
+                             .alibi = m.positions == PositionKind::alibi};
   const Linear out = make_linear(w, "attn_output", d, inner, l.bias.out);
   Value sinks;  // a score of each head that takes weight and gives nothing (Xiao et al. 2024)
   if (l.sinks) sinks = w({Init::zeros, "attn_sinks.weight", {l.heads}});
@@ -171,6 +174,9 @@ void check_attention(const ModelSpec& m, size_t layer) {
         "model {}: layer {}: differential attention needs even n_heads and n_kv, {} and {}, and no attention_sinks or "
         "shared_kv",
         m.name, layer, l.heads, l.kv_heads);
+  check(m.positions != PositionKind::alibi || (!m.causal && !l.differential),
+        "model {}: layer {}: positions are alibi, which is for encoders (causal false) without differential attention",
+        m.name, layer);
   const int64_t source = kv_source(m, int64_t(layer));
   check(source >= 0, "model {}: layer {}: shared_kv, but no earlier layer {} a window has its own keys and values",
         m.name, layer, l.window > 0 ? "with" : "without");

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <tuple>
 
@@ -126,15 +128,24 @@ inline constexpr int64_t kPagePositions = 64;
 
 /// attention: scores s = scale * q.k, with a softcap (Gemma 2; 0: none) softcap * tanh(s / softcap); a row sees keys of
 /// its own sequence at positions p-window < j <= p (window 0: all), or up to the end that the operand `until` gives it.
+/// alibi: from the score of a query head for a key, its alibi_slope() times their distance is subtracted, |p - j|.
 struct AttentionAttrs {
   double scale = 1;
   int64_t window = 0;
   double softcap = 0;
+  bool alibi = false;
   static constexpr auto fields() {
     return std::tuple(field("scale", &AttentionAttrs::scale), field("window", &AttentionAttrs::window),
-                      field("softcap", &AttentionAttrs::softcap));
+                      field("softcap", &AttentionAttrs::softcap), field("alibi", &AttentionAttrs::alibi));
   }
 };
+/// Of ALiBi (Press et al. 2022), of head h = 0, 1, ... of H. Of 2^n heads it is 2^(-8 (h + 1) / 2^n); with H between
+/// 2^n and 2^(n+1), those after the first 2^n have the first, third, ... slope of 2^(n+1) heads.
+inline double alibi_slope(int64_t head, int64_t heads) {
+  const auto power = int64_t(std::bit_floor(uint64_t(heads)));
+  return std::exp2(head < power ? -8.0 * double(head + 1) / double(power)
+                                : -4.0 * double(2 * (head - power) + 1) / double(power));
+}
 
 /// Which key head a value head h uses, with H value heads and K key heads: h K/H, so that neighbours share one (Hugging
 /// Face, and as in attention), or h mod K (llama.cpp's files).

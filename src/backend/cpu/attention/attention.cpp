@@ -19,6 +19,8 @@ void attention_run(const ExecContext& ctx, const KernelArgs& args) {
   attend_all(ctx, args, 0, [&](const Task& task, QueryRows q, AttendScratch& ws) HWY_ATTR {
     q.first = task.first, q.run_end = task.first + task.run;
     if (until) q.until = until + task.row;
+    q.first_head = task.head * h.group, q.heads = h.heads;
+    if (args.attrs.as<AttentionAttrs>().alibi) q.first_slope = float(alibi_slope(q.first_head, q.heads));
     const int64_t head = task.head * h.group, to = (task.row * h.heads + head) * h.p, stride = h.heads * h.p;
     attend_begin(q, args.in[0].as<const float>() + to, stride, ws);
     const int64_t first = q.first_visible(task.position), last = q.last_visible();

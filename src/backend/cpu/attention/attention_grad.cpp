@@ -1,8 +1,8 @@
 // attention_grad: gradients of attention, recomputed from lse (FlashAttention-2, Dao 2023, algorithm 2).
 //   in  q:[N,H,P] k,v:[N,K,P] o:[N,H,P] lse:[N,H] do:[N,H,P] seq,pos:[N] dlse?:[N,H] until?:[N]
 //   out dq:[N,H,P] dk,dv:[N,K,P]
-// With e_ij = exp(scale q_i.k_j - lse_i), delta_i = sum_p do_i o_i - dlse_i, s_ij = e_ij (do_i.v_j - delta_i) scale:
-// times the slope 1 - tanh^2 of a softcap,
+// With e_ij = exp(scale q_i.k_j - lse_i), where lse_i has ALiBi's slope |i - j| added, delta_i = sum_p do_i o_i -
+// dlse_i, s_ij = e_ij (do_i.v_j - delta_i) scale: times the slope 1 - tanh^2 of a softcap,
 //   dv_j = sum_i e_ij do_i,   dk_j = sum_i s_ij q_i,   dq_i = sum_j s_ij k_j.
 //
 // A task is one query head of one run, key tiles outside, blocks of 64 query rows inside: five products a
@@ -42,6 +42,7 @@ void row_products(const GradOperands& x, Range rows, float* delta) {
 struct Pair {
   int64_t rows, row_at, key_at, lo, hi, window;
   const int32_t* until;  // of row 0, or nullptr
+  float slope;           // of ALiBi
 
   /// First and last + 1 key that row r sees.
   int64_t begin(int64_t r) const { return window > 0 ? std::clamp(row_at + r - window + 1 - key_at, lo, hi) : lo; }
@@ -59,20 +60,28 @@ struct Pair {
   int64_t first_row(int64_t j) const { return until ? 0 : std::clamp<int64_t>(key_at + j - row_at, 0, rows); }
 };
 
+// ALiBi of one row, which is at `own` in its key tile. slope: 0 where there is none.
+struct Alibi {
+  float slope, own;
+  HWY_INLINE VF distance(int64_t j) const { return hn::Abs(hn::Sub(hn::Iota(kF32, float(j)), set(own))); }
+};
+
 // e and s of one row from its scores (in e) and do.v (in s), both in place.
 template <bool kCapped>
-HWY_INLINE void grad_row(float* e, float* s, int64_t begin, int64_t end, const GradOperands& x, float lse,
-                         float delta) {
+HWY_INLINE void grad_row(float* e, float* s, int64_t begin, int64_t end, const GradOperands& x, float lse, float delta,
+                         const Alibi& alibi) {
   const bool full = begin == 0 && end == kKeyTile;
   const VF scale = set(x.scale);
   for (int64_t j = 0; j < kKeyTile; j += kLanes) {
     VF ev, slope = scale;  // of the score in q.k
+    VF less = set(lse);    // what the score is reduced by
+    if (alibi.slope > 0) less = hn::MulAdd(set(alibi.slope), alibi.distance(j), less);
     if constexpr (kCapped) {
       const VF t = fast_tanh(hn::Mul(set(x.scale / x.softcap), hn::LoadU(kF32, e + j)));
-      ev = fast_exp(hn::MulSub(t, set(x.softcap), set(lse)));
+      ev = fast_exp(hn::MulSub(t, set(x.softcap), less));
       slope = hn::Mul(scale, hn::NegMulAdd(t, t, set(1.0f)));
     } else {
-      ev = fast_exp(hn::MulSub(hn::LoadU(kF32, e + j), scale, set(lse)));
+      ev = fast_exp(hn::MulSub(hn::LoadU(kF32, e + j), scale, less));
     }
     VF sv = hn::Mul(ev, hn::Mul(hn::Sub(hn::LoadU(kF32, s + j), set(delta)), slope));
     if (!full) {
@@ -97,10 +106,11 @@ void grad_pair(const Pair& x, const GradOperands& op, const float* lse, const fl
     multiply<Init::zero>(n, cols, {ws.d_o + r * w, w, ws.vt, kKeyTile, op.p, ws.s + r * kKeyTile, kKeyTile});
     for (int64_t i = r; i < r + n; ++i) {
       float *e = ws.e + i * kKeyTile, *s = ws.s + i * kKeyTile;
+      const Alibi alibi{x.slope, float(x.row_at + i - x.key_at)};
       if (op.softcap > 0)
-        grad_row<true>(e, s, x.begin(i), x.end(i), op, lse[i * op.heads], delta[i * op.heads]);
+        grad_row<true>(e, s, x.begin(i), x.end(i), op, lse[i * op.heads], delta[i * op.heads], alibi);
       else
-        grad_row<false>(e, s, x.begin(i), x.end(i), op, lse[i * op.heads], delta[i * op.heads]);
+        grad_row<false>(e, s, x.begin(i), x.end(i), op, lse[i * op.heads], delta[i * op.heads], alibi);
     }
   }
   for (int64_t j = x.lo; j < x.hi; j += kStrip) {
@@ -127,6 +137,7 @@ HWY_INLINE void copy_rows(const float* from, int64_t from_ld, float* to, int64_t
 void grad_tile(const Task& task, int64_t at, const GradOperands& x, const float* delta, const GradScratch& ws) {
   const int64_t p = x.p, w = ws.width, ld = x.heads * p, last = task.position + task.count;  // last + 1
   const int64_t lo = std::max<int64_t>(0, task.position - at), hi = std::min(kKeyTile, last - at);
+  const float slope = x.alibi ? float(alibi_slope(task.head, x.heads)) : 0.0f;
   const int64_t first_block = x.until ? task.position / kKeyTile * kKeyTile : at;
   for (int64_t block = first_block; block < last; block += kKeyTile) {
     const int64_t begin = std::max(block, task.position), rows = std::min(block + kKeyTile, last) - begin;
@@ -134,7 +145,7 @@ void grad_tile(const Task& task, int64_t at, const GradOperands& x, const float*
     if (x.window > 0) first_key = std::max(first_key, begin - x.window + 1);
     if (first_key >= at + hi) break;
     const int64_t row = task.row + begin - task.position, i = row * x.heads + task.head;
-    const Pair pair{rows, begin, at, lo, hi, x.window, x.until ? x.until + row : nullptr};
+    const Pair pair{rows, begin, at, lo, hi, x.window, x.until ? x.until + row : nullptr, slope};
     if (pair.end(0, rows) <= lo) continue;  // no row of the block sees the tile
     pack_rows(x.q + i * p, ld, rows, p, ws.q, w);
     pack_rows(x.d_o + i * p, ld, rows, p, ws.d_o, w);

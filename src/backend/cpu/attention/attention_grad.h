@@ -9,6 +9,7 @@ namespace toy::cpu {
 struct GradOperands {
   int64_t rows, heads, kv_heads, p, window;
   float scale, softcap;
+  bool alibi;
   const float *q, *k, *v, *o, *lse, *d_o, *dlse;  // dlse: nullptr where there is none
   const int32_t* until;                           // or nullptr
   float *dq, *dk, *dv;
@@ -18,7 +19,7 @@ struct GradOperands {
     const auto& attrs = args.attrs.as<AttentionAttrs>();
     rows = args.in[0].shape[0], heads = args.in[0].shape[1], p = args.in[0].shape[2];
     kv_heads = args.in[1].shape[1];
-    scale = float(attrs.scale), softcap = float(attrs.softcap), window = attrs.window;
+    scale = float(attrs.scale), softcap = float(attrs.softcap), window = attrs.window, alibi = attrs.alibi;
     q = args.in[0].as<const float>(), k = args.in[1].as<const float>(), v = args.in[2].as<const float>();
     o = args.in[3].as<const float>(), lse = args.in[4].as<const float>(), d_o = args.in[5].as<const float>();
     dlse = args.in.size() > 8 ? args.in[8].as<const float>() : nullptr;

@@ -3,7 +3,8 @@
 //
 // Order of operations of one query row (online softmax: Milakov and Gimelshein 2018; FlashAttention-2, Dao
 // 2023, alg. 1): for each tile of 64 positions, in increasing order,
-//   s_j = scale * (fma chain over p of q[p] k[j][p]), or softcap * tanh(s_j / softcap),  m' = max(m, max_j s_j),  e_j =
+//   s_j = scale * (fma chain over p of q[p] k[j][p]), or softcap * tanh(s_j / softcap), with ALiBi less
+//   slope |i - j| (an fma),  m' = max(m, max_j s_j),  e_j =
 //   exp(s_j - m'), l[i] = l[i] * exp(m - m') + (e_i + e_(i+16) + e_(i+32) + e_(i+48))          16 virtual lanes i,
 //   whatever the vector, o[p] = o[p] * exp(m - m'), then an fma chain over the visible j of e_j v[j][p];
 // at the end of every kKeyChunk positions (and of the row) l becomes the sum of its lanes by the tree i + (i+8), +4,
@@ -69,8 +70,10 @@ struct QueryRows {
   int64_t first = 0;     ///< no key before this position is visible
   int64_t window = 0;
   float scale = 1, softcap = 0;
-  const int32_t* until = nullptr;  ///< of each position: the end of what it sees, if that is behind itself
-  int64_t run_end = 0;             ///< with `until`: no key from this position on is visible
+  const int32_t* until = nullptr;     ///< of each position: the end of what it sees, if that is behind itself
+  int64_t run_end = 0;                ///< with `until`: no key from this position on is visible
+  float first_slope = 0;              ///< of ALiBi, of row 0; 0: there is none
+  int64_t first_head = 0, heads = 0;  ///< with ALiBi: the query head of row 0, and how many there are in all
 
   /// The end of the keys that the position `i` behind that of row 0 sees.
   int64_t end_visible(int64_t i) const {
@@ -84,6 +87,8 @@ struct QueryRows {
     for (int64_t i = 0; until && i < positions; ++i) end = std::max(end, end_visible(i));
     return end - 1;
   }
+  /// Of ALiBi, of row g of a position.
+  float slope(int64_t g) const { return g == 0 ? first_slope : float(alibi_slope(first_head + g, heads)); }
   int64_t first_visible(int64_t pos) const { return window > 0 ? std::max(first, pos - window + 1) : first; }
 };
 
@@ -144,6 +149,15 @@ HWY_NOINLINE inline void cap_scores(float* s, int begin, int end, float scale, f
     hn::StoreU(hn::Mul(cap, fast_tanh(hn::Mul(factor, hn::LoadU(kF32, s + j)))), kF32, s + j);
 }
 
+// scale s_j - slope |pos - (tile + j)| in place.
+HWY_NOINLINE inline void add_alibi(float* s, int begin, int end, float scale, float slope, float pos_in_tile) {
+  const VF factor = set(scale), down = set(slope), own = set(pos_in_tile);
+  for (int j = begin; j < end; j += kLanes) {
+    const VF distance = hn::Abs(hn::Sub(hn::Iota(kF32, float(j)), own));
+    hn::StoreU(hn::NegMulAdd(down, distance, hn::Mul(factor, hn::LoadU(kF32, s + j))), kF32, s + j);
+  }
+}
+
 // e_j = exp(s_j - m) in place, and l = l * alpha + the sum of e by virtual lane.
 HWY_INLINE void exponentiate(float* s, int begin, int end, float m, float alpha, float* l) {
   VF sum[kParts];
@@ -187,13 +201,18 @@ HWY_INLINE void weigh_ragged(const Visible& see, const Values& v, int64_t row, i
 
 // Scores to probabilities, with the running maximum and sum; alpha: by how much the outputs so far shrink.
 HWY_INLINE void softmax_strip(const Visible& see, int begin, int end, int64_t row, int rows, const QueryRows& q,
-                              const AttendScratch& ws, float* alpha) {
+                              int64_t tile, const AttendScratch& ws, float* alpha) {
   alignas(64) float top[kStrip];
   for (int r = 0; r < rows; ++r) {
     float* s = ws.s + r * kKeyTile;
     const bool capped = q.softcap > 0;
     if (capped) cap_scores(s, begin, end, q.scale, q.softcap);
-    const float scale = capped ? 1.0f : q.scale;
+    float scale = capped ? 1.0f : q.scale;
+    if (q.first_slope > 0) {
+      const int64_t pos = q.position + (row + r) / q.group;
+      add_alibi(s, begin, end, scale, q.slope((row + r) % q.group), float(pos - tile));
+      scale = 1;
+    }
     const float here = see.full() ? scale_and_mask<false>(s, 0, kKeyTile, 0, kKeyTile, scale)
                                   : scale_and_mask<true>(s, begin, end, see.lo[r], see.hi[r], scale);
     top[r] = std::max(ws.m[row + r], here);
@@ -220,11 +239,11 @@ HWY_INLINE void attend_strip(const QueryRows& q, const Tile& tile, int64_t row, 
     scores.fetch(tile.v.at);
     outputs.fetch(tile.next);
     multiply<Init::zero, false, true>(rows, kKeyTile, scores);
-    softmax_strip(see, begin, end, row, rows, q, ws, alpha);
+    softmax_strip(see, begin, end, row, rows, q, tile.position, ws, alpha);
     return multiply<Init::scaled, false, true>(rows, ws.width, outputs);
   }
   multiply<Init::zero>(rows, end - begin, scores);
-  softmax_strip(see, begin, end, row, rows, q, ws, alpha);
+  softmax_strip(see, begin, end, row, rows, q, tile.position, ws, alpha);
   if (see.min_lo == see.max_lo && see.min_hi == see.max_hi)
     multiply<Init::scaled>(rows, ws.width, outputs);
   else
