@@ -283,6 +283,17 @@ TEST_F(Checkpoints, OtherOptionsAreRefusedWithTheDifference) {
   EXPECT_EQ(r.out.rfind("step 5:", 0), 0u);
 }
 
+TEST_F(Checkpoints, AnotherDeviceIsRefusedUnlessTold) {
+  ASSERT_EQ(toy(train("run", "--checkpoint-every 2 --keep 9")).code, 0);
+  rewind("run", 2);
+  const std::string resume = train("run", "--checkpoint-every 2 --resume --device emulated"),
+                    bits = "; sums round differently there, so bits may differ";
+  refuses(resume, {"device is \"cpu\" there and \"emulated\" here", bits + ". Give the options"});
+  const Result told = toy(resume + " --allow-changes");
+  EXPECT_EQ(told.code, 0) << told.err;
+  EXPECT_NE(told.err.find(bits + "\n"), std::string::npos) << told.err;
+}
+
 TEST_F(Checkpoints, AnotherCorpusOrVersionIsRefusedUnlessTold) {
   ASSERT_EQ(toy(train("run", "--checkpoint-every 2 --keep 9")).code, 0);
   rewind("run", 2);
