@@ -113,10 +113,13 @@ void Resume::compare_with_checkpoint(const nlohmann::ordered_json& config) {
         "resume: {} was trained with --shards {}, this is --shards {}, which would round sums differently; give "
         "--shards {}, or --allow-changes",
         from_, before, o_.trainer.shards, before);
+  const auto same = [&](const char* key) { return there.value(key, "") == config.value(key, ""); };
+  const char* const bits =
+      same("device") && same("arithmetic") ? "" : "; sums round differently there, so bits may differ";
   check(changed.empty() || o_.allow_changes,
-        "resume: {} is of another run: {}. Give the options and texts that it had, --allow-changes to resume with "
+        "resume: {} is of another run: {}{}. Give the options and texts that it had, --allow-changes to resume with "
         "these, or another --out",
-        from_, short_list(changed));
+        from_, short_list(changed), bits);
   const nlohmann::ordered_json::json_pointer rounds("/options/local_steps");
   const auto local = there.value(rounds, int64_t(0));
   check(local == 0 || state_.step % local == 0 || (local == o_.trainer.local_steps && before == o_.trainer.shards),
@@ -146,7 +149,7 @@ void Resume::compare_with_checkpoint(const nlohmann::ordered_json& config) {
       state_.best.reset(), state_.waited = 0;
       state_.least = RunState().least;
     }
-  if (!changed.empty()) tell_.warn(fmt::format("resuming {} with changes: {}", from_, short_list(changed)));
+  if (!changed.empty()) tell_.warn(fmt::format("resuming {} with changes: {}{}", from_, short_list(changed), bits));
 }
 
 void Resume::prepare_to_write(const ModelSpec& spec) {

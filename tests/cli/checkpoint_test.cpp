@@ -283,6 +283,15 @@ TEST_F(Checkpoints, OtherOptionsAreRefusedWithTheDifference) {
   EXPECT_EQ(r.out.rfind("step 5:", 0), 0u);
 }
 
+TEST_F(Checkpoints, AnotherDeviceIsRefusedUnlessTold) {
+  ASSERT_EQ(toy(train("run", "--checkpoint-every 2 --keep 9")).code, 0);
+  rewind("run", 2);
+  const std::string resume = train("run", "--checkpoint-every 2 --resume --device emulated"),
+                    bits = "; sums round differently there, so bits may differ";
+  refuses(resume, {"device is \"cpu\" there and \"emulated\" here", bits + ". Give the options"});
+  EXPECT_NE(toy(resume + " --allow-changes").err.find(bits + "\n"), std::string::npos);
+}
+
 TEST_F(Checkpoints, AnotherCorpusOrVersionIsRefusedUnlessTold) {
   ASSERT_EQ(toy(train("run", "--checkpoint-every 2 --keep 9")).code, 0);
   rewind("run", 2);

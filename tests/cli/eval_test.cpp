@@ -47,9 +47,10 @@ TEST_F(CliEval, TextAndJsonAgreeWithTheLogprobs) {
 }
 
 TEST_F(CliEval, SaysWhereActivationsAreRounded) {
+  const std::string file = write("t.txt", "the cat");
   ASSERT_EQ(toy("quantize " + model() + " " + path("q.gguf") + " --type q8_0").code, 0);
   for (const auto& [device, products] : {std::pair{"cpu", "q8_0"}, {"emulated", "exact"}}) {
-    const Result r = toy("eval " + path("q.gguf") + " --file - --json --device " + device, "the cat");
+    const Result r = toy("eval " + path("q.gguf") + " --json --device " + device + " --file " + file);
     ASSERT_EQ(r.code, 0) << r.err;
     EXPECT_EQ(json::parse(r.out).at("products"), products) << device;
   }
