@@ -54,7 +54,7 @@ TEST_F(CliLook, EncodersAndBytes) {
   EXPECT_NE(r.out.find("'[CLS]'"), r.out.npos) << r.out;
   EXPECT_NE(r.out.find("what each layer would predict in the place of token"), r.out.npos) << r.out;
   EXPECT_NE(slurp(path("masks.html")).find("\"causal\":false"), std::string::npos);
-  for (const std::string option : {"--ablate 0.0", "--compare " + path("masks")})
+  for (const std::string& option : {std::string("--ablate 0.0"), "--compare " + path("masks")})
     refuses("look " + path("masks") + " --prompt 'the badger' " + option,
             {"--compare and --ablate", "not for encoders"});
   const Result bytes = toy("look " + model() + " --prompt-file " + write("bytes.txt", "a\xff\xfe"));
