@@ -44,6 +44,8 @@ out=$(realpath -m -- "$out")
 if [[ $texts ]]; then
   texts=$(realpath -e -- "$texts" 2> /dev/null) || refuse "--texts: there is no such file or folder"
   has_text "$texts" || refuse "--texts: $texts has no text; give a file or a folder with text files"
+  # The held-out questions would be texts to learn from.
+  [[ $out/ != "${texts%/}"/* ]] || refuse "--out $out is in the folder of --texts, and would be read as texts; give another --out"
 fi
 [[ -z $toy ]] || toy=$(realpath -e -- "$toy" 2> /dev/null) || refuse "--toy: there is no such file"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -40,6 +40,8 @@ def _ids(ids):
     """A list of token ids, of anything that holds whole numbers."""
     if hasattr(ids, "tolist"):
         ids = ids.tolist()
+    if not hasattr(ids, "__iter__"):
+        raise BadInput(f"a prompt is a text or a list of token ids; this is {ids!r}")
     ids = list(ids)
     if ids and all(isinstance(i, str) for i in ids):
         raise BadInput(f"the prompt is a list of {len(ids)} texts, and a call continues one; call it for each")
@@ -50,7 +52,13 @@ def _ids(ids):
 
 
 def _prompt(prompt):
-    return prompt if isinstance(prompt, str) else _ids(prompt)
+    if not isinstance(prompt, str):
+        return _ids(prompt)
+    try:
+        prompt.encode()
+    except UnicodeEncodeError as e:
+        raise BadInput(f"character {e.start} of the prompt is {prompt[e.start]!r}, half of one; give a text that is UTF-8") from None
+    return prompt
 
 
 class Token:
@@ -283,7 +291,13 @@ class Model:
 
 
 def _path(path):
-    return path.__fspath__() if hasattr(path, "__fspath__") else path
+    if hasattr(path, "__fspath__"):
+        path = path.__fspath__()
+    if isinstance(path, Model):
+        raise BadInput("a file or a name is needed, and this is a Model in memory; its file is model.path")
+    if not isinstance(path, str):
+        raise BadInput(f"a file or a name is needed, as a str or a path; this is {path!r}")
+    return path
 
 
 def load(model, **options):

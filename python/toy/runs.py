@@ -40,5 +40,5 @@ def read(run):
 
 
 def svg(runs, metric="loss"):
-    """A metric of several runs in one drawing (SVG), as `toy runs plot` names them."""
+    """A metric of several runs in one drawing (SVG), as `toy runs show --metric` names them."""
     return _toy.runs_svg([r.folder if isinstance(r, Log) else _path(r) for r in runs], metric)

@@ -17,6 +17,7 @@
 #include "bind/version.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
 
 using toy::bind::TextKind;
 
@@ -45,15 +46,15 @@ toy_status guarded(const F& f) {
     last_error = "a callback has ended the computation";
     return TOY_STOPPED;
   } catch (const toy::Error& e) {
-    last_error = e.what();
+    last_error = toy::valid_utf8(e.what());
     return e.code() == toy::ErrorCode::bad_input ? TOY_BAD_INPUT : TOY_FAILURE;
   } catch (const std::filesystem::filesystem_error& e) {
-    last_error = toy::bind::file_error_text(e);
+    last_error = toy::valid_utf8(toy::bind::file_error_text(e));
     return TOY_BAD_INPUT;
   } catch (const std::bad_alloc&) {
     last_error = "there is not enough memory";
   } catch (const std::exception& e) {
-    last_error = e.what();
+    last_error = toy::valid_utf8(e.what());
   } catch (...) {
     last_error = "something that is no exception was thrown";
   }

@@ -30,8 +30,8 @@ ordered_json recipe_config(const RecipeOptions& o) {
 
 bool is_free(std::string_view option) {
   constexpr std::string_view kFree[] = {
-      "epochs",        "max_skipped", "time_limit",  "checkpoint_every", "keep",      "out",         "resume",
-      "allow_changes", "memory",      "tensorboard", "check_finite",     "overwrite", "rank_timeout"};
+      "epochs",        "max_skipped", "time_limit",  "checkpoint_every", "keep",      "out",          "resume",
+      "allow_changes", "memory",      "tensorboard", "check_finite",     "overwrite", "rank_timeout", "reward_timeout"};
   return std::find(std::begin(kFree), std::end(kFree), option) != std::end(kFree);
 }
 

@@ -17,6 +17,8 @@
 namespace toy {
 namespace {
 
+// Bytes of a text, at most: the library's matcher recurses.
+constexpr size_t kMostMatched = 20000;
 constexpr const char* kNumber = R"([+-]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?([eE][+-]?\d+)?)";
 
 bool equals_an_answer(const OpenQuestion& q, const std::string& text) {
@@ -51,6 +53,7 @@ std::unique_ptr<Reward> number_reward(const std::string& which) {
   return test([last = !which.empty()](const Attempt& a) {
     std::string text = a.text;
     if (last) {
+      if (text.size() > kMostMatched) return false;
       static const std::regex number(kNumber);
       std::string found;
       for (std::sregex_iterator at(text.begin(), text.end(), number), end; at != end; ++at) found = at->str();
@@ -64,35 +67,49 @@ std::unique_ptr<Reward> number_reward(const std::string& which) {
   });
 }
 
-namespace {
-
 std::string what_is_wrong(const std::regex_error& error) {
   namespace errors = std::regex_constants;
   const auto code = error.code();
   return code == errors::error_brack       ? "a [ has no ]; write \\[ for the character"
          : code == errors::error_paren     ? "a ( has no ), or a ) no (; write \\( or \\) for the character"
          : code == errors::error_brace     ? "a { has no }; write \\{ for the character"
+         : code == errors::error_badbrace  ? "a { is not followed by numbers, as in {2,5}; write \\{ for the character"
          : code == errors::error_badrepeat ? "a *, + or ? has nothing before it; write \\* for the character"
          : code == errors::error_escape
              ? "a \\ has no character after it that it could stand for; write \\\\ for the character"
-             : error.what();
+         : code == errors::error_range ? "a range ends before it begins, as in [z-a]"
+         : code == errors::error_ctype || code == errors::error_collate
+             ? "there is no such class of characters; use one such as [[:alpha:]] or \\d"
+         : code == errors::error_backref ? "there is no group of this number; write \\\\ for the character \\"
+         : code == errors::error_space   ? "it takes too much memory; use smaller numbers in { }"
+                                         : error.what();
 }
 
-}  // namespace
+// Of a pattern without \1, \2, ... the time to match grows with the length of the text, not with 2 to its power, as it
+// does with (\w+ ?)+\. and a text without the full stop.
+std::regex compiled(const std::string& pattern) {
+#ifdef __GLIBCXX__
+  try {
+    return std::regex(pattern, std::regex_constants::ECMAScript | std::regex_constants::__polynomial);
+  } catch (const std::regex_error& e) {
+    if (e.code() != std::regex_constants::error_complexity) throw;
+  }
+#endif
+  return std::regex(pattern);
+}
 
 std::unique_ptr<Reward> regex_reward(const std::string& pattern) {
   check(!pattern.empty(), "reward 'regex:' has no pattern; write regex:R");
   std::regex regex;
   try {
-    regex = std::regex(pattern);
+    regex = compiled(pattern);
   } catch (const std::regex_error& e) {
     fail("reward 'regex:{}': {}", pattern, what_is_wrong(e));
   }
   return test([regex](const Attempt& a) {
     const std::string text = normalized_answer(a.text, {});
     std::smatch m;
-    constexpr size_t kMost = 20000;  // the library's matcher recurses
-    if (text.size() > kMost || !std::regex_match(text, m, regex)) return false;
+    if (text.size() > kMostMatched || !std::regex_match(text, m, regex)) return false;
     return regex.mark_count() == 0 || equals_an_answer(*a.question, m.str(1));
   });
 }
@@ -121,7 +138,8 @@ std::pair<double, std::unique_ptr<Reward>> parse_reward(const std::string& text,
   std::string rest = text;
   if (const size_t star = text.find('*'); star != text.npos && star < text.find(':')) {
     const std::string wrong = read_number(std::string_view(text).substr(0, star), {}, factor);
-    check(wrong.empty() && factor != 0, "reward '{}': the factor before * is '{}'; use a number that is not 0", text,
+    check(wrong.empty() && factor != 0 && std::abs(factor) <= 1e6,
+          "reward '{}': the factor before * is '{}'; use a number from -1e6 to 1e6 that is not 0", text,
           text.substr(0, star));
     rest = text.substr(star + 1);
   }

@@ -445,6 +445,14 @@ std::vector<std::string> Rollouts::try_rewards() {
     lines.push_back(
         fmt::format("of the first {} questions, {} give no reward for their right answer; does it fit them?",
                     std::min(kTried, size_t(learned_)), without));
+  const auto tried = std::span(questions_).first(std::min(kTried, size_t(learned_)));
+  const auto is_long = [&](const std::string& answer) { return std::ssize(tokenizer_.encode(answer)) > o_.max_tokens; };
+  const auto too_long = std::ranges::count_if(
+      tried, [&](const OpenQuestion& each) { return std::ranges::all_of(each.answers, is_long); });
+  if (too_long > 0)
+    lines.push_back(
+        fmt::format("of the first {} questions, {} have only answers longer than --max-tokens {}; use a larger one",
+                    tried.size(), too_long, o_.max_tokens));
   return lines;
 }
 

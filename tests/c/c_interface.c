@@ -95,6 +95,7 @@ static void check_errors(toy_model* model) {
   refused(toy_generate(model, "x", "{\"temprature\": 1}", NULL, NULL, &text), "did you mean 'temperature'", "an option");
   refused(toy_generate(model, "x", "[1]", NULL, NULL, &text), "object", "options that are none");
   refused(toy_generate(model, "x", "{", NULL, NULL, &text), "column 2", "options that are no JSON");
+  refused(toy_generate(model, "x", "{\"stop\": \"\xff\"}", NULL, NULL, &text), "\xef\xbf\xbd", "bytes that are no UTF-8");
   refused(toy_generate(NULL, "x", NULL, NULL, NULL, &text), "NULL", "no model");
   refused(toy_text_begin(model, &outside, 1, NULL, &run), "outside the vocabulary", "an id");
   refused(toy_train("lora", "{\"modle\": \"a\"}", NULL, NULL, NULL), "model", "an option of a recipe");

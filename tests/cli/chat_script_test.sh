@@ -73,7 +73,7 @@ refused() {
   ((code == 2)) || fail "exit code $code instead of 2" refused.log
 }
 refused bash "$script" --toy "$toy" --out one  # made with --quick
-refused chat --out one --texts "$work"
+refused chat --out one --texts one.log
 refused chat --texts "$work/missing" --out three
 refused chat --outt three
 # Texts without text are refused before anything is built or written.
@@ -85,7 +85,13 @@ for texts in empty empty/blank.txt; do
   refused bash "$script" --quick --texts "$texts" --out three
   grep -q "$texts has no text" refused.log || fail "it does not say that there is no text" refused.log
 done
-[[ ! -e three ]] || fail "something was written"
+mkdir texts
+echo some > texts/text.txt
+for out in texts texts/out; do
+  refused chat --texts texts --out "$out"
+  grep -q "is in the folder of --texts" refused.log || fail "it does not say where the results are" refused.log
+done
+[[ ! -e three && ! -e texts/out && ! -e texts/settings ]] || fail "something was written"
 mkdir other
 echo mine > other/notes.txt
 refused chat --out other

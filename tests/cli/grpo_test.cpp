@@ -76,7 +76,8 @@ TEST_F(CliGrpo, LearnsWithAnAdapterAndResumesToTheSameBytes) {
   EXPECT_LT(steps(near.out).back().at("reward").get<double>(), all.back().at("reward").get<double>());
   // In two parts, with another number of threads.
   ASSERT_EQ(toy(grpo + "--steps 12 --checkpoint-every 5 --threads 1 --time-limit 0.01s --out " + path("two")).code, 0);
-  const Result rest = toy(grpo + "--steps 12 --checkpoint-every 5 --resume --out " + path("two"));
+  // A reward program may be given more time, which changes no number.
+  const Result rest = toy(grpo + "--steps 12 --checkpoint-every 5 --reward-timeout 60 --resume --out " + path("two"));
   ASSERT_EQ(rest.code, 0) << rest.err;
   EXPECT_LT(steps(rest.out).size(), 12u);
   EXPECT_EQ(slurp(path("one/adapter.gguf")), slurp(path("two/adapter.gguf")));
@@ -226,6 +227,12 @@ TEST_F(CliGrpo, FullProgramsAndDryRun) {
   const Result none = toy(grpo + "--reward regex:zzzz --dry-run");
   EXPECT_NE(none.err.find("of the first 5 questions, 5 give no reward for their right answer"), std::string::npos)
       << none.err;
+  // The answer is "yes", of three bytes.
+  EXPECT_EQ(dry.err.find("longer than --max-tokens"), std::string::npos) << dry.err;
+  const Result cut = toy(grpo + "--reward exact --dry-run --max-tokens 2");
+  EXPECT_NE(cut.err.find("of the first 5 questions, 5 have only answers longer than --max-tokens 2; use a larger one"),
+            std::string::npos)
+      << cut.err;
   // Rewards that are all below 0: no text gets -2, all others -1.
   const std::string below = write("below.sh", R"(while read line; do
   id=$(echo "$line" | sed 's/.*"id":\([0-9]*\),.*/\1/')

@@ -54,7 +54,9 @@ TEST_F(CliLook, EncodersAndBytes) {
   EXPECT_NE(r.out.find("'[CLS]'"), r.out.npos) << r.out;
   EXPECT_NE(r.out.find("what each layer would predict in the place of token"), r.out.npos) << r.out;
   EXPECT_NE(slurp(path("masks.html")).find("\"causal\":false"), std::string::npos);
-  refuses("look " + path("masks") + " --prompt 'the badger' --ablate 0.0", {"encoders are not compared"});
+  for (const std::string& option : {std::string("--ablate 0.0"), "--compare " + path("masks")})
+    refuses("look " + path("masks") + " --prompt 'the badger' " + option,
+            {"--compare and --ablate", "not for encoders"});
   const Result bytes = toy("look " + model() + " --prompt-file " + write("bytes.txt", "a\xff\xfe"));
   ASSERT_EQ(bytes.code, 0) << bytes.err;
   EXPECT_NE(bytes.out.find("'\\xFF' "), bytes.out.npos) << bytes.out;

@@ -118,6 +118,7 @@ class Files(unittest.TestCase):
                 ("did you mean 'imatrix'", lambda: toy.quantize("out/book", "a.gguf", type="Q8_0", imatrx="x")),
                 ("nothing to merge", lambda: toy.merge("out/book", "a.gguf")),
                 ("type is missing", lambda: toy.convert("out/book", "a.gguf")),
+                ("its file is model.path", lambda: toy.quantize(MODEL(), "a.gguf", type="Q8_0")),
                 ("no such file", lambda: toy.convert("nothing", "folder"))):
             with self.assertRaisesRegex(toy.BadInput, pattern):
                 call()

@@ -277,6 +277,12 @@ TEST(Reward, PatternsAndSchemas) {
   EXPECT_EQ(reward_of("regex:[0-9]+", "7 or 8"), 0);  // all of the text
   EXPECT_EQ(reward_of("regex:<a>(.*)</a>", "<a>12</a>"), 1);
   EXPECT_EQ(reward_of("regex:<a>(.*)</a>", "<a>13</a>"), 0);
+  // A pattern whose parts fit in 2^40 ways: the time grows with the text only, also where it does not fit.
+  EXPECT_EQ(reward_of(R"(regex:(?:\w+ ?)+\.)", "the badger sleeps in its den."), 1);
+  EXPECT_EQ(reward_of(R"(regex:(?:\w+ ?)+\.)", std::string(40, 'a')), 0);
+  EXPECT_EQ(reward_of(R"(regex:(\d)\1)", "11", {"1"}), 1);  // which the fast matcher cannot
+  EXPECT_EQ(reward_of(R"(regex:(\d)\1)", "12", {"1"}), 0);
+  EXPECT_EQ(reward_of("number:last", std::string(200000, '1')), 0);
   const testing::Folder folder;
   const std::string schema =
       "json:" + folder.write("s.json", R"({"type": "object", "properties": {"a": {"type": "integer"}},
@@ -291,7 +297,14 @@ TEST(Reward, Refusals) {
   expect_contains(reason("exakt"), "Did you mean 'exact'?");
   expect_contains(reason("exact:3"), "takes no argument");
   expect_contains(reason("x*exact"), "factor");
+  for (const char* factor : {"0", "nan", "1e7", "-1e300"})
+    expect_contains(reason(factor + std::string("*exact")), "from -1e6 to 1e6 that is not 0");
   expect_contains(reason("regex:("), "regex:(");
+  expect_contains(reason("regex:a{100000}"), "smaller numbers in { }");
+  expect_contains(reason(R"(regex:\p{L})"), R"(write \{ for the character)");
+  expect_contains(reason("regex:[z-a]"), "a range ends before it begins");
+  expect_contains(reason("regex:[[:foo:]]"), "no such class");
+  expect_contains(reason(R"(regex:(a)\2)"), "no group of this number");
   expect_contains(reason("json:none.json"), "none.json");
   expect_contains(reason("program:"), "no command");
   expect_contains(reason("number:first"), "number:last");

@@ -44,7 +44,8 @@ typedef struct toy_text toy_text;
 TOY_API int toy_abi(void);
 /* The version of the library, such as "0.1.0". */
 TOY_API const char* toy_version(void);
-/* Why the latest call of this thread did not return TOY_OK: what is wrong and what to do. Valid until its next call. */
+/* Why the latest call of this thread did not return TOY_OK: what is wrong and what to do, in UTF-8. Valid until its
+   next call. */
 TOY_API const char* toy_last_error(void);
 /* Frees what a function has given through a pointer to char, int32_t, float or double. NULL is fine. */
 TOY_API void toy_free(void* memory);

@@ -95,6 +95,8 @@ struct LookCommand : Command {
 
   // Of two models, or of one with and without some heads.
   void compare_readings(Device& dev, const Model& model, const std::vector<int32_t>& ids) {
+    check(model.spec.causal,
+          "{}: --compare and --ablate are for models that generate, not for encoders; leave them out", model_path);
     check(!given("--rows") && !given("--seed"), "--rows and --seed change nothing in a comparison; leave them out");
     check(compare.empty() || ablate.empty(),
           "--compare and --ablate exclude each other; a comparison has one difference");
