@@ -150,6 +150,14 @@ std::string whole_number_of(std::string_view text) {
   return whole ? fmt::format("{:.0f}", number) : "";
 }
 
+// ", such as 0.95" for a percentage where a fraction is meant, or "".
+static std::string fraction_of(double percent, const Limits& limits) {
+  const bool is_fraction = limits.least >= 0 && limits.most <= 1;
+  return is_fraction && percent > 1 && percent <= 100 && limits.hold(percent / 100)
+             ? fmt::format(", such as {:.6g} for {:.6g}%", percent / 100, percent)
+             : "";
+}
+
 template <class T>
 std::string read_number(std::string_view text, const Limits& limits, T& value) {
   T number = 0;
@@ -162,6 +170,9 @@ std::string read_number(std::string_view text, const Limits& limits, T& value) {
       std::ranges::replace(dotted, ',', '.');  // as many languages write it
       T meant = 0;
       const bool comma = dotted != text && read_number(std::string_view(dotted), limits, meant).empty();
+      T percent = 0;
+      if (text.ends_with('%') && read_number(text.substr(0, text.size() - 1), {}, percent).empty())
+        return fmt::format("is '{}'; use a number without %, such as {:.6g}", text, double(percent) / 100);
       return fmt::format("is '{}'; use a finite number such as {}", text, comma ? dotted : "0.1 or 1e-3");
     }
   } else {
@@ -177,7 +188,8 @@ std::string read_number(std::string_view text, const Limits& limits, T& value) {
                          Of::max());
     }
   }
-  if (!read || !limits.hold(double(number))) return fmt::format("is {}; use {}", text, range);
+  if (!read || !limits.hold(double(number)))
+    return fmt::format("is {}; use {}{}", text, range, read ? fraction_of(double(number), limits) : "");
   return value = number, "";
 }
 template std::string read_number(std::string_view, const Limits&, int&);

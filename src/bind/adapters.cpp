@@ -46,6 +46,10 @@ GivenAdapter parse_adapter(const std::string& text, bool named, const ModelFinde
   const bool says_name = named && sign != text.npos && sign > 0 && !fs::exists(text, error);
   if (says_name) g.name = text.substr(0, sign), g.path = text.substr(sign + 1);
   const std::string given = g.path;
+  if (const size_t equals = given.rfind('='); equals != given.npos && !fs::exists(given, error)) {
+    check(!fs::exists(given.substr(0, equals), error), "lora: '{}' is no file; write its scale after a colon: {}:{}",
+          given, given.substr(0, equals), given.substr(equals + 1));
+  }
   if (const size_t colon = given.rfind(':'); colon != given.npos && colon > 0 && !fs::exists(given, error)) {
     const char* begin = given.c_str() + colon + 1;
     char* end = nullptr;

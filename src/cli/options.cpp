@@ -149,10 +149,13 @@ void warn_of_long_context(const std::string& path, const ModelSpec& spec, int64_
 
 void note_if_file(const std::string& text, const std::string& option) {
   std::error_code error;
-  if (!std::filesystem::path(text).has_extension() || !std::filesystem::is_regular_file(text, error)) return;
-  const bool reads = begins_as_text(beginning_of(text));  // no model or picture
+  const std::string file = text.substr(text.starts_with('@'));  // as curl has it
+  if (!std::filesystem::path(file).has_extension() || !std::filesystem::is_regular_file(file, error)) return;
+  const bool reads = begins_as_text(beginning_of(file));  // no model or picture
   to_stderr(fmt::format("toy: '{}' is taken as a text{}\n", one_line(text),
-                        reads ? fmt::format("; {} {} reads the file", option, shell_quoted(text)) : ", not as a file"));
+                        !reads           ? ", not as a file"
+                        : option.empty() ? fmt::format("; \"$(cat {})\" is what the file holds", shell_quoted(file))
+                                         : fmt::format("; {} {} reads the file", option, shell_quoted(file))));
 }
 
 void print_warnings(const std::string& path, const std::vector<std::string>& warnings) {

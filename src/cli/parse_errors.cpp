@@ -291,7 +291,16 @@ std::string explain_extra(const CLI::App& app, const std::string& text, const st
     return is_one ? fmt::format("'{}' is no option; did you mean --text {}?", one_line(word), shell_quoted(word))
                   : "too many arguments; write --text before a text, and quotes around it";
   const CLI::Option* model = app.get_option_no_throw("model");
-  if (model && model->count() > 0 && is_file && word.ends_with(".gguf"))
+  if (is_eval(app) && model && model->count() > 0 && is_file)
+    if (const std::string given = model->as<std::string>(); !std::filesystem::exists(given, error)) {
+      if (const std::string reason = needless_command(app, given); !reason.empty())
+        return fmt::format("there is no `{} {}`; {}", full_name(app), one_line(given), reason);
+      if (given == "perplexity" || given == "ppl" || given == "loss")
+        return fmt::format("'{}' is what toy eval prints of a text anyway; write toy eval {} --file TEXT", given,
+                           shell_quoted(word));
+    }
+  if (model && model->count() > 0 && is_file &&
+      (word.ends_with(".gguf") || std::filesystem::exists(word + "/model.gguf", error)))
     if (const auto first = model->as<std::string>();
         !std::filesystem::exists(first, error) && first.find('/') == first.npos)
       return fmt::format("'{}' is a model, and '{}' is none; the model comes first", one_line(word), one_line(first));

@@ -46,8 +46,15 @@ std::vector<LabelledText> read_labelled(const std::vector<TextFile>& files, cons
   std::vector<LabelledText> texts;
   read_text_rows(files, reading, kForm, [&](ordered_json& row, const std::string& where) {
     std::string field;
+    std::vector<std::string> names;
+    for (const auto& [name, value] : row.items()) names.push_back(one_line(name));
     const auto text = take_text(row, kText, reading);
     const auto label = take_field(row, kLabel, reading, field);
+    const bool is_table = where.find(".csv:") != where.npos || where.find(".tsv:") != where.npos;
+    check(text || label || !is_table,
+          "there is no 'text' and no 'label': the first line of a table names its columns, and here it is {}; name two "
+          "of them with --map text=...,label=..., or put text,label in front",
+          fmt::join(names, ","));
     check(text && label, "there is no '{}'; a row is {}, or name its fields with --map text=...,label=...",
           text ? kLabel[0] : kText[0], kForm);
     texts.push_back({*text, label_of(*label, field), where});

@@ -104,7 +104,9 @@ ordered_json messages_of(const ordered_json& list, const std::string& name) {
   // Other names of roles. Templates may have those of tools themselves, so they are for `from` alone.
   static const std::map<std::string, std::string> kRoles = {{"human", "user"},        {"gpt", "assistant"},
                                                             {"chatgpt", "assistant"}, {"bing", "assistant"},
-                                                            {"bard", "assistant"},    {"model", "assistant"}},
+                                                            {"bard", "assistant"},    {"model", "assistant"},
+                                                            {"bot", "assistant"},     {"ai", "assistant"},
+                                                            {"chatbot", "assistant"}},
                                                   kToolRoles = {{"observation", "tool"},
                                                                 {"function_response", "tool"},
                                                                 {"tool_response", "tool"},
@@ -121,6 +123,9 @@ ordered_json messages_of(const ordered_json& list, const std::string& name) {
       check(given.contains("role") && given["role"].is_string(), "'{}': message {} has no role", name, i + 1);
       out.push_back(given);
       out.back()["role"] = plain_role(given["role"], kRoles);
+      for (const char* other : {"text", "value", "message"})
+        check(given.contains("content") || !given.contains(other), "'{0}': message {1} has no 'content'; rename '{2}'",
+              name, i + 1, other);
       check(!says_nothing(out.back()), "'{}': message {}, an answer, has no content and no tool_calls", name, i + 1);
       continue;
     }

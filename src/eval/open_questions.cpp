@@ -1,5 +1,7 @@
 #include "toy/eval/open_questions.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <ctime>
 #include <iterator>
@@ -51,14 +53,34 @@ std::vector<int32_t> ids_of(const OpenQuestion& q, const Tokenizer& tokenizer, c
   return ids;
 }
 
+// What to do where a row has no prompt and no messages.
+std::string prompt_of(const ordered_json& row) {
+  for (const char* other : {"question", "instruction", "input", "text", "query", "problem"})
+    if (row.contains(other)) return fmt::format("rename '{}' to 'prompt'", other);
+  return "give one of them";
+}
+
+// What to do where a row has no answer.
+std::string answer_of(const ordered_json& row) {
+  for (const char* other : {"completion", "response", "output", "solution", "target", "label"})
+    if (row.contains(other)) return fmt::format("rename '{}' to 'answer'", other);
+  const std::string field = "a question has a field 'answer' with the text that is right, apart from its messages";
+  const auto messages = row.find("messages");
+  const bool ends_with_answer = messages != row.end() && messages->is_array() && !messages->empty() &&
+                                messages->back().is_object() &&
+                                messages->back().value("role", ordered_json()) == "assistant";
+  return ends_with_answer ? field + "; move the last message, which is the assistant's, there" : field;
+}
+
 OpenQuestion question_of(ordered_json row) {
   for (auto field = row.begin(); field != row.end();) field = field->is_null() ? row.erase(field) : std::next(field);
   const auto one_of = [&](const char* a, const char* b) {
-    check(row.contains(a) != row.contains(b), "there is {} '{}' {} '{}'; {}", row.contains(a) ? "both" : "neither", a,
-          row.contains(a) ? "and" : "nor", b,
-          row.contains(a) || b[0] == 'm'
-              ? "give one of them"
-              : "a question has a field 'answer' with the text that is right, apart from its messages");
+    const bool both = row.contains(a) && row.contains(b);
+    check(row.contains(a) != row.contains(b), "there is {} '{}' {} '{}'; {}", both ? "both" : "neither", a,
+          both ? "and" : "nor", b,
+          both          ? "give one of them"
+          : b[0] == 'm' ? prompt_of(row)
+                        : answer_of(row));
     return row.contains(a);
   };
   OpenQuestion q;

@@ -45,7 +45,9 @@ StoredAs parse_stored_as(std::string_view option, const std::string& text) {
     if (const std::string known = lower(std::string(mix)); name == known || name + "_m" == known)
       return {.mix = std::string(mix)};
   const std::vector<std::string> names = stored_names();
-  const std::string near = nearest(name, names);
+  const std::string near = name == "int8" || name == "8bit"   ? "q8_0"
+                           : name == "int4" || name == "4bit" ? "q4_k_m"
+                                                              : nearest(name, names);
   fail("{} is '{}', expected one of {}{}", option, text, fmt::join(names, ", "),
        near.empty() ? "" : fmt::format(". Did you mean '{}'?", near));
 }

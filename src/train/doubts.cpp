@@ -79,6 +79,9 @@ std::vector<std::string> doubts_of(const DataOptions& options, const std::vector
               "{}: it is trained on and validated on, so its loss does not tell what the model does with new text",
               v.path));
   }
+  if (!validation && options.validation_fraction > 0.5)
+    doubts.push_back(fmt::format("--val-fraction {:.6g} keeps more than half of the text for validation; 0.05 is usual",
+                                 options.validation_fraction));
   return doubts;
 }
 

@@ -98,6 +98,11 @@ void Resume::compare_with_finished(const nlohmann::ordered_json& config) {
     complete_->was_complete = true;
     return tell_.note(fmt::format("{}: this run is complete, after step {} of {}", o_.out, complete_->step, o_.steps));
   }
+  // More steps, perhaps: the rate of learning has already fallen to its end, so that is another run.
+  const bool longer = changed.size() == 1 && changed[0].starts_with("options.steps is ");
+  check(!longer || !from_.empty() || source_.adapts() || replaces_its_source(),
+        "resume: the run {} is complete: {}. toy train warm-start --init {} trains its model further, in another --out",
+        o_.out, changed[0], o_.out);
   check((!from_.empty() && (!other_init || o_.allow_changes)) || replaces_its_source(),
         "resume: {} is the finished model of another run: {}. Use --overwrite instead of --resume to replace it, or "
         "choose another --out",

@@ -1,5 +1,7 @@
 #include "train/tensor_pattern.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -19,6 +21,10 @@ bool fits_any(const std::string& pattern, const std::vector<std::string>& names)
 std::string near_pattern(const std::string& pattern, const std::vector<std::string>& names) {
   const size_t first = std::min(pattern.find_first_not_of('*'), pattern.size());
   const std::string part = pattern.substr(first, pattern.find_last_not_of('*') + 1 - first);
+  if (const size_t at = pattern.find("layers."); at != pattern.npos) {  // of Hugging Face
+    const std::string number = pattern.substr(at + 7, pattern.find('.', at + 7) - (at + 7));
+    if (const std::string block = fmt::format("blk.{}.*", number); fits_any(block, names)) return block;
+  }
   if (const std::string inside = "*" + part + "*"; !part.empty() && fits_any(inside, names)) return inside;
   std::map<std::string, std::string> meant;  // word to pattern
   for (const std::string& name : names) {

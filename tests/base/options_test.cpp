@@ -80,6 +80,10 @@ TEST(Options, NumbersInTexts) {
   for (const char* text : {"", "nan", "inf", "1e999", "x"})
     EXPECT_EQ(read_number(text, {}, x), "is '" + std::string(text) + "'; use a finite number such as 0.1 or 1e-3");
   EXPECT_EQ(read_number("1,5", {}, x), "is '1,5'; use a finite number such as 1.5");
+  EXPECT_EQ(read_number("75%", {}, x), "is '75%'; use a number without %, such as 0.75");
+  EXPECT_EQ(read_number("20", from_to_below(0, 1), x), "is 20; use 0 to below 1, such as 0.2 for 20%");
+  EXPECT_EQ(read_number("100", from_to_below(0, 1), x), "is 100; use 0 to below 1");
+  EXPECT_EQ(read_number("20", from_to(0, 2), x), "is 20; use 0 to 2");
   EXPECT_EQ(read_number("0", above(0), x), "is 0; use a number above 0");
   EXPECT_EQ(n, 10);
   EXPECT_EQ(x, 1e-3);

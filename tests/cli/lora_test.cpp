@@ -39,6 +39,8 @@ TEST_F(CliLora, AnAdapterHelpsUnmergedMergedAndFromPeft) {
   EXPECT_EQ(perplexity(q8_ + " --lora " + path("run/adapter.gguf")), with);
   EXPECT_EQ(perplexity(q8_ + " --lora " + path("run/peft")), with);
   EXPECT_EQ(perplexity(q8_ + " --lora " + path("run:0")), before);
+  EXPECT_NE(toy("infer " + q8_ + " hi -n 1 --lora " + path("run:50")).err.find("counts the adapter 50 times; 0 to 1"),
+            std::string::npos);
   EXPECT_NEAR(perplexity(q8_ + " --lora " + path("run:0.5") + " --lora " + path("run:0.5")), with, 1e-3 * with);
   ASSERT_EQ(toy("merge " + q8_ + " --lora " + path("run") + " --out " + path("merged.gguf")).code, 0);
   EXPECT_NEAR(perplexity(path("merged.gguf")), with, 1e-3 * with);

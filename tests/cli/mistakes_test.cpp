@@ -83,8 +83,8 @@ TEST_F(Mistakes, BeforeThereIsAModel) {
       {"train from-scratch --corpus book.txt --chat-template chatml",
        "chat-template: it says how rows of --data are read, and there are none; give a file with --data"},
       {"train from-scratch --data book.txt",
-       "book.txt:1: not JSON; each line must be a JSON object (plain text is for --corpus); --bad-rows skip passes "
-       "over such rows, toy data check lists them"},
+       "book.txt:1: not JSON; each line must be a JSON object (plain text is for toy train --corpus and toy "
+       "eval --file); --bad-rows skip passes over such rows, toy data check lists them"},
       {"train from-scratch --data chats.jsonl",
        "chats.jsonl:1: messages need a chat template, and the model has none; give --chat-template, such as chatml, or "
        "a "
@@ -259,6 +259,8 @@ TEST_F(Mistakes, WithAModel) {
   write("u16.txt", std::string("\xff\xfe"
                                "a\0b\0",
                                6));
+  write("photo.png", std::string("\x89PNG\r\n\x1a\n\0\0", 10));
+  const std::string bytes = ", or give it as standard input (-) to take its bytes";
   fs::create_directories(path("My Books"));
   ASSERT_EQ(toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 --out " + path("out/tiny")).code,
             0);
@@ -303,7 +305,29 @@ TEST_F(Mistakes, WithAModel) {
       {"eval sts book.txt out/tiny", "'out/tiny' is a model, and 'book.txt' is none; exchange the two"},
       {"search build 'My Books' out/tiny --out n.index",
        "'out/tiny' is a model, and 'My Books' is none; exchange the two"},
-      {"eval out/tiny --file u16.txt", "u16.txt: it is UTF-16; convert it first: iconv -f utf-16 -t utf-8"},
+      {"eval out/tiny --file u16.txt", "u16.txt: it is UTF-16; convert it first: iconv -f utf-16 -t utf-8" + bytes},
+      {"tokenizer encode out/tiny --file photo.png",
+       "photo.png: it is a picture; toy train vit learns from folders of pictures" + bytes},
+      {"infer out/tiny --prompts u16.txt", "u16.txt: it is UTF-16; convert it first: iconv -f utf-16 -t utf-8" + bytes},
+      {"quantize imatrix out/tiny --corpus u16.txt --out i.imatrix",
+       "u16.txt: it is UTF-16; convert it first: iconv -f utf-16 -t utf-8" + bytes},
+      {"train --resume --out out/tiny --steps 9",
+       "resume: the run out/tiny is complete: options.steps is 1 there and 9 here. toy train warm-start --init "
+       "out/tiny "
+       "trains its model further, in another --out"},
+      {"infer out/tiny hi --lora book.txt=0.5",
+       "lora: 'book.txt=0.5' is no file; write its scale after a colon: book.txt:0.5"},
+      {"infer out/tiny hi --top-p 95", "--top-p is 95; use 0 to 1, such as 0.95 for 95%"},
+      {"eval perplexity out/tiny --file book.txt",
+       "'perplexity' is what toy eval prints of a text anyway; write toy eval out/tiny --file TEXT"},
+      {"eval mmlu out/tiny/model.gguf",
+       "there is no `toy eval mmlu`; toy eval choices MODEL FILE scores the questions of a file"},
+      {"tokenizer encode hello out/tiny", "'out/tiny' is a model, and 'hello' is none; the model comes first"},
+      {"quantize out/tiny --type Q5_0", "OUT is missing; write toy quantize out/tiny OUT.gguf --type Q5_0"},
+      {"embed out/tiny --text hi", "unknown option '--text'; the text comes after the model: toy embed MODEL TEXT"},
+      {"corpus stories --tokens 9", "unknown option '--tokens'; --bytes says how much"},
+      {"chat out/tiny --template nope hi",
+       "chat-template: 'nope' is no file and none of chatml, llama3, plain, zephyr"},
       {"describe out/tiny other.gguf", "'other.gguf' is one argument too many; `toy describe` takes MODEL"},
       {"merge out/tiny out/adapter", "'out/adapter' is one argument too many; did you mean --lora out/adapter?"},
       {"merge out/tiny out/adapter --out m.gguf",
@@ -400,7 +424,7 @@ TEST_F(Mistakes, OfFilesAndArguments) {
        "reward program './book.txt': it cannot be run; chmod +x allows it"},
       {"train grpo --model out/tiny --data chats.jsonl --reward exact",
        "chats.jsonl:1: there is neither 'answer' nor 'answers'; a question has a field 'answer' with the text that is "
-       "right, apart from its messages"},
+       "right, apart from its messages; move the last message, which is the assistant's, there"},
       {"train contrastive --model out/tiny --data chats.jsonl --rank 2",
        "--rank is of an adapter; add --adapter, or leave it out"},
       {"train lora --model out/other --data asks.jsonl",
@@ -451,6 +475,15 @@ TEST_F(Mistakes, OfFilesAndArguments) {
        "'llama3.2:1b' is not the name of a repository; use OWNER/REPO, or `ollama pull`, whose models `toy list` "
        "finds"},
   });
+  const std::string file = path("config.yaml");  // as a system message, and as curl writes it
+  EXPECT_NE(toy("chat nowhere hi --system " + file).err.find("'" + file + "' is taken as a text; \"$(cat " + file),
+            std::string::npos);
+  EXPECT_NE(toy("infer " + path("out/tiny") + " @" + file + " -n 1").err.find("--prompt-file " + file + " reads"),
+            std::string::npos);
+  EXPECT_NE(toy("chat " + file + " --url http://127.0.0.1:1 hi").err.find(file + " is not loaded"), std::string::npos);
+  EXPECT_NE(toy(scratch.substr(0, scratch.find("book")) + path("book.txt") + kSmall + "--val-fraction 0.8 --dry-run")
+                .err.find("--val-fraction 0.8 keeps more than half of the text"),
+            std::string::npos);
   EXPECT_NE(toy("infer " + path("out/tiny") + " hi -n 1 --temperature 70")
                 .err.find("toy: --temperature 70 draws all tokens about equally; 0 to 2 is usual"),
             std::string::npos);

@@ -95,8 +95,9 @@ TEST_F(CliQuantize, RefusesAndLeavesNothing) {
   const std::string q = "quantize " + model_ + " ", other = write("notes.txt", "mine");
   const size_t entries = this->entries(), in_run = this->entries("run");
   const std::string before = slurp(model_);
-  refuses("quantize", {"give the model to read and the file to write"});
-  refuses("quantize " + model_ + " --type q8_0", {"give the model"});
+  refuses("quantize", {"MODEL and OUT are missing"});
+  refuses("quantize " + model_ + " --type q8_0",
+          {"OUT is missing; write toy quantize " + model_ + " OUT.gguf --type q8_0"});
   refuses(q + out_, {"--type is missing"});
   refuses(q + out_ + " --type q9_9", {"q9_9", "did you mean Q8_0?"});
   refuses(q + model_ + " --type q8_0", {"OUT is", "the model"});

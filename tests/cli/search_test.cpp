@@ -50,6 +50,7 @@ TEST_F(CliSearch, EveryPassageIsFoundByItself) {
 TEST_F(CliSearch, Refuses) {
   ASSERT_EQ(build().code, 0);
   refuses("search query " + model_ + " x", {"no index"});
+  refuses("describe " + index_, {"it is an index of passages, no model; toy search query"});
   const std::string text = write("precious.txt", "words");
   refuses("search build " + model_ + " " + notes_ + " --out " + text, {"did not write"});
   refuses("search build " + model_ + " " + path("nowhere") + " --out " + index_, {"nowhere"});

@@ -165,6 +165,9 @@ TEST_F(Examples, BadRowsSayWhy) {
       error_of(R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": null}]})", &kChatMl)
           .find("message 2, an answer, has no content and no tool_calls"),
       std::string::npos);
+  EXPECT_NE(error_of(R"({"messages": [{"role": "user", "text": "a"}]})", &kChatMl)
+                .find("'messages': message 1 has no 'content'; rename 'text'"),
+            std::string::npos);
   EXPECT_NE(error_of(R"({"messages": [{"role": "user", "content": "a"}]})", &kChatMl).find("the assistant's"),
             std::string::npos);
   EXPECT_NE(error_of(R"({"chosen": "a"})").find("go together"), std::string::npos);

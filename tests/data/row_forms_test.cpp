@@ -42,7 +42,7 @@ class RowForms : public ::testing::Test {
 
 TEST_F(RowForms, ConversationsAsShareGptWritesThem) {
   EXPECT_EQ(of(R"({"id": "x", "conversations": [{"from": "system", "value": "s"}, {"from": "human", "value": "q"},
-                   {"from": "gpt", "value": "a"}]})"),
+                   {"from": "bot", "value": "a"}]})"),
             "<system>s</><user>q</><assistant>[a</>]");
   EXPECT_EQ(of(R"({"system": "s", "conversations": [{"from": "human", "value": "q"}, {"from": "function_call",
                    "value": "{\"name\": \"f\", \"arguments\": {\"x\": 1}}"}, {"from": "observation", "value": "r"},

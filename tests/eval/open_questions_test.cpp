@@ -39,6 +39,10 @@ TEST(OpenQuestions, Rows) {
   EXPECT_EQ(reason("{"), "not JSON: column 2: the text ends too early; expected a name in double quotes");
   EXPECT_EQ(reason("3"), "not a JSON object");
   EXPECT_EQ(reason(R"({"answer": "4"})"), "there is neither 'prompt' nor 'messages'; give one of them");
+  EXPECT_EQ(reason(R"({"question": "x", "answer": "4"})"),
+            "there is neither 'prompt' nor 'messages'; rename 'question' to 'prompt'");
+  EXPECT_EQ(reason(R"({"prompt": "x", "response": "4"})"),
+            "there is neither 'answer' nor 'answers'; rename 'response' to 'answer'");
   EXPECT_EQ(
       reason(R"({"prompt": "x"})"),
       "there is neither 'answer' nor 'answers'; a question has a field 'answer' with the text that is right, apart "

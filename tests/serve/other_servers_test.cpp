@@ -151,6 +151,8 @@ TEST(Ollama, FieldsThatBelongElsewhere) {
       {"/api/generate", R"("prompt": "a", "num_predict": 2)", "the field 'num_predict' belongs in 'options'"},
       {"/api/generate", R"("prompt": "a", "stop": ["b"])", "belongs in 'options'"},
       {"/api/generate", R"("prompt": "a", "max_tokens": 2)", "has another name here; use 'options.num_predict'"},
+      {"/api/generate", R"("prompt": "a", "system_prompt": "b")", "another name here; use 'system'"},
+      {"/v1/chat/completions", chat + R"(, "system_prompt": "b")", "a system message is one with the role system"},
       {"/api/generate", R"("prompt": "a", "options": {"max_tokens": 4})", "use 'options.num_predict'"},
       {"/api/generate", R"("messages": [{"role": "user", "content": "a"}])", "'messages' is for POST /api/chat"},
       {"/api/generate", R"("prompt": "a", "repetition_penalty": 1.2)", "use 'options.repeat_penalty'"},

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "cli/console.h"
@@ -12,6 +13,7 @@
 #include "toy/base/clock.h"
 #include "toy/base/error.h"
 #include "toy/base/run_files.h"
+#include "toy/base/utf8.h"
 
 namespace toy::cli {
 
@@ -89,7 +91,13 @@ void AdapterOptions::add(CLI::App& app, bool named) {
 
 std::vector<GivenAdapter> AdapterOptions::given() const {
   std::vector<GivenAdapter> list;
-  for (const std::string& text : lora) list.push_back(parse_adapter(text, named_, finder()));
+  constexpr double kMost = 4;
+  for (const std::string& text : lora) {
+    const double scale = list.emplace_back(parse_adapter(text, named_, finder())).scale;
+    if (std::abs(scale) > kMost)
+      to_stderr(
+          fmt::format("toy: --lora {} counts the adapter {:.6g} times; 0 to 1 is usual\n", one_line(text), scale));
+  }
   return list;
 }
 

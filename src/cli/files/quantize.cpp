@@ -17,6 +17,7 @@
 #include "toy/base/error.h"
 #include "toy/base/gguf_name.h"
 #include "toy/base/glob.h"
+#include "toy/base/shell_word.h"
 #include "toy/eval/importance.h"
 #include "toy/formats/requantize.h"
 
@@ -129,9 +130,9 @@ struct Quantize : Command {
 
   void run() {
     if (!parser->get_subcommands().empty()) return;
-    check(!in.empty() && !out.empty(),
-          "quantize: give the model to read and the file to write; see `toy quantize "
-          "--help`");
+    check(!in.empty(), "MODEL and OUT are missing, the file to read and the one to write; see `toy quantize --help`");
+    check(!out.empty(), "OUT is missing; write toy quantize {} OUT.gguf --type {}", shell_quoted(in),
+          type.empty() ? "Q4_K_M" : type);
     const auto names = gguf::mix_names();
     check(!type.empty() || std::ranges::find(names, upper(out)) == names.end(),
           "'{}' is a type, and OUT is missing; write toy quantize {} OUT.gguf --type {}", out, in, out);

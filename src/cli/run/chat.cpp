@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -224,6 +225,8 @@ struct Chat : Command {
     given.parsed();
     answers.sampling.read(*parser);
     read_rules();
+    note_if_file(system, "");
+    note_if_file(message, "");
     if (!url.empty()) return talk_to_server(given);
     check(!model_path.empty(), "model is missing; name a file, or a server with --url");
     answers.sampling.check_together(*parser);
@@ -259,6 +262,9 @@ struct Chat : Command {
          {"--lora", "--chat-template", "--ctx", "--kv", "--exact", "--repack", "--device", "--threads"})
       check(!parser->count(local), "{} is up to the server; remove it, or --url", local);
     take_word_as_message();
+    if (std::error_code error; std::filesystem::is_regular_file(model_path, error))
+      to_stderr(fmt::format("toy: {} is not loaded, as the model of the server answers; leave it out, or --url\n",
+                            one_line(model_path)));
     talk::RemoteModel replier(url, model_path, api_key());
     if (is_terminal(STDERR_FILENO) && message.empty())
       to_stderr(fmt::format("{}; {}\n", one_line(replier.model()), kHint));

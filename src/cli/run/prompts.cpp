@@ -84,7 +84,10 @@ std::vector<int32_t> parse_ids(const std::string& option, const std::string& tex
 }
 
 std::string read_text(const std::string& path, bool may_be_empty) {
-  return path == "-" ? read_standard_input(may_be_empty) : read_text_file(path, may_be_empty);
+  if (path == "-") return read_standard_input(may_be_empty);
+  std::string text = read_text_file(path, may_be_empty);
+  check(!is_binary(text), "{}: {}, or give it as standard input (-) to take its bytes", path, why_not_text(text));
+  return text;
 }
 
 void PromptOptions::add(CLI::App& app, bool several) {

@@ -65,6 +65,8 @@ ModelSpec spec_of(std::string_view architecture, const Families& more, const std
   if (const Family* family = find_built_in(architecture)) return family->defaults;
   for (const Family& f : families()) known += f.defaults.architecture + ", ";
   known.resize(known.size() - 2);
+  check(architecture != "search-index",
+        "{}: it is an index of passages, no model; toy search query {} TEXT searches it", where, where);
   fail("{}: architecture '{}' is not supported; supported: {}{}", where, architecture, known, advice_on(architecture));
 }
 
