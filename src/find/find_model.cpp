@@ -16,6 +16,7 @@
 #include "toy/base/folder_lock.h"
 #include "toy/base/json_text.h"
 #include "toy/base/nearest.h"
+#include "toy/base/run_files.h"
 #include "toy/base/user_cache.h"
 #include "toy/base/utf8.h"
 #include "toy/hf/peft.h"
@@ -208,6 +209,10 @@ std::string ModelFinder::adapter(const std::string& what) const {
   const std::string folder = run(what);
   if (folder.empty()) return what;
   const runs::Made made = runs::newest_adapter(folder);
+  std::error_code error;
+  check(!made.file.empty() || !fs::exists(fs::path(folder) / runs::kModelFile, error),
+        "lora: the run {} made a model, and no adapter; it is used without --lora, or train one with toy train lora",
+        folder);
   check(!made.file.empty(),
         "lora: the folder {} has no adapter.gguf and no checkpoint with one; train one with toy train lora", folder);
   return told(*this, made);

@@ -30,6 +30,7 @@ TEST_F(CliArguments, NumbersThatAreNone) {
   refuses(infer + "--n " + most, {"--n", most, "0 to 9223372036854775807"});
   refuses("corpus stories --bytes " + most, {"--bytes", most, "1 to 17179869184"});
   refuses("tokenizer decode " + golden + " 1 99999999999", {"ids is '1 99999999999'", "item 2", "2147483647"});
+  refuses("tokenizer decode " + golden + " once", {"item 1 is 'once'", "(toy tokenizer encode makes them of a text)"});
   for (const std::string value : {"abc", "1.5", "1e3", "0x10", "true", "''", "' 1'", "1,2", "-", "1-"})
     refuses(infer + "--n " + value, {"--n", value.front() == '\'' ? "" : value, "whole number"});
   for (const std::string value : {"abc", "nan", "inf", "1e999", "-1e999", "0x1p3", "''", "1.0f"}) {

@@ -317,6 +317,9 @@ TEST_F(Mistakes, WithAModel) {
        "trains its model further, in another --out"},
       {"infer out/tiny hi --lora book.txt=0.5",
        "lora: 'book.txt=0.5' is no file; write its scale after a colon: book.txt:0.5"},
+      {"infer out/tiny hi --lora out/tiny",
+       "lora: the run out/tiny made a model, and no adapter; it is used without --lora, or train one with toy train "
+       "lora"},
       {"infer out/tiny hi --top-p 95", "--top-p is 95; use 0 to 1, such as 0.95 for 95%"},
       {"eval perplexity out/tiny --file book.txt",
        "'perplexity' is what toy eval prints of a text anyway; write toy eval out/tiny --file TEXT"},

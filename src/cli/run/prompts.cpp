@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cctype>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -76,8 +77,9 @@ std::vector<int32_t> parse_ids(const std::string& option, const std::string& tex
     int32_t id = -1;
     const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), id);
     check(error == std::errc() && end == item.data() + item.size() && id >= 0,
-          "{} is '{}': item {} is '{}'; use whole numbers from 0 to {}, such as 1,2,3", option, text, ids.size() + 1,
-          item, INT32_MAX);
+          "{} is '{}': item {} is '{}'; use whole numbers from 0 to {}, such as 1,2,3{}", option, text, ids.size() + 1,
+          item, INT32_MAX,
+          item.empty() || !std::isalpha(uint8_t(item[0])) ? "" : " (toy tokenizer encode makes them of a text)");
     ids.push_back(id);
   }
   return ids;

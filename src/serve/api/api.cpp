@@ -43,7 +43,10 @@ void read_logprobs(Fields& f, CompletionRequest& r) {
     }
     return;
   }
-  const bool wanted = f.flag("logprobs", false);
+  const ordered_json* given = f.take("logprobs");
+  if (given && !given->is_boolean())
+    refuse("'logprobs' is not true or false; 'top_logprobs' says how many alternatives", "logprobs");
+  const bool wanted = given && given->get<bool>();
   f.number<int64_t>("top_logprobs", top, 0, kMostTopLogprobs);
   if (top > 0 && !wanted) refuse("'top_logprobs' needs 'logprobs': true", "top_logprobs");
   if (wanted) r.logprobs = int(top);
@@ -202,6 +205,9 @@ TextForm text_form_of(const ordered_json& format, const std::string& path, bool 
   TextForm form{.kind = TextForm::any, .schema = {}, .grammar = "", .field = path};
   if (type == "json_schema") {
     std::optional<Fields> inner;
+    if (is_nested && !f.has("json_schema") && f.has("schema"))
+      refuse_at(f.path("json_schema"),
+                R"(is missing; 'schema' belongs in it: "json_schema": {"name": ..., "schema": ...})");
     if (is_nested) inner.emplace(f.needed("json_schema"), f.path("json_schema"));
     Fields& s = inner ? *inner : f;
     s.text("name"), s.text("description"), s.flag("strict", false);  // the text always follows the schema
