@@ -91,11 +91,8 @@ Result measure(DType type, const std::vector<float>& values, const std::vector<f
     }
     r.error[weighted] = error / square;
   }
-  constexpr int64_t kCached = 1 << 12;  // 16 KiB of f32: they stay in the first cache
-  constexpr int kRepeats = 50;          // for the clock
-  r.dequantize = kRepeats * kCached * 4 / best_time(10 * times, [&] {
-                   for (int i = 0; i < kRepeats; ++i) dequantize(blocks.data(), back.data(), kCached);
-                 });
+  constexpr int64_t kCached = 1 << 15;  // 128 KiB of f32
+  r.dequantize = kCached * 4 / best_time(40 * times, [&] { dequantize(blocks.data(), back.data(), kCached); });
   return r;
 }
 

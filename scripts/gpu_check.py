@@ -263,8 +263,8 @@ class Checks:
             self.check(f"PyTorch {shape}", 50, self.pytorch, shape, 8, 2048)
         self.check("ops of smollm2-135m", 40, self.ops, "smollm2-135m", 4, 1024)
         self.check("decoding llama-8b in q4_k", 50, self.decoding, "llama-8b", 1, 512, 64, "q4_k")
-        self.check("decoding llama-1b in bf16", 30, self.decoding, "llama-1b", 1, 512, 64, "bf16")
-        self.check("decoding llama-1b in q8_0", 30, self.decoding, "llama-1b", 1, 512, 64, "q8_0")
+        self.check("decoding tinyllama-1b in bf16", 30, self.decoding, "tinyllama-1b", 1, 512, 64, "bf16")
+        self.check("decoding tinyllama-1b in q8_0", 30, self.decoding, "tinyllama-1b", 1, 512, 64, "q8_0")
         for parallel in (1, 32):
             self.check(f"decoding smollm2-135m x {parallel}", 30, self.decoding, "smollm2-135m", parallel, 512, 64)
         self.check("training smollm2-135m in f32", 50, self.training, "smollm2-135m", 8, 2048, "f32")

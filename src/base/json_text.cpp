@@ -81,6 +81,7 @@ template nlohmann::ordered_json parse_json(std::string_view);
 
 template <class Json>
 Json read_json(std::string_view where, std::string_view text, const std::function<void(const std::string&)>& on_key) {
+  check(text.find('\0') == text.npos, "{}: not JSON: it has NUL bytes, so it is a model, a picture or the like", where);
   check(!too_deep(text), "{}: the JSON nests more than {} levels", where, kMaxJsonDepth);
   const auto see = [&](int depth, typename Json::parse_event_t event, const Json& key) {
     if (depth == 1 && event == Json::parse_event_t::key) on_key(key.template get<std::string>());

@@ -216,8 +216,7 @@ ordered_json row_of_line(std::string_view line) {
   check(is_utf8(line), "not UTF-8");
   auto row = parse_json<ordered_json>(line);
   if (row.is_discarded()) {
-    check(line.starts_with('{'),
-          "not JSON; each line must be a JSON object (plain text is for toy train --corpus and toy eval --file)");
+    check(line.starts_with('{'), "not JSON; each line must be a JSON object{}", kTextsElsewhere);
     const std::string_view end = line.substr(0, line.find_last_not_of(" \t\r") + 1);
     check(!end.ends_with("},"), "a comma follows the object; remove it, or write all objects in a list [ ]");
     check(!has_second_object(end), "another object follows on the same line; write each on a line of its own");

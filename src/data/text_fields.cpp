@@ -50,7 +50,7 @@ void read_text_rows(const std::vector<TextFile>& files, const TextRowReading& re
         if (!unused.empty()) notes.add(where, {unused_note(unused)});
       } catch (const Error& e) {
         std::string text = fmt::format("{}: {}", where, e.what());
-        if (const size_t other = text.find(" (plain text is for "); other != text.npos)
+        if (const size_t other = text.find(kTextsElsewhere); other != text.npos)
           text = text.substr(0, other) + ", such as " + form;
         check(reading.skip_bad_rows, "{}", text);
         skipped.add(text);

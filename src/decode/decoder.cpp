@@ -157,10 +157,10 @@ void require_room_to_decode(Device& device, const std::string& path, const Decod
        fits > 0 ? fmt::format("{} positions would fit", fits) : "use fewer sequences, a smaller model or fewer bits");
 }
 
-bool rounds_activations(const Model& model, const DecoderOptions& options) {
+bool rounds_activations(const Device& device, const Model& model, const DecoderOptions& options) {
+  if (options.exact || !device.has_products(DType::q8_0)) return false;
   const std::vector<TensorSpec> tensors = tensors_of(model.spec);
-  return !options.exact && std::any_of(tensors.begin(), tensors.end(),
-                                       [&](const TensorSpec& t) { return is_quantized(model.params->stored(t.name)); });
+  return std::ranges::any_of(tensors, [&](const TensorSpec& t) { return is_quantized(model.params->stored(t.name)); });
 }
 
 size_t decoder_bytes(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
@@ -179,7 +179,7 @@ size_t decoder_bytes(Device& device, const Model& model, const DecoderOptions& o
 Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& options)
     : vocab_(model.spec.vocab),
       width_(model.spec.d_model),
-      rounds_(device.has_products(DType::q8_0) && rounds_activations(model, options)),
+      rounds_(rounds_activations(device, model, options)),
       gives_hidden_(options.hidden),
       tells_largest_(!device.host_visible()) {
   const DecodeShape shape = decode_shape(model, options);

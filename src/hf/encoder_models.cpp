@@ -43,6 +43,25 @@ constexpr HfModel roberta_of_masks(const char* type, const char* class_name) {
   return m;
 }
 
+// jina-bert-v2: with gates in one matrix with the values, or without gates and BERT's names.
+constexpr HfModel jina_bert() {
+  return {.type = "bert",
+          .class_name = "JinaBertModel",
+          .architecture = "jina-bert-v2",
+          .defaults = kBertDefaults,
+          .read = read_jina_bert,
+          .write = write_jina_bert,
+          .names = kJinaBertNames,
+          .layers = "encoder.layer.",
+          .takes = is_jina_bert};
+}
+constexpr HfModel plain_jina_bert() {
+  HfModel m = jina_bert();
+  m.fits = [](const ModelSpec& s) { return !has_gate(s.layers.front().ffn); };
+  m.names = kBertNames, m.takes = is_plain_jina_bert;
+  return m;
+}
+
 constexpr HfModel kEncoders[] = {
     roberta_of_masks("roberta", "RobertaForMaskedLM"),
     roberta_ranker("roberta", "RobertaForSequenceClassification"),
@@ -50,25 +69,8 @@ constexpr HfModel kEncoders[] = {
     roberta_of_masks("xlm-roberta", "XLMRobertaForMaskedLM"),
     roberta_ranker("xlm-roberta", "XLMRobertaForSequenceClassification"),
     roberta("xlm-roberta", "XLMRobertaModel"),
-    {.type = "bert",
-     .class_name = "JinaBertModel",
-     .architecture = "jina-bert-v2",
-     .defaults = kBertDefaults,
-     .read = read_jina_bert,
-     .write = write_jina_bert,
-     .fits = [](const ModelSpec& m) { return !has_gate(m.layers.front().ffn); },
-     .names = kBertNames,
-     .layers = "encoder.layer.",
-     .takes = is_plain_jina_bert},
-    {.type = "bert",
-     .class_name = "JinaBertModel",
-     .architecture = "jina-bert-v2",
-     .defaults = kBertDefaults,
-     .read = read_jina_bert,
-     .write = write_jina_bert,
-     .names = kJinaBertNames,
-     .layers = "encoder.layer.",
-     .takes = is_jina_bert},
+    plain_jina_bert(),
+    jina_bert(),
     {.type = "bert",
      .class_name = "BertForMaskedLM",
      .architecture = "bert",

@@ -99,7 +99,9 @@ void Resume::compare_with_finished(const nlohmann::ordered_json& config) {
     return tell_.note(fmt::format("{}: this run is complete, after step {} of {}", o_.out, complete_->step, o_.steps));
   }
   // More steps, perhaps: the rate of learning has already fallen to its end, so that is another run.
-  const bool longer = changed.size() == 1 && changed[0].starts_with("options.steps is ");
+  nlohmann::ordered_json with_steps_of_it = config;
+  with_steps_of_it["options"]["steps"] = finished_->config.at("options").at("steps");
+  const bool longer = changed.size() == 1 && differences(finished_->config, with_steps_of_it).empty();
   check(!longer || !from_.empty() || source_.adapts() || replaces_its_source(),
         "resume: the run {} is complete: {}. toy train warm-start --init {} trains its model further, in another --out",
         o_.out, changed[0], o_.out);

@@ -366,7 +366,7 @@ Rollouts::Step Rollouts::step(int64_t first) {
   step.policy.ratio_deviation = 0;  // of a step without an update
   step.policy.seconds_sampling = drawn - begin, step.policy.seconds_reward = steady_seconds() - drawn;
   const PolicyWeights weights = policy_weights(o_, samples);
-  step.policy.reward = mean(reward, of);
+  if (of > 0) step.policy.reward = reward / double(of);
   step.policy.mixed = mean(double(weights.mixed), weights.groups);
   step.policy.finished = mean(double(finished), int64_t(answers.size()));
   step.policy.length = mean(double(step.tokens), int64_t(answers.size()));
@@ -403,10 +403,11 @@ std::string Rollouts::stuck(const runs::Policy& policy, RunState& state) const {
   if (state.unmixed < kMost) return {};
   return fmt::format(
       "in {} steps in a row, the answers to each question had the same first reward, so there is nothing to learn: "
-      "mean reward {:g}, {:.0f}% cut at --max-tokens {}. Use questions that the model answers sometimes, or more "
-      "answers "
-      "(--group)",
-      state.unmixed, policy.reward.value_or(0), 100 * (1 - policy.finished.value_or(0)), o_.max_tokens);
+      "{}, {:.0f}% cut at --max-tokens {}. Use questions that the model answers sometimes, or more answers (--group)",
+      state.unmixed,
+      policy.reward ? fmt::format("mean reward {:g}", *policy.reward)
+                    : "no answer of the last one was judged (all rewards are null)",
+      100 * (1 - policy.finished.value_or(0)), o_.max_tokens);
 }
 
 std::vector<std::string> Rollouts::try_rewards() {

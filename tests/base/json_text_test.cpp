@@ -39,6 +39,12 @@ TEST(Json, BracketsInStringsAreText) {
   EXPECT_EQ(parse_json<json>(flat + "1]").size(), 201u);
 }
 
+TEST(Json, BytesOfZeroAreNoText) {
+  const std::string model("GGUF\3\0\0\0", 8);
+  EXPECT_EQ(message_of([&] { read_json<json>("m.gguf", model); }),
+            "m.gguf: not JSON: it has NUL bytes, so it is a model, a picture or the like");
+}
+
 TEST(Json, SaysWhatIsNotJson) {
   EXPECT_EQ(read_json<json>("f", "[1]").size(), 1u);
   const std::string what = message_of([] { read_json<json>("f.json", "{\n1"); });

@@ -295,4 +295,19 @@ TEST_F(CliGrpo, Refusals) {
   EXPECT_NE(again.err.find("in 21 steps in a row"), std::string::npos) << again.err;
 }
 
+TEST_F(CliGrpo, ARewardThatJudgesNothingIsNone) {
+  const std::string script = write("null.sh", R"(while read -r line; do
+  id=${line#*: }; echo "{\"id\": ${id%%,*}, \"reward\": null}"
+done
+)");
+  const std::string grpo = "train grpo --model " + model() + " --data " + tasks() + " --reward 'program:sh " + script +
+                           "' --group 2 --questions 2 --max-tokens 6 --steps 21 ";
+  const Result r = toy(grpo + "--json --out " + path("one"));
+  EXPECT_EQ(r.code, 2);
+  EXPECT_NE(r.err.find("no answer of the last one was judged (all rewards are null)"), std::string::npos) << r.err;
+  for (const json& s : steps(r.out)) EXPECT_FALSE(s.contains("reward")) << s;
+  const Result shown = toy(grpo + "--out " + path("two"));
+  EXPECT_NE(shown.err.find("reward=none"), std::string::npos) << shown.err;
+}
+
 }  // namespace

@@ -135,8 +135,9 @@ class Decoder {
 /// The shape of a decoder's state. Throws as its constructor does for options that the model cannot have.
 DecodeShape decode_shape(const Model& model, const DecoderOptions& options);
 
-/// Do products round activations to 8 bits? Those with quantized weights do, unless DecoderOptions::exact.
-bool rounds_activations(const Model& model, const DecoderOptions& options);
+/// Do products round activations to 8 bits? Those with quantized weights do on a device that has such products, unless
+/// DecoderOptions::exact.
+bool rounds_activations(const Device& device, const Model& model, const DecoderOptions& options);
 
 /// Bytes that a decoder holds in addition to the weights: state, arena, inputs, repacked copies. Allocates nothing.
 size_t decoder_bytes(Device& device, const Model& model, const DecoderOptions& options);

@@ -118,11 +118,12 @@ std::string mixers_of(const ModelSpec& spec) {
   return fmt::format("{} layers ({}) with", spec.layers.size(), fmt::join(counted, ", "));
 }
 
-// Of the first layer that has one.
+// "swiglu", or "swiglu or 8 of 64 experts (swiglu)" where layers differ.
 std::string ffn_of(const ModelSpec& spec) {
-  const auto has_one = [](const LayerSpec& l) { return l.d_ff > 0; };
-  const auto first = std::find_if(spec.layers.begin(), spec.layers.end(), has_one);
-  return first == spec.layers.end() ? "no ffn" : ffn_of(*first);
+  std::vector<std::string> kinds;
+  for (const LayerSpec& l : spec.layers)
+    if (l.d_ff > 0 && std::ranges::find(kinds, ffn_of(l)) == kinds.end()) kinds.push_back(ffn_of(l));
+  return kinds.empty() ? "no ffn" : fmt::format("{}", fmt::join(kinds, " or "));
 }
 
 // "K=8 H=8 P=64 (key heads, value heads, head width), convolution of 4 positions"; "" where a mixer has no sizes.

@@ -152,7 +152,7 @@ struct Eval : Command {
       all.update(bind::score_fields(s));
       all.update({{"error_over", over},
                   {"error_blocks", s.blocks},
-                  {"products", products_name(dev.has_products(DType::q8_0) && rounds_activations(model, options))},
+                  {"products", products_name(rounds_activations(dev, model, options))},
                   {"kv", name_of(decode_shape(model, options).kv)}});
       return print_json(all);
     }

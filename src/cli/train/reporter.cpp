@@ -32,9 +32,10 @@ std::string to_text(const runs::Rewards& r) {
 
 // " reward=0.4400 mixed=0.29 length=8.1 entropy=0.310", or "".
 std::string to_text(const runs::Policy& p) {
-  if (!p.reward) return "";
-  std::string text = fmt::format(" reward={:.4f} mixed={:.2f} length={:.1f} entropy={:.3f}", *p.reward,
-                                 p.mixed.value_or(0), p.length.value_or(0), p.entropy.value_or(0));
+  if (!p.mixed) return "";
+  std::string text = fmt::format(" reward={} mixed={:.2f} length={:.1f} entropy={:.3f}",
+                                 p.reward ? fmt::format("{:.4f}", *p.reward) : "none", *p.mixed, p.length.value_or(0),
+                                 p.entropy.value_or(0));
   return p.kl ? text + fmt::format(" kl={:.4f}", *p.kl) : text;
 }
 

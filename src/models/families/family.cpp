@@ -50,8 +50,7 @@ std::string advice_on(std::string_view architecture) {
     if (architecture.find(encoder) != architecture.npos)
       return "; it is an encoder of a kind that toy does not compute: for embeddings use a bert, nomic-bert, "
              "nomic-bert-moe, jina-bert-v2, modern-bert or gemma-embedding, such as MiniLM, BGE, E5, or a causal "
-             "model, "
-             "such as Qwen3-Embedding";
+             "model, such as Qwen3-Embedding";
   return "";
 }
 
