@@ -100,7 +100,7 @@ template nlohmann::ordered_json read_json(std::string_view, std::string_view,
 std::string json_mistake(std::string_view text) {
   if (too_deep(text)) return fmt::format("it nests more than {} levels", kMaxJsonDepth);
   try {
-    static_cast<void>(nlohmann::json::parse(text, [](auto&&...) { return false; }));  // keeps nothing
+    [[maybe_unused]] const auto nothing = nlohmann::json::parse(text, [](auto&&...) { return false; });
   } catch (const nlohmann::json::exception& e) {
     return mistake(e.what(), text.find('\n') != text.npos);
   }

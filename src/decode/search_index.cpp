@@ -169,8 +169,8 @@ SearchIndex SearchIndex::open(const std::string& path) {
   const auto &file_of = f.get_i32s(kFileOf), &lines = f.get_i32s(kLines);
   check(texts.size() == n && file_of.size() == n && lines.size() == n, "{}: it has {} vectors and {} passages", path, n,
         texts.size());
-  for (const int32_t file : file_of)
-    check(file >= 0 && size_t(file) < files.size(), "{}: a passage is of file {} of {}", path, file, files.size());
+  for (const int32_t of : file_of)
+    check(of >= 0 && size_t(of) < files.size(), "{}: a passage is of file {} of {}", path, of, files.size());
   index.model_.path = f.get_string(kModel);
   index.model_.query_prefix = f.get_string(kQueryPrefix, "");
   index.model_.pooling = f.get_string(kPooling, "");

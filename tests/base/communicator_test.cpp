@@ -36,7 +36,9 @@ TEST(LocalCommunicator, MessagesArriveInTheirOrder) {
         if (r != c.rank()) c.send(r, values(c.rank(), i));
     for (size_t i = 0; i < 50; ++i)
       for (int r = 0; r < c.size(); ++r)
-        if (r != c.rank()) EXPECT_EQ(c.receive(r), values(r, i));
+        if (r != c.rank()) {
+          EXPECT_EQ(c.receive(r), values(r, i));
+        }
   });
 }
 

@@ -118,7 +118,9 @@ TEST(Sampler, DrawsQuicklyWhatItDrawsInOrder) {
       const std::optional<int32_t> id = draw_of_logits(logits, uniform, sums);
       const int32_t wanted = in_order(uniform);
       unsure += !id, deep += id && wanted > 300;
-      if (id) ASSERT_EQ(*id, wanted) << scale << " " << uniform;
+      if (id) {
+        ASSERT_EQ(*id, wanted) << scale << " " << uniform;
+      }
       ASSERT_EQ(Candidates(logits, {}).draw(uniform), wanted) << scale << " " << uniform;
       ASSERT_TRUE(sums);
       EXPECT_EQ(sums->logprob(double(logits[0])), log_softmax_at(logits, 0));

@@ -95,7 +95,9 @@ TEST_P(EncoderKinds, SurvivesGgufAndFolder) {
   const Model again = load_model(folder_.path("again.gguf"), *device);
   EXPECT_EQ(again.spec.context, model.spec.context);
   const bool written = model.tokenizer && model.tokenizer->kind() != "unigram";  // a folder does not get those
-  if (written) EXPECT_EQ(again.tokenizer->fingerprint(), model.tokenizer->fingerprint());
+  if (written) {
+    EXPECT_EQ(again.tokenizer->fingerprint(), model.tokenizer->fingerprint());
+  }
   EXPECT_EQ(hidden(*device, again, rows()), hidden(*device, model, rows()));
 }
 

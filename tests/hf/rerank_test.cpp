@@ -64,7 +64,9 @@ TEST_P(RankGolden, ReadsPairsAsTransformers) {
   const std::vector<RankPair> got = pairs(Ranker(*device, model));
   for (size_t i = 0; i < got.size(); ++i) {
     EXPECT_EQ(got[i].ids, rows_[i].at("ids").get<std::vector<int32_t>>());
-    if (rows_[i].contains("second")) EXPECT_EQ(got[i].second, rows_[i].at("second").get<size_t>());
+    if (rows_[i].contains("second")) {
+      EXPECT_EQ(got[i].second, rows_[i].at("second").get<size_t>());
+    }
   }
 }
 
@@ -72,7 +74,9 @@ TEST_P(RankGolden, SaysHowManySeparatorsAPairHas) {
   const gguf::File file = gguf::File::open(gguf_);
   const bool two = GetParam().name == "Roberta";
   EXPECT_EQ(file.get_bool("tokenizer.ggml.add_sep_token", false), two);
-  if (two) EXPECT_EQ(file.get_u32("tokenizer.ggml.seperator_token_id"), file.get_u32("tokenizer.ggml.eos_token_id"));
+  if (two) {
+    EXPECT_EQ(file.get_u32("tokenizer.ggml.seperator_token_id"), file.get_u32("tokenizer.ggml.eos_token_id"));
+  }
 }
 
 class RankEncoder : public RankGolden {};  // not those of decoders, whose template separates the texts
@@ -184,7 +188,9 @@ TEST_F(BertRanker, OrdersDocuments) {
   ASSERT_EQ(all.size(), 4u);
   for (size_t i = 1; i < all.size(); ++i) {
     EXPECT_GE(all[i - 1].logit, all[i].logit);
-    if (all[i - 1].logit == all[i].logit) EXPECT_LT(all[i - 1].index, all[i].index);
+    if (all[i - 1].logit == all[i].logit) {
+      EXPECT_LT(all[i - 1].index, all[i].index);
+    }
   }
   for (const Ranked& r : all) {
     EXPECT_EQ(r.score, 1 / (1 + std::exp(-r.logit)));

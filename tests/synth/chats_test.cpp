@@ -37,10 +37,13 @@ TEST(Chats, AnswersFollowFromTheConversation) {
     std::string name;
     for (const ChatTurn& t : chat_turns(3, i)) {
       int a = 0, b = 0;
-      if (std::sscanf(t.question.c_str(), "What is %d plus %d?", &a, &b) == 2)
+      if (std::sscanf(t.question.c_str(), "What is %d plus %d?", &a, &b) == 2) {
         EXPECT_TRUE(t.answer.ends_with(" is " + std::to_string(a + b) + ".")) << t.answer;
+      }
       if (t.question.starts_with("My name is ")) name = t.question.substr(11);
-      if (t.question == "What is my name?") EXPECT_EQ(t.answer, "Your name is " + name);
+      if (t.question == "What is my name?") {
+        EXPECT_EQ(t.answer, "Your name is " + name);
+      }
     }
   }
 }

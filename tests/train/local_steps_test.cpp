@@ -157,7 +157,9 @@ TEST(LocalSteps, LearnAsWellAsSharedSteps) {
     for (int64_t i = 0; i < kSteps; ++i) {
       const double loss = trainer.step(rows(kBatch * i, kBatch), lr).loss;
       if (i >= kSteps - 10) last += loss / 10;
-      if (i == 0) EXPECT_GT(loss, 4);
+      if (i == 0) {
+        EXPECT_GT(loss, 4);
+      }
     }
     return last;
   };

@@ -3,7 +3,7 @@
 //
 // Item i loads 8 elements of each operand (TILE * DEPTH = 8 * 256), side by side in memory where the operand has them
 // so.
-#define EACH (TILE / 16)
+#define ITEM_SIDE (TILE / 16)
 #define PITCH (TILE + 4)
 KERNEL(PRODUCT_NAME, 256)
 (GLOBAL const float* a, GLOBAL const uchar* b, GLOBAL const float* bias, GLOBAL const float* acc, GLOBAL float* c,
@@ -16,8 +16,8 @@ KERNEL(PRODUCT_NAME, 256)
   const int by_k = LID / (DEPTH / 8), by_other = LID % (TILE / 8) * 8;
   const int a_row = a_k == 1 ? by_k : by_other, a_at = a_k == 1 ? LID % (DEPTH / 8) * 8 : LID / (TILE / 8);
   const int b_col = b_k == 1 ? by_k : by_other, b_at = b_k == 1 ? LID % (DEPTH / 8) * 8 : LID / (TILE / 8);
-  float part[EACH][EACH], total[EACH][EACH], x[8], y[8];
-  UNROLL for (int i = 0; i < EACH; ++i) UNROLL for (int j = 0; j < EACH; ++j) part[i][j] = total[i][j] = 0.0f;
+  float part[ITEM_SIDE][ITEM_SIDE], total[ITEM_SIDE][ITEM_SIDE], x[8], y[8];
+  UNROLL for (int i = 0; i < ITEM_SIDE; ++i) UNROLL for (int j = 0; j < ITEM_SIDE; ++j) part[i][j] = total[i][j] = 0.0f;
   a += begin_of(GROUP_Z, batch.shape, batch.a);
   if (type == WEIGHT_F32) b += begin_of(GROUP_Z, batch.shape, batch.b) * 4;
   for (int k0 = -DEPTH; k0 < K; k0 += DEPTH) {
@@ -31,17 +31,17 @@ KERNEL(PRODUCT_NAME, 256)
     if (k0 >= 0) {
       const int many = K - k0 < DEPTH ? K - k0 : DEPTH;
       for (int k = 0; k < many; ++k) {
-        float p[EACH], q[EACH];
-        UNROLL for (int i = 0; i < EACH / 4; ++i) {
+        float p[ITEM_SIDE], q[ITEM_SIDE];
+        UNROLL for (int i = 0; i < ITEM_SIDE / 4; ++i) {
           const float4 u = a_tile[k][i * 16 + r], v = b_tile[k][i * 16 + s];
           p[4 * i] = u.x, p[4 * i + 1] = u.y, p[4 * i + 2] = u.z, p[4 * i + 3] = u.w;
           q[4 * i] = v.x, q[4 * i + 1] = v.y, q[4 * i + 2] = v.z, q[4 * i + 3] = v.w;
         }
-        UNROLL for (int i = 0; i < EACH; ++i) UNROLL for (int j = 0; j < EACH; ++j) part[i][j] =
+        UNROLL for (int i = 0; i < ITEM_SIDE; ++i) UNROLL for (int j = 0; j < ITEM_SIDE; ++j) part[i][j] =
             fma(p[i], q[j], part[i][j]);
       }
       if ((k0 + DEPTH) % BLOCK == 0 || k0 + DEPTH >= K)
-        UNROLL for (int i = 0; i < EACH; ++i) UNROLL for (int j = 0; j < EACH; ++j) total[i][j] += part[i][j],
+        UNROLL for (int i = 0; i < ITEM_SIDE; ++i) UNROLL for (int j = 0; j < ITEM_SIDE; ++j) total[i][j] += part[i][j],
             part[i][j] = 0.0f;
       BARRIER();
     }
@@ -53,7 +53,7 @@ KERNEL(PRODUCT_NAME, 256)
       BARRIER();
     }
   }
-  UNROLL for (int i = 0; i < EACH; ++i) UNROLL for (int j = 0; j < EACH; ++j) {
+  UNROLL for (int i = 0; i < ITEM_SIDE; ++i) UNROLL for (int j = 0; j < ITEM_SIDE; ++j) {
     const int m = row0 + i / 4 * 64 + r * 4 + i % 4, n = col0 + j / 4 * 64 + s * 4 + j % 4;
     if (m < M && n < N) {
       const int64 at = ((int64)GROUP_Z * M + m) * N + n;
@@ -64,7 +64,7 @@ KERNEL(PRODUCT_NAME, 256)
     }
   }
 }
-#undef EACH
+#undef ITEM_SIDE
 #undef PITCH
 #undef PRODUCT_NAME
 #undef TILE

@@ -10,7 +10,7 @@
 #define FIELD(at, bits, stride, e)                                              \
   (block[(at) + (e) / ((stride) * (8 / (bits))) * (stride) + (e) % (stride)] >> \
        (bits) * ((e) / (stride) % (8 / (bits))) &                               \
-   (1 << (bits)) - 1)
+   ((1 << (bits)) - 1))
 // The half at byte `at`, which is even, as blocks are.
 #define HALF(at) half_to_float(*(GLOBAL const ushort*)(block + (at)))
 
