@@ -121,16 +121,18 @@ TEST(Pairs, SquaresOfAnySize) {
       sum = plus_squares(sum, more);
       EXPECT_LE(std::fabs(value_of(sum) - exact), 151 * 3 * kU * kU * exact) << first << " " << second;
       const Wide root = std::sqrt(exact);
-      if (root <= kMost)
+      if (root <= kMost) {
         EXPECT_LE(std::fabs(root_of_squares(sum) - root), kU * 1.01L * root) << first << " " << second;
-      else
+      } else {
         EXPECT_EQ(root_of_squares(sum), kInf);
+      }
       for (const float x : {1.0f, 0.37f, 1e-18f, 1e20f}) {
         const Squares mean = mean_square(sum, 300, x);
         const Wide of_x = exact / 300 * x * x;
         EXPECT_LE(std::fabs(value_of(mean) - of_x), (151 * 3 + 20) * kU * kU * of_x) << first << " " << second;
-        if (of_x >= 0x1p-100L && of_x < kMost)
+        if (of_x >= 0x1p-100L && of_x < kMost) {
           EXPECT_LE(std::fabs(value_of(pair_of_squares(mean)) - of_x), 0x1p-36L * of_x) << first << " " << second;
+        }
       }
     }
 }
@@ -145,6 +147,8 @@ TEST(Pairs, SquaresThatAreNotFinite) {
     EXPECT_FALSE(std::isfinite(pair_of_squares(mean_square(sum, 5, 1)).hi));
   }
   EXPECT_EQ(root_of_squares(no_squares()), 0);
+  for (const float x : {1e25f, 3e30f, 1.7e38f, kMost})
+    EXPECT_EQ(plus_pair(pair_of_squares(plus_square(no_squares(), x)), pair_of(-1, 0)).hi, kInf) << x;
 }
 
 }  // namespace

@@ -89,7 +89,8 @@ DEVICE float power_of_two(int e) { return AS_FLOAT((uint)(e + 127) << 23); }
 // a 2^e, -252 <= e <= 252; exact where it is a float's number.
 DEVICE FloatPair scaled(FloatPair a, int e) {
   const float first = power_of_two(e / 2), second = power_of_two(e - e / 2);
-  return pair_of(a.hi * first * second, a.lo * first * second);
+  const float hi = a.hi * first * second;
+  return pair_of(hi, is_finite(hi) ? a.lo * first * second : 0.0f);
 }
 
 DEVICE Squares no_squares(void) {
