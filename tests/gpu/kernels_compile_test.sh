@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The kernels of GPUs through the compilers that make code for real ones: no registers are spilled and no local memory is
-# used on sm_80, sm_90 and sm_100 (what nvcc said when the program was built), and clang takes each kernel for an AMD GPU.
+# used on sm_80, sm_90 and sm_100 (what nvcc said when the program was built), and clang takes each kernel for an AMD GPU,
+# also where OpenCL has no f64: then a `double` is an error, and a constant without its `f` another.
 #
 # What toy says of cuBLASLt is compared with NVIDIA's header.
 #
@@ -37,6 +38,8 @@ if [[ -n $amd ]]; then
   for file in "$kernels"/*.k; do
     "$clang" -x cl -cl-std=CL1.2 -target amdgcn-amd-amdhsa -mcpu=$amd -nogpulib -Xclang -finclude-default-header \
       -I "$kernels" -I "$source" -O1 -c -o /dev/null "$file" || { echo "FAILED: $file for AMD"; failed=1; }
+    "$clang" -x cl -cl-std=CL1.2 -target amdgcn-amd-amdhsa -mcpu=$amd -nogpulib -Xclang -finclude-default-header -Xclang -cl-ext=-cl_khr_fp64 -Werror \
+      -I "$kernels" -I "$source" -fsyntax-only "$file" || { echo "FAILED: $file without f64"; failed=1; }
     # Functions that are left would have LOCAL memory that PoCL's threads share (dialect.h).
     "$clang" -x cl -cl-std=CL1.2 -target amdgcn-amd-amdhsa -mcpu=$amd -nogpulib -Xclang -finclude-default-header \
       -I "$kernels" -I "$source" -O0 -S -emit-llvm -o - "$file" | grep '^define internal' && { echo "FAILED: $file has functions that are not inlined"; failed=1; }

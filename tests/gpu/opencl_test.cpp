@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 
 #include "backend/gpu/emulated/emulated_driver.h"
 #include "backend/gpu/gpu_device.h"
@@ -12,6 +13,7 @@
 #include "backend/gpu/opencl/choice.h"
 #include "backend/gpu/opencl/opencl_driver.h"
 #include "backend/gpu/opencl/program_cache.h"
+#include "backend/gpu/sources.h"
 #include "testing/errors.h"
 #include "testing/files.h"
 #include "testing/sanitizers.h"
@@ -103,6 +105,18 @@ TEST(OpenCl, Memory) {
   driver->release(a);
   const std::string what = error_of([&] { driver->allocate(size_t(1) << 60); });
   expect_contains(what, "device 'opencl': no memory for 1073741824.00 GiB; ");
+}
+
+// Many devices have no f64. kernels_compile_test.sh compiles the same without it, where there is a clang.
+TEST(OpenCl, NoKernelUsesF64) {
+  const std::regex comment("//[^\n]*"), f64("\\bdouble\\b|[0-9]\\.[0-9]*(e[-+]?[0-9]+)?[^0-9ef]");
+  for (const Source& s : sources()) {
+    const std::string text = std::regex_replace(std::string(s.text), comment, "");
+    std::smatch found;
+    EXPECT_FALSE(std::regex_search(text, found, f64)) << s.name << ": " << found.str();
+  }
+  for (const char* bad : {"GLOBAL double* x", "x * 0.5;", "x * 1.5e-3)"})
+    EXPECT_TRUE(std::regex_search(bad, f64)) << bad;
 }
 
 TEST(OpenCl, OldDevicesAreRefused) {

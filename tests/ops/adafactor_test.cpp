@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "ops/harness.h"
 #include "toy/ops/ops.h"
@@ -140,6 +141,28 @@ TEST(Adafactor, NoGradientNoStep) {
     feed["row"] = std::vector<double>(3, 0.0), feed["col"] = std::vector<double>(4, 0.0);
     expect_same(Program(b, *device).run(feed)[0], feed["w"], "w");
   }
+}
+
+// Squares of gradients that no float holds, while their means are floats.
+TEST(Adafactor, GradientsOfAnySize) {
+  const Built b = build_op(*find_op("adafactor"), parse_operands(matrix("70", "300", "[]")), kRelative);
+  for (const double size : {1e-18, 2e19, 1e25})
+    for (const double scale : {1e-7, 1.0}) {
+      Feed feed = b.feed;
+      for (double& g : feed["g"]) g = double(float(g * size * (std::fabs(g) > 0.9 ? 4 : 0.1)));
+      feed["row"] = std::vector<double>(70, 0.0), feed["col"] = std::vector<double>(300, 0.0);
+      feed["gscale"] = {double(float(scale))};
+      const Results expected = Program(b, reference_device()).run(feed);
+      const Results actual = Program(b, *emulated_devices()[2]).run(feed);
+      for (const size_t o : {1, 2})
+        for (size_t i = 0; i < expected[o].size(); ++i) {
+          const double y = expected[o][i];
+          if (y < double(std::numeric_limits<float>::max()))
+            EXPECT_NEAR(actual[o][i], y, 2 * 0x1p-24 * y + 0x1p-125) << size << " " << scale << " " << o << " " << i;
+          else
+            EXPECT_EQ(actual[o][i], INFINITY) << size << " " << scale << " " << o << " " << i;
+        }
+    }
 }
 
 TEST(Adafactor, AGradientScaleThatIsNotFiniteSkipsTheStep) {

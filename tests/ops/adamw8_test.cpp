@@ -193,11 +193,13 @@ TEST(AdamW8, EveryThresholdIsWhereItIs) {
                            AdamWAttrs{0, 0, 1e-8, 0.1});
   Feed feed = b.feed;
   feed["g"] = g;
-  const Results y = Program(b, cpu_device(2)).run(feed);
-  for (size_t i = 0; i < g.size(); ++i) {
-    const float x = float(g[i]), square = x * x;
-    EXPECT_EQ(code_at(y[1], i), kSignedCode.of(double(x))) << x;
-    EXPECT_EQ(code_at(y[3], i), std::max<int>(kUnsignedCode.of(double(square)), square > 0)) << x;
+  for (Device* device : {&cpu_device(2), emulated_devices()[2]}) {
+    const Results y = Program(b, *device).run(feed);
+    for (size_t i = 0; i < g.size(); ++i) {
+      const float x = float(g[i]), square = x * x;
+      EXPECT_EQ(code_at(y[1], i), kSignedCode.of(double(x))) << device->name() << x;
+      EXPECT_EQ(code_at(y[3], i), std::max<int>(kUnsignedCode.of(double(square)), square > 0)) << device->name() << x;
+    }
   }
 }
 

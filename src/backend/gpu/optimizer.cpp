@@ -58,15 +58,19 @@ void adamw8(Launches& to, const KernelCall& c) noexcept {
           float(at.eps), float(at.weight_decay)});
 }
 
-// The memory of Adafactor's kernels, all f64: two numbers, sums of lines of u^2 and of w^2, sums of columns.
+// The memory of Adafactor's kernels: two numbers, sums of lines of u^2 and of w^2, sums of columns.
 struct FactorMemory {
   int lines, rows, chunks;  ///< columns are added up in chunks of rows
-  double *numbers, *updates, *weights, *columns;
+  FloatPair* numbers;
+  Squares *updates, *weights, *columns;
   FactorMemory(void* memory, int line_count, int row_count)
       : lines(line_count), rows(std::max(64, blocks(row_count, 64))), chunks(blocks(row_count, rows)) {
-    numbers = static_cast<double*>(memory), updates = numbers + 2, weights = updates + lines, columns = weights + lines;
+    numbers = static_cast<FloatPair*>(memory), updates = reinterpret_cast<Squares*>(numbers + 2);
+    weights = updates + lines, columns = weights + lines;
   }
-  static size_t bytes(int64_t lines, int64_t sums) { return size_t(2 + 2 * lines + sums) * sizeof(double); }
+  static size_t bytes(int64_t lines, int64_t sums) {
+    return 2 * sizeof(FloatPair) + size_t(2 * lines + sums) * sizeof(Squares);
+  }
 };
 // The second half of a step: row is null for a vector.
 void move_on(Launches& to, const KernelCall& c, const FactorMemory& memory, const Arg& row, const Arg& col, int C,
@@ -78,7 +82,7 @@ void move_on(Launches& to, const KernelCall& c, const FactorMemory& memory, cons
          {in(c, 1), row, col, memory.numbers, memory.updates, in(c, scale), n, C, smallest});
   to.add(Kernel::adafactor_rate, {},
          {memory.updates, memory.weights, memory.numbers, in(c, rate), memory.lines, n, int(at.relative),
-          double(at.smallest_scale), double(at.clip)});
+          float(at.smallest_scale), float(at.clip)});
   to.add(Kernel::adafactor_step, {blocks(n, ELEMENTS_OF_A_GROUP)},
          {out(c, 0), in(c, 1), row, col, memory.numbers, in(c, rate), in(c, scale), n, C, smallest,
           float(at.weight_decay)});
@@ -89,11 +93,10 @@ void adafactor(Launches& to, const KernelCall& c) noexcept {
   const FactorMemory memory(c.workspace, R, R);
   to.add(Kernel::adafactor_rows, {R},
          {to.fault(), to.call(), in(c, 0), in(c, 1), out(c, 1), memory.weights, in(c, 5), in(c, 6), C});
-  to.add(Kernel::adafactor_columns, {blocks(C, 256), memory.chunks},
-         {in(c, 1), memory.columns, in(c, 6), R, C, memory.rows});
+  to.add(Kernel::adafactor_columns, {blocks(C, 256), memory.chunks}, {in(c, 1), memory.columns, R, C, memory.rows});
   to.add(Kernel::adafactor_column, {blocks(C, 256)},
          {memory.columns, out(c, 2), in(c, 5), in(c, 6), memory.chunks, R, C});
-  to.add(Kernel::adafactor_mean, {}, {out(c, 1), memory.numbers, R, double(c.attrs->as<AdafactorAttrs>().eps)});
+  to.add(Kernel::adafactor_mean, {}, {out(c, 1), memory.numbers, R, float(c.attrs->as<AdafactorAttrs>().eps)});
   move_on(to, c, memory, out(c, 1), out(c, 2), C, 4, 6);
 }
 size_t factor_workspace(const KernelQuery& q) noexcept {
@@ -130,7 +133,7 @@ void global_norm(Launches& to, const KernelCall& c) noexcept {
 size_t parts_of_norm(const KernelQuery& q) noexcept {
   size_t parts = 0;
   for (const OperandDesc& x : q.in) parts += size_t(blocks(x.shape.count(), ELEMENTS_OF_A_NORM));
-  return parts * sizeof(double);
+  return parts * sizeof(Squares);
 }
 
 void clip_scale(Launches& to, const KernelCall& c) noexcept {

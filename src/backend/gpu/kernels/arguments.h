@@ -20,6 +20,16 @@ typedef struct {
   int N, K, P, H, V, S, vector_gate, tile, delta, parts;
 } Delta;
 
+// hi + lo (pairs.h).
+typedef struct {
+  float hi, lo;
+} FloatPair;
+// A sum of squares: sum 4^e (pairs.h).
+typedef struct {
+  FloatPair sum;
+  int e;
+} Squares;
+
 // The types of weights (weights.h).
 enum {
   WEIGHT_F32,

@@ -57,7 +57,6 @@ DEVICE float warp_xor(float v, int mask, float* scratch) { return __shfl_xor_syn
 
 #elif defined(__OPENCL_C_VERSION__)  // ---------------------------------------------------------------- OpenCL C 1.2
 #pragma OPENCL FP_CONTRACT OFF
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef long int64;
 typedef ulong uint64;
 #define KERNEL(name, items) __kernel __attribute__((reqd_work_group_size(items, 1, 1))) void name
@@ -197,14 +196,12 @@ DEVICE uint two_over_pi(int i) {
       return 0u;
   }
 }
-// x = (quarter + 4 n) pi/2 + r with |r| <= pi/4: in f64, where x is large by the bits of 2/pi that count (Payne and
-// Hanek 1983). r is within 2^-40 of itself.
-DEVICE double quarter_turns(float x, int* quarter) {
-  if (fabs(x) < 32768.0f) {
-    const double n = ((double)x * 0.63661977236758138 + 6755399441055744.0) - 6755399441055744.0;
-    *quarter = (int)n & 3;
-    return fma(-n, 6.123233995736766e-17, fma(-n, 1.5707963267948966, (double)x));
-  }
+// x = (quarter + 4 n) pi/2 + r with |r| <= pi/4, by the bits of 2/pi that count (Payne and Hanek 1983): 64 of the
+// product with |x| are kept, which is off by less than 2^-61 quarters. No float from pi/4 on is closer than 2^-29.3 to
+// a multiple of pi/2, so r is within u (1 + 2^-6) of itself, u = 2^-24.
+DEVICE float quarter_turns(float x, int* quarter) {
+  *quarter = 0;
+  if (fabs(x) < 0.785398f) return x;
   const uint u = AS_UINT(x), m = (u & 0x7fffffu) | 0x800000u;  // |x| = m 2^e
   const int e = (int)(u >> 23 & 0xffu) - 150, at = e + 30;  // the bits before this one give multiples of four quarters
   const int word = at / 32, shift = at % 32;
@@ -215,11 +212,15 @@ DEVICE double quarter_turns(float x, int* quarter) {
   const uint64 turns = high << 32 | (low & 0xffffffffu);  // the first two bits are whole quarters
   const int sign = x < 0.0f ? -1 : 1;
   *quarter = sign * (int)((turns >> 62) + (turns >> 61 & 1u)) & 3;
-  return (double)sign * (double)(int64)(turns << 2) * 8.5153039502163873e-20;  // pi/2 2^-64
+  // The rest in 2^-63 quarters as a sum of two floats, times pi/2 2^-63 as one: its second part counts once.
+  const int64 rest = (int64)(turns << 2) / 2;
+  const float hi = (float)rest, lo = (float)(rest - (int64)hi), r = hi * 1.70306084e-19f;
+  return (float)sign * (r + fma(lo, 1.70306084e-19f, fma(hi, -4.73919821e-27f, fma(hi, 1.70306084e-19f, -r))));
 }
-// The series up to r^9 and r^10, whose rest is below 0.1u: within 3u.
-DEVICE float sine_of(double angle, int quarter) {
-  const float r = (float)angle, t = r * r;
+// The series up to r^9 and r^10, whose rest is below 0.1u: within 3u of an exact angle. Sine and cosine of each float
+// were counted: within 2u.
+DEVICE float sine_of(float r, int quarter) {
+  const float t = r * r;
   float y;
   if (quarter % 2 == 0) {
     float p = fma(t, 2.75573192e-6f, -1.98412698e-4f);
@@ -239,13 +240,13 @@ DEVICE float SIN(float x) {
   if (x == 0.0f) return x;
   if (!is_finite(x)) return NOT_A_NUMBER;
   int quarter;
-  const double r = quarter_turns(x, &quarter);
+  const float r = quarter_turns(x, &quarter);
   return sine_of(r, quarter);
 }
 DEVICE float COS(float x) {
   if (!is_finite(x)) return NOT_A_NUMBER;
   int quarter;
-  const double r = quarter_turns(x, &quarter);
+  const float r = quarter_turns(x, &quarter);
   return sine_of(r, (quarter + 1) & 3);
 }
 

@@ -26,9 +26,9 @@ inline constexpr uint32_t kPlatformVersion = 0x0901, kPlatformName = 0x0902, kDe
                           kMostGroupItems = 0x1004, kMostBufferBytes = 0x1010, kAddressAlignBits = 0x1019,
                           kSingleFp = 0x101b, kMemoryBytes = 0x101f, kLocalBytes = 0x1023, kLittleEndian = 0x1026,
                           kAvailable = 0x1027, kHasCompiler = 0x1028, kDeviceName = 0x102b, kDriverVersion = 0x102d,
-                          kDeviceVersion = 0x102f, kDoubleFp = 0x1032;
-inline constexpr Bits kAnyDevice = 0xffffffff, kIsGpu = 1 << 2, kRoundsDivision = 1 << 7, kReadWrite = 1 << 0,
-                      kProfiling = 1 << 1;
+                          kDeviceVersion = 0x102f;
+inline constexpr Bits kAnyDevice = 0xffffffff, kIsGpu = 1 << 2, kRoundsToNearest = 1 << 2, kRoundsDivision = 1 << 7,
+                      kReadWrite = 1 << 0, kProfiling = 1 << 1;
 inline constexpr uint32_t kStarted = 0x1282, kEnded = 0x1283, kBinarySizes = 0x1165, kBinaries = 0x1166,
                           kBuildLog = 0x1183;
 

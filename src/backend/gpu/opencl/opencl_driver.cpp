@@ -192,9 +192,9 @@ class OpenClDriver final : public Driver {
     const auto most = value_of<size_t>(choice_.device, kMostGroupItems);
     check(most >= size_t(items), "device 'opencl': '{}' runs {} items in a group, and kernels need {}", choice_.name,
           most, items);
-    check(value_of<Bits>(choice_.device, kDoubleFp) != 0,
-          "device 'opencl': '{}' has no f64 (cl_khr_fp64), in which losses, norms and long sums are added; choose "
-          "another device with TOY_OPENCL_DEVICE, or use --device cpu",
+    check(value_of<Bits>(choice_.device, kSingleFp) & kRoundsToNearest,
+          "device 'opencl': '{}' does not round to nearest, which kernels need; choose another device with "
+          "TOY_OPENCL_DEVICE, or use --device cpu",
           choice_.name);
     check(value_of<uint32_t>(choice_.device, kLittleEndian), "device 'opencl': '{}' is big-endian", choice_.name);
   }
