@@ -33,13 +33,22 @@ void show_hidden(Slot& slot, size_t position, std::span<const float> hidden) {
 
 namespace {
 
-// The text's next token. Where nothing but the largest logit is wanted, and the device knows that, the logits stay
-// there.
+// The text's next id where few of the logits decide it, and the device tells those: the others stay there.
+std::optional<int32_t> next_of_likeliest(Job& job, const RowLogits& row) {
+  const int64_t needed = job.sampler.decided_by(job.history);
+  if (needed == 1) return row.decoder->largest(row.row);
+  if (needed == 0 || needed > kLikeliest) return {};
+  const auto best = row.decoder->likeliest(row.row);
+  if (!best) return {};
+  return job.sampler.pick_of(best->ids, best->logits, job.result.tokens.size(), job.history);
+}
+
+// The text's next token.
 GeneratedToken next_token(Job& job, const RowLogits& row) {
   const GenerateOptions& o = job.request.options;
   const bool only_id = !o.logprobs && o.top_logprobs == 0 && !o.entropy && !o.row_checksum;
-  if (only_id && job.sampler.takes_largest(job.history))
-    if (const std::optional<int32_t> id = row.decoder->largest(row.row)) return {{*id, kNoLogprob}, {}};
+  if (only_id)
+    if (const std::optional<int32_t> id = next_of_likeliest(job, row)) return {{*id, kNoLogprob}, {}};
   const std::span<const float> logits = row.all();
   std::optional<RowSums> sums;
   const int32_t id = job.sampler.pick(logits, job.result.tokens.size(), job.history, &sums);

@@ -70,6 +70,12 @@ Candidates::Candidates(std::span<const float> logits, std::span<const uint64_t> 
       if (const size_t i = 64 * w + size_t(__builtin_ctzll(word)); i < logits.size()) add(i);
 }
 
+Candidates::Candidates(std::span<const int32_t> ids, std::span<const float> logits) : by_id_(false) {
+  for (size_t i = 0; i < ids.size(); ++i)
+    if (std::isfinite(logits[i])) items_.push_back({logits[i], ids[i]});
+  sorted_ = items_.size();
+}
+
 const Candidates::Item& Candidates::best_item() const {
   if (sorted_ > 0) return items_[0];
   return *std::min_element(items_.begin(), items_.end(), better);
@@ -94,8 +100,10 @@ void Candidates::sort_first(size_t n) {
 }
 
 void Candidates::keep_first(size_t n) {
-  if (n >= items_.size()) return;
-  if (n > sorted_) {
+  n = std::min(n, items_.size());
+  if (n > 0 && n <= size_t(kLikeliest)) {
+    at(n - 1);
+  } else if (n > sorted_ && n < items_.size()) {
     std::nth_element(items_.begin() + int64_t(sorted_), items_.begin() + int64_t(n), items_.end(), better);
     by_id_ = false;
   }

@@ -25,6 +25,8 @@ class Candidates {
   };
   /// The tokens with a finite logit; those of `allowed`, a bit for each, if it is not empty.
   Candidates(std::span<const float> logits, std::span<const uint64_t> allowed);
+  /// The likeliest tokens, in their order, those with a finite logit.
+  Candidates(std::span<const int32_t> ids, std::span<const float> logits);
 
   size_t size() const { return items_.size(); }
   /// The i-th likeliest, equal ones by id. Costs a selection for the first i of each power of two.
@@ -60,7 +62,7 @@ class Candidates {
   /// How many of the likeliest have a total of at least `mass`, or more than it, as total() counts; all of them if none
   /// do. They are in front then, the least likely of them last.
   size_t reach(double mass, bool beyond);
-  /// Keeps the n likeliest.
+  /// Keeps the n likeliest. Few are in their order then, so that sums over them do not depend on the others.
   void keep_first(size_t n);
   /// Keeps the n in front, where reach() has put the likeliest.
   void keep_front(size_t n);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "toy/base/memory.h"
 #include "toy/models/transformer.h"
@@ -17,7 +18,7 @@ std::string factors_name(size_t adapter) { return fmt::format("adapter.{}", adap
 }  // namespace
 
 DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, DecodeShape shape,
-                               int64_t max_rows, bool hidden, bool adapters_by_sequence, bool largest) {
+                               int64_t max_rows, bool hidden, bool adapters_by_sequence, bool likeliest) {
   spec.require_positions(shape.context, "context");
   DecodeGraph d{std::make_unique<Graph>(), {}, {}};
   Graph& g = *d.graph;
@@ -45,9 +46,10 @@ DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dt
     const int asked = g.declare_rows("hidden_rows", max_rows);
     d.outputs.push_back(embedding(x, g.input("hidden_rows", g.rows_type(asked, DType::i32), max_rows)));
   }
-  if (largest) {
-    d.outputs.push_back(top_k(d.outputs[0], 1).ids);
-    d.outputs.push_back(max(d.outputs[0], 1));
+  if (likeliest) {
+    const Value logits = d.outputs[0];
+    const TopK best = top_k(logits, std::min<int64_t>(kLikeliest, spec.vocab));
+    d.outputs.insert(d.outputs.end(), {best.ids, best.values, max(logits, 1)});
   }
   for (const nn::LayerState& l : layers) d.updates.insert(d.updates.end(), l.slots.begin(), l.slots.end());
   return d;
@@ -181,7 +183,7 @@ Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& optio
       width_(model.spec.d_model),
       rounds_(rounds_activations(device, model, options)),
       gives_hidden_(options.hidden),
-      tells_largest_(!device.host_visible()) {
+      tells_likeliest_(!device.host_visible()) {
   const DecodeShape shape = decode_shape(model, options);
   require_memory(device, state_bytes(model.spec, shape, &device), "the state of all sequences");
   max_rows_ = shape.rows;
@@ -193,7 +195,7 @@ Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& optio
           adapter.maps, [](const auto& map) { return map.second.magnitude != AdapterSpec::Magnitude::none; }));
     }
   const DecodeGraph d = build_decode_graph(model.spec, dtypes_of(model), shape, max_rows_, options.hidden,
-                                           options.adapters_by_sequence, tells_largest_);
+                                           options.adapters_by_sequence, tells_likeliest_);
   auto plan = std::make_shared<const Plan>(compile(*d.graph, d.outputs, d.updates, device, plan_options(options)));
   require_memory(device, plan->arena_bytes + plan->input_bytes(device), "decoding with this context");
   require_memory(device, plan->repacked_bytes(), "the repacked weights");
@@ -244,15 +246,38 @@ void Decoder::decode(std::span<const DecodeRow> rows) {
 }
 
 void Decoder::forget_results() {
-  logits_.clear(), hidden_.clear(), largest_.clear(), most_.clear();
+  logits_.clear(), hidden_.clear(), likeliest_.clear(), likeliest_logits_.clear(), most_.clear();
   logits_count_ = 0;
 }
 
-void Decoder::read_logits() const {
+// An output of `width` columns, of all rows of the call that want logits.
+template <class T>
+std::span<const T> Decoder::read(Output output, std::vector<T>& all) const {
+  const size_t outputs = session_->plan().outputs.size(), at = output == Output::logits ? 0 : outputs - size_t(output);
   const std::lock_guard lock(reading_);
-  if (logits_.size() == logits_count_ * size_t(vocab_)) return;
-  const std::vector<float> piece = session_->values(0);
-  logits_.insert(logits_.end(), piece.begin(), piece.end());
+  if (all.size() == logits_count_ * width_of(output)) return all;
+  if constexpr (std::is_same_v<T, float>) {
+    const std::vector<float> piece = session_->values(at);
+    all.insert(all.end(), piece.begin(), piece.end());
+  } else {
+    const HostTensor piece = session_->output(at);
+    all.insert(all.end(), piece.view().as<T>(), piece.view().as<T>() + piece.view().count());
+  }
+  return all;
+}
+
+size_t Decoder::width_of(Output output) const {
+  if (output == Output::maximum) return 1;
+  return output == Output::logits ? size_t(vocab_) : size_t(std::min<int64_t>(kLikeliest, vocab_));
+}
+
+// Before another piece takes the place of the last one.
+void Decoder::read_all() const {
+  read(Output::logits, logits_);
+  if (!tells_likeliest_) return;
+  read(Output::likeliest, likeliest_);
+  read(Output::likeliest_logits, likeliest_logits_);
+  read(Output::maximum, most_);
 }
 
 void Decoder::check_adapters(std::span<const float> factors) const {
@@ -275,7 +300,7 @@ void Decoder::use_adapters(int sequence, std::span<const float> factors) {
 }
 
 void Decoder::run_piece(std::span<const DecodeRow> rows) {
-  read_logits();  // of the piece before
+  read_all();
   tokens_.clear(), sequences_.clear(), positions_.clear(), wanted_.clear(), wanted_hidden_.clear();
   state_->slide();
   for (const DecodeRow& r : rows) {
@@ -309,15 +334,7 @@ void Decoder::run_piece(std::span<const DecodeRow> rows) {
     throw Error(e.code(), fmt::format("decoding: call {}, {} rows: {}", calls_, rows.size(), e.what()));
   }
   logits_count_ += wanted_.size();
-  if (tells_largest_ && !wanted_.empty()) {
-    const size_t first = session_->plan().outputs.size() - 2;
-    const HostTensor ids = session_->output(first);
-    largest_.insert(largest_.end(), ids.view().as<int32_t>(), ids.view().as<int32_t>() + wanted_.size());
-    const std::vector<float> most = session_->values(first + 1);
-    most_.insert(most_.end(), most.begin(), most.end());
-  } else {
-    read_logits();
-  }
+  if (!tells_likeliest_) read_all();
   if (wanted_hidden_.empty()) return;
   const std::vector<float> states = session_->values(1);
   hidden_.insert(hidden_.end(), states.begin(), states.end());
@@ -325,13 +342,24 @@ void Decoder::run_piece(std::span<const DecodeRow> rows) {
 
 std::span<const float> Decoder::logits(size_t i) const {
   check(i < logits_count(), "decoder: logits {} of {}", i, logits_count());
-  read_logits();
-  return std::span(logits_).subspan(i * size_t(vocab_), size_t(vocab_));
+  return read(Output::logits, logits_).subspan(i * size_t(vocab_), size_t(vocab_));
+}
+
+bool Decoder::tells_likeliest(size_t i) const {
+  check(i < logits_count(), "decoder: logits {} of {}", i, logits_count());
+  return tells_likeliest_ && std::isfinite(read(Output::maximum, most_)[i]);
 }
 
 std::optional<int32_t> Decoder::largest(size_t i) const {
-  check(i < logits_count(), "decoder: logits {} of {}", i, logits_count());
-  return tells_largest_ && std::isfinite(most_[i]) ? std::optional(largest_[i]) : std::nullopt;
+  if (!tells_likeliest(i)) return {};
+  return read(Output::likeliest, likeliest_)[i * width_of(Output::likeliest)];
+}
+
+std::optional<Decoder::Likeliest> Decoder::likeliest(size_t i) const {
+  if (!tells_likeliest(i)) return {};
+  const size_t n = width_of(Output::likeliest);
+  return Likeliest{read(Output::likeliest, likeliest_).subspan(i * n, n),
+                   read(Output::likeliest_logits, likeliest_logits_).subspan(i * n, n)};
 }
 
 std::span<const float> Decoder::hidden(size_t i) const {

@@ -359,11 +359,27 @@ Sampler::Sampler(const Sampler& other)
 
 Sampler& Sampler::operator=(const Sampler& other) { return *this = Sampler(other); }
 
-bool Sampler::takes_largest(std::span<const int32_t> history) const {
+int64_t Sampler::decided_by(std::span<const int32_t> history) const {
   const SamplerOptions& o = options_;
-  const bool changes =
-      !o.logit_bias.empty() || ((has(SamplerStep::penalties) || has(SamplerStep::dry)) && !history.empty());
-  return o.temperature == 0 && o.dynatemp_range == 0 && !changes && !constraint_;
+  const auto penalizes = [](SamplerStep s) { return s == SamplerStep::penalties || s == SamplerStep::dry; };
+  const auto acts = [&](SamplerStep s) { return has(s) && !(penalizes(s) && history.empty()); };
+  const bool greedy = o.temperature == 0 && o.dynatemp_range == 0;  // then only these act
+  if (!o.logit_bias.empty() || constraint_ || (o.mirostat && !greedy)) return 0;
+  for (const SamplerStep s : o.steps) {
+    if (!acts(s) || (greedy && !penalizes(s))) continue;
+    if (s == SamplerStep::top_k) return o.top_k;
+    // A quotient of floats by this temperature keeps their order: none becomes infinite or equal to another.
+    const bool in_order =
+        s == SamplerStep::temperature && o.dynatemp_range == 0 && o.temperature > 1e-200 && o.temperature < 1e200;
+    if (!in_order) return 0;
+  }
+  return greedy ? 1 : 0;
+}
+
+int32_t Sampler::pick_of(std::span<const int32_t> ids, std::span<const float> logits, uint64_t step,
+                         std::span<const int32_t> history) {
+  Candidates candidates(ids, logits);
+  return choose(candidates, step, history);
 }
 
 // Is a token drawn from the model's own distribution?
@@ -377,7 +393,7 @@ int32_t Sampler::pick(std::span<const float> logits, uint64_t step, std::span<co
                       std::optional<RowSums>* sums) {
   check_logits(logits);
   const SamplerOptions& o = options_;
-  if (takes_largest(history)) return int32_t(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  if (decided_by(history) == 1) return int32_t(std::max_element(logits.begin(), logits.end()) - logits.begin());
   for (const int32_t id : history) check_id(logits, id);
   if (draws_plainly()) {
     std::optional<RowSums> found;

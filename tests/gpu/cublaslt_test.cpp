@@ -9,6 +9,7 @@
 #include "backend/gpu/cuda/cublaslt.h"
 #include "backend/gpu/cuda/cuda_driver.h"
 #include "backend/gpu/cuda/images.h"
+#include "backend/gpu/emulated/emulated_driver.h"
 #include "backend/gpu/gpu_device.h"
 #include "backend/gpu/launches.h"
 #include "gpu/fake/fake_cublaslt.h"
@@ -133,7 +134,8 @@ TEST(CublasLtProducts, LossesInChunksReadPartsOfTheirOperands) {
                                  {at(7), DType::f32, {N, D}},
                                  {at(8), DType::f32, {V, D}}};
   const Attrs attrs = LinearXentAttrs{};
-  Launches to(nullptr);
+  const auto driver = make_emulated_driver();
+  Launches to(*driver, nullptr);
   for (const KernelRecord& r : records(true))
     if (r.op == "linear_xent") {
       KernelCall call{&r, &attrs, in, out};

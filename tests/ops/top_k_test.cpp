@@ -2,8 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
+#include <tuple>
 
 #include "ops/harness.h"
+#include "testing/sanitizers.h"
+#include "toy/backend/devices.h"
+#include "toy/base/error.h"
+#include "toy/base/philox.h"
 #include "toy/ops/ops.h"
 
 namespace toy::test {
@@ -50,6 +56,38 @@ TEST(TopK, NanIsSmallest) {
     EXPECT_EQ(y[0][1], -INFINITY);
     EXPECT_TRUE(std::isnan(y[0][2]) && std::isnan(y[0][3]));
   }
+}
+
+// Rows as long as a vocabulary, which several groups of a GPU share; also of few values, and with k near what they
+// hold.
+TEST(TopK, LongRows) {
+  std::vector<Device*> devices = emulated_devices();
+  std::unique_ptr<Device> opencl;
+  if (!testing::kAddressSanitizer && !testing::kThreadSanitizer) try {
+      devices.push_back((opencl = make_opencl_device()).get());
+    } catch (const Error&) {  // there is none
+    }
+  for (const auto& [rows, columns, k] : {std::tuple<int64_t, int64_t, int64_t>{3, 70, 64},
+                                         {3, 2048, 64},
+                                         {2, 2049, 64},
+                                         {2, 33000, 40},
+                                         {1, 151936, 64},
+                                         {1, 5000, 1024}})
+    for (const int64_t values : {int64_t(5), int64_t(1) << 24}) {
+      const std::string shape = "[" + std::to_string(rows) + "," + std::to_string(columns) + "]";
+      SCOPED_TRACE(shape + " " + std::to_string(k) + " " + std::to_string(values));
+      Built b = build_op(*find_op("top_k"), parse_operands("x:" + shape), TopKAttrs{k});
+      std::vector<double>& x = b.feed["x"];
+      const Philox random(3, "x");
+      for (size_t i = 0; i < x.size(); ++i) x[i] = double(random.below(i, uint64_t(values))) - double(values / 2);
+      x[3] = NAN, x[7] = -INFINITY, x[size_t(columns) - 1] = INFINITY, x[5] = -0.0;
+      const Results expected = Program(b, cpu_device(2)).run();
+      EXPECT_EQ(expected[1][0], double(columns - 1));
+      for (Device* device : devices) {
+        const Results y = Program(b, *device).run();
+        for (size_t o = 0; o < 2; ++o) expect_same(y[o], expected[o], "output " + std::to_string(o));
+      }
+    }
 }
 
 }  // namespace

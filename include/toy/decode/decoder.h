@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "toy/base/options.h"
+#include "toy/decode/sampler.h"
 #include "toy/decode/state.h"
 #include "toy/models/model.h"
 
@@ -83,8 +84,15 @@ class Decoder {
   std::span<const float> logits(size_t i) const;
   size_t logits_count() const { return logits_count_; }
   /// The id of the largest of these logits, the first of equal ones, where the device tells it without their being
-  /// read. Never where one is NaN.
+  /// read. Never where one is NaN, or the largest is infinite.
   std::optional<int32_t> largest(size_t i) const;
+  /// The largest of these logits in their order, equal ones by id: kLikeliest, or all there are.
+  struct Likeliest {
+    std::span<const int32_t> ids;
+    std::span<const float> logits;
+  };
+  /// Where largest() tells something. Until the next call of decode().
+  std::optional<Likeliest> likeliest(size_t i) const;
   /// Hidden states [D] of the i-th row of the last call that asked for them: what the output projection multiplies.
   std::span<const float> hidden(size_t i) const;
   size_t hidden_count() const { return hidden_.size() / size_t(width_); }
@@ -114,19 +122,25 @@ class Decoder {
 
  private:
   void run_piece(std::span<const DecodeRow> rows);
-  void read_logits() const;
+  /// Outputs of the plan: the first one, or counted from the end.
+  enum class Output : size_t { logits = 0, maximum = 1, likeliest_logits = 2, likeliest = 3 };
+  size_t width_of(Output output) const;
+  template <class T>
+  std::span<const T> read(Output output, std::vector<T>& all) const;
+  void read_all() const;
+  bool tells_likeliest(size_t i) const;
   void forget_results();
   int64_t vocab_, width_, max_rows_;
-  bool rounds_, gives_hidden_, tells_largest_;
+  bool rounds_, gives_hidden_, tells_likeliest_;
   bool check_finite_ = false;
   std::vector<std::vector<float>> factors_;  // of each adapter, by sequence; empty unless sequences may differ
   std::vector<bool> magnitudes_;             // has the adapter some?
   std::unique_ptr<DecodeState> state_;
   std::unique_ptr<Session> session_;
-  mutable std::mutex reading_;         // of what follows
-  mutable std::vector<float> logits_;  // all of logits_count_, or those of the last piece are still on the device
-  std::vector<float> hidden_, most_;
-  std::vector<int32_t> largest_;
+  mutable std::mutex reading_;  // of what follows: all of logits_count_ rows, or the last piece is still on the device
+  mutable std::vector<float> logits_, most_, likeliest_logits_;
+  mutable std::vector<int32_t> likeliest_;
+  std::vector<float> hidden_;
   size_t logits_count_ = 0;
   int64_t calls_ = 0;
   std::vector<int32_t> tokens_, sequences_, positions_, wanted_, wanted_hidden_;
@@ -154,10 +168,10 @@ struct DecodeGraph {
   std::vector<Value> outputs, updates;
 };
 /// One call of a decoder for up to `max_rows` rows. The outputs are the logits and, if wanted, the hidden states.
-/// `adapters_by_sequence`: as for DecoderOptions. `largest`: then come the ids of the largest logits and, for NaN among
-/// them to be seen, their maxima.
+/// `adapters_by_sequence`: as for DecoderOptions. `likeliest`: then come the ids of the largest logits, these logits,
+/// and, for NaN to be seen, the maxima.
 DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, DecodeShape shape,
                                int64_t max_rows, bool hidden = false, bool adapters_by_sequence = false,
-                               bool largest = false);
+                               bool likeliest = false);
 
 }  // namespace toy

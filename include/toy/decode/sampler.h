@@ -117,6 +117,9 @@ struct TokenLogprob {
                        ///< cut or penalized)
 };
 
+/// As many of the largest logits suffice for most chains with top_k: devices with memory of their own tell so many.
+inline constexpr int kLikeliest = 64;
+
 /// What log probabilities of a row of logits are made of, in f64.
 struct RowSums {
   double top = 0;       ///< the largest logit
@@ -156,8 +159,13 @@ class Sampler {
   /// `sums`: becomes those of the logits, where the draw needs them.
   int32_t pick(std::span<const float> logits, uint64_t step, std::span<const int32_t> history = {},
                std::optional<RowSums>* sums = nullptr);
-  /// Does pick() take the largest logit, whatever the others are?
-  bool takes_largest(std::span<const int32_t> history) const;
+  /// How many of the largest logits decide what pick() takes, whatever the others are: 1 without randomness, k where
+  /// top_k(k) comes first. 0: all of them do.
+  int64_t decided_by(std::span<const int32_t> history) const;
+  /// What pick() takes where these are the largest logits and their ids, in order, equal ones by id: at least
+  /// decided_by(), or all there are. The largest is finite, and none is NaN.
+  int32_t pick_of(std::span<const int32_t> ids, std::span<const float> logits, uint64_t step,
+                  std::span<const int32_t> history);
   /// Does the constraint say that the text is complete and nothing may follow? Then the text ends; there is no token
   /// to pick. False without a constraint.
   bool finished() const { return constraint_ && constraint_->finished(); }

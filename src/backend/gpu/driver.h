@@ -95,12 +95,23 @@ struct LibraryProduct {
 };
 inline constexpr size_t kLibraryWorkspace = size_t(32) << 20;
 
+/// A tensor that a launch goes over.
+struct OneTensor {
+  std::vector<const void*> operands;  ///< addresses of 4-byte elements, null where one is absent
+  int64_t elements = 0;
+  int groups = 0;  ///< of its own
+  float decay = 0;
+};
+
 /// A kernel with its arguments, in the order of its parameters.
 struct Launch {
   Kernel kernel;
   Groups groups;
   std::vector<Arg> args;
   std::optional<LibraryProduct> product = {};  ///< instead of the kernel, where there is a library()
+  /// What a kernel of many tensors goes over (kernels/tensors.h). Tables makes the last of its arguments of them.
+  std::vector<OneTensor> tensors = {};
+  size_t of_call = 0;  ///< so many arguments, the first ones, only say which call it is
 };
 
 /// One queue of one device: launches, copies and fills happen in the order of the calls. Addresses are numbers of the
@@ -121,6 +132,9 @@ class Driver {
   virtual Device::Memory memory() const = 0;
   /// What addresses of values are multiples of: a power of two, at least 64.
   virtual size_t alignment() const = 0;
+
+  /// May a kernel that was given the first address also use the second, by the distance between them?
+  virtual bool reaches(const void* given, const void* other) const { return true; }
 
   /// Zeroed memory at a multiple of alignment(). Throws Error{failure} with the size when there is none. bytes > 0.
   virtual void* allocate(size_t bytes) = 0;

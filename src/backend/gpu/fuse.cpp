@@ -1,6 +1,8 @@
 #include "backend/gpu/fuse.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 
 #include "backend/gpu/launches.h"
 #include "toy/ops/attrs/structs.h"
@@ -8,15 +10,15 @@
 namespace toy::gpu {
 namespace {
 
-constexpr size_t kLookAhead = 6;  // calls
+constexpr size_t kLookAhead = 6;     // calls
+constexpr size_t kMostSkipped = 64;  // calls between two tensors of a launch
 
 // A kernel that takes several of something: arguments [same, slots) are the same for all of them, then come the slots.
 struct Several {
   Kernel kernel;
   size_t same, slots, of_a_slot, count;
 };
-constexpr Several kSeveral[] = {{Kernel::product_few, 0, 5, 7, kProductsOfFew},
-                                {Kernel::adamw, 2, 11, 6, kTensorsOfAdamw}};
+constexpr Several kSeveral[] = {{Kernel::product_few, 0, 5, 7, kProductsOfFew}};
 
 // Bytes of memory.
 struct Bytes {
@@ -31,22 +33,58 @@ Bytes bytes_of_view(const View& v) {
   const auto begin = reinterpret_cast<uintptr_t>(v.data);
   return {begin, begin + (v.contiguous() ? v.bytes() : size_t(last + 1) * size_of(v.dtype))};
 }
-bool meet(std::span<const View> a, std::span<const View> b) {
-  return std::ranges::any_of(a, [&](const View& x) {
-    return std::ranges::any_of(b, [&](const View& y) { return bytes_of_view(x).meets(bytes_of_view(y)); });
-  });
-}
+
+// Any bytes of memory.
+class ByteSet {
+ public:
+  void add(Bytes b) {
+    if (b.begin == b.end) return;
+    auto at = ranges_.upper_bound(b.begin);
+    if (at != ranges_.begin() && std::prev(at)->second >= b.begin) --at;
+    for (; at != ranges_.end() && at->first <= b.end; at = ranges_.erase(at))
+      b = {std::min(b.begin, at->first), std::max(b.end, at->second)};
+    ranges_.emplace(b.begin, b.end);
+  }
+  bool meets(std::span<const View> views) const {
+    return std::ranges::any_of(views, [&](const View& v) {
+      const Bytes b = bytes_of_view(v);
+      const auto after = ranges_.lower_bound(b.end);  // begins where it ends, or behind
+      return b.begin < b.end && after != ranges_.begin() && std::prev(after)->second > b.begin;
+    });
+  }
+
+ private:
+  std::map<uintptr_t, uintptr_t> ranges_;  // ends by beginnings, apart from each other
+};
+
+// What some calls read and write.
+class Touched {
+ public:
+  void add(const KernelCall& c) {
+    for (const View& v : c.in) read_.add(bytes_of_view(v));
+    for (const View& v : c.out) written_.add(bytes_of_view(v));
+  }
+  // Could the call run before them?
+  bool allows(const KernelCall& c) const {
+    return !written_.meets(c.in) && !written_.meets(c.out) && !read_.meets(c.out);
+  }
+
+ private:
+  ByteSet read_, written_;
+};
 
 // Where each call's launches are, and which of them another launch has taken over.
 class Fusing {
  public:
-  Fusing(std::span<const KernelCall> calls, std::span<const Launch> launches, std::span<const size_t> ends)
-      : calls_(calls), ends_(ends), list_(launches.begin(), launches.end()), taken_(launches.size()) {}
+  Fusing(const Driver& driver, std::span<const KernelCall> calls, std::span<const Launch> launches,
+         std::span<const size_t> ends)
+      : driver_(driver), calls_(calls), ends_(ends), list_(launches.begin(), launches.end()), taken_(launches.size()) {}
 
   std::vector<Launch> run() {
     for (size_t i = 0; i < calls_.size(); ++i) {
       if (!lone(i)) continue;
       join_several(i);
+      join_tensors(i);
       join_norm(i);
     }
     std::vector<Launch> rest;
@@ -61,33 +99,57 @@ class Fusing {
   bool lone(size_t call) const {
     return ends_[call] == begin(call) + 1 && !taken_[begin(call)] && !calls_[call].workspace;
   }
-  // Could call j run right after call i?
-  bool can_move(size_t j, size_t i) const {
-    const KernelCall& c = calls_[j];
-    for (size_t k = i; k < j; ++k) {
-      const KernelCall& other = calls_[k];
-      if (k > i && other.workspace) return false;  // it may lie on what c uses
-      if (meet(other.out, c.in) || meet(other.out, c.out) || meet(other.in, c.out)) return false;
-    }
-    return true;
-  }
 
   void join_several(size_t i) {
     Launch& l = list_[begin(i)];
     const auto s = std::ranges::find(kSeveral, l.kernel, &Several::kernel);
     if (s == std::end(kSeveral)) return;
     size_t filled = 1;
-    for (size_t j = i + 1; j < std::min(calls_.size(), i + 1 + kLookAhead) && filled < s->count; ++j) {
-      if (!lone(j)) continue;
-      const Launch& m = list_[begin(j)];
-      if (m.kernel != l.kernel || !std::equal(l.args.begin() + ptrdiff_t(s->same), l.args.begin() + ptrdiff_t(s->slots),
-                                              m.args.begin() + ptrdiff_t(s->same)))
-        continue;
-      if (!can_move(j, i)) continue;
+    const auto same = [&](const Launch& m) {
+      return std::equal(l.args.begin() + ptrdiff_t(s->same), l.args.begin() + ptrdiff_t(s->slots),
+                        m.args.begin() + ptrdiff_t(s->same));
+    };
+    const auto join = [&](const Launch& m) {
       std::copy_n(m.args.begin() + ptrdiff_t(s->slots), s->of_a_slot,
-                  l.args.begin() + ptrdiff_t(s->slots + s->of_a_slot * filled++));
-      l.groups.x += m.groups.x;
-      taken_[begin(j)] = true;
+                  l.args.begin() + ptrdiff_t(s->slots + s->of_a_slot * filled));
+      return ++filled < s->count;
+    };
+    join_later(i, kLookAhead, false, same, join);
+  }
+
+  void join_tensors(size_t i) {
+    Launch& l = list_[begin(i)];
+    if (l.tensors.empty()) return;
+    const auto reached = [&](const void* a, const void* b) { return a && b ? driver_.reaches(a, b) : a == b; };
+    const auto same = [&](const Launch& m) {
+      return !m.tensors.empty() &&
+             std::equal(l.args.begin() + ptrdiff_t(l.of_call), l.args.end(), m.args.begin() + ptrdiff_t(m.of_call),
+                        m.args.end()) &&
+             std::ranges::equal(l.tensors[0].operands, m.tensors[0].operands, reached);
+    };
+    const auto join = [&](const Launch& m) {
+      l.tensors.insert(l.tensors.end(), m.tensors.begin(), m.tensors.end());
+      return true;
+    };
+    join_later(i, kMostSkipped, true, same, join);
+  }
+
+  // Moves launches of calls after i, of the same kernel and of which same() is true, to that of call i, up to where
+  // join() says that it is enough, and no further than so many calls, again from each that joined if `afresh`.
+  void join_later(size_t i, size_t far, bool afresh, const std::function<bool(const Launch&)>& same,
+                  const std::function<bool(const Launch&)>& join) {
+    Launch& l = list_[begin(i)];
+    Touched touched;  // by what a later call would overtake, or run along with
+    touched.add(calls_[i]);
+    for (size_t j = i + 1, left = far; j < calls_.size() && left > 0; ++j, --left) {
+      if (calls_[j].workspace) return;  // it may lie on what a later one uses
+      if (lone(j) && list_[begin(j)].kernel == l.kernel && same(list_[begin(j)]) && touched.allows(calls_[j])) {
+        l.groups.x += list_[begin(j)].groups.x;
+        taken_[begin(j)] = true;
+        if (!join(list_[begin(j)])) return;
+        if (afresh) left = far + 1;
+      }
+      touched.add(calls_[j]);
     }
   }
 
@@ -111,6 +173,7 @@ class Fusing {
     taken_[begin(j)] = true;
   }
 
+  const Driver& driver_;
   std::span<const KernelCall> calls_;
   std::span<const size_t> ends_;
   std::vector<Launch> list_;
@@ -119,9 +182,9 @@ class Fusing {
 
 }  // namespace
 
-std::vector<Launch> fused(std::span<const KernelCall> calls, std::span<const Launch> launches,
+std::vector<Launch> fused(const Driver& driver, std::span<const KernelCall> calls, std::span<const Launch> launches,
                           std::span<const size_t> ends) {
-  return Fusing(calls, launches, ends).run();
+  return Fusing(driver, calls, launches, ends).run();
 }
 
 }  // namespace toy::gpu

@@ -1,11 +1,13 @@
 #include "backend/gpu/gpu_device.h"
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "backend/gpu/fuse.h"
 #include "backend/gpu/launches.h"
+#include "backend/gpu/tables.h"
 #include "toy/base/clock.h"
 #include "toy/base/communicator.h"
 #include "toy/base/error.h"
@@ -34,7 +36,7 @@ void check_groups(const Launch& l, const KernelCall& c) {
 class GpuProgram final : public Program {
  public:
   GpuProgram(Driver& driver, void* fault, std::span<const KernelCall> calls) : driver_(driver) {
-    Launches launches(fault);
+    Launches launches(driver, fault);
     Names ops;
     for (const KernelCall& c : calls) {
       Code* const code = c.kernel->code.as<Code>();
@@ -48,7 +50,9 @@ class GpuProgram final : public Program {
       ends_.push_back(launches.list().size());
     }
     launches_ = launches.list();
-    fused_ = fused(calls, launches_, ends_);
+    fused_ = fused(driver, calls, launches_, ends_);
+    std::vector<Launch>* const lists[] = {&launches_, &fused_};
+    tables_.emplace(driver, lists);
     ops_ = std::make_shared<const Names>(std::move(ops));
   }
   ~GpuProgram() override {
@@ -78,6 +82,7 @@ class GpuProgram final : public Program {
   Driver& driver_;
   std::vector<Launch> launches_, fused_;  // as the calls say, for their times; fewer that do the same
   std::vector<size_t> ends_;              // of each call's launches
+  std::optional<Tables> tables_;          // of both
   std::shared_ptr<const Names> ops_;
   std::unique_ptr<Driver::Recording> recording_;
   int runs_ = 0;

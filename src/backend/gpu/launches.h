@@ -15,8 +15,8 @@ using int64 = int64_t;
 /// The launches of one call after another.
 class Launches {
  public:
-  /// `fault`: Faults::address().
-  explicit Launches(void* fault) : fault_(fault) {}
+  /// `fault`: Faults::address(). The driver must outlive this.
+  Launches(const Driver& driver, void* fault) : driver_(driver), fault_(fault) {}
   /// Groups without an item are left out.
   void add(Kernel kernel, Groups groups, std::vector<Arg> args) {
     if (groups.x > 0 && groups.y > 0 && groups.z > 0) list_.push_back({kernel, groups, std::move(args)});
@@ -25,6 +25,14 @@ class Launches {
   void add(const LibraryProduct& p) {
     if (p.M > 0 && p.N > 0) list_.push_back({Kernel::product, {}, {}, p});
   }
+  /// A kernel of many tensors over those, which must be in reach of each other. `args`: up to the table. `of_call`:
+  /// Launch::of_call.
+  void over(Kernel kernel, std::vector<Arg> args, std::vector<OneTensor> tensors, size_t of_call = 0) {
+    int groups = 0;
+    for (const OneTensor& t : tensors) groups += t.groups;
+    if (groups > 0) list_.push_back({kernel, {groups}, std::move(args), {}, std::move(tensors), of_call});
+  }
+  bool reaches(const void* given, const void* other) const { return driver_.reaches(given, other); }
   /// The first two parameters of a kernel that may REPORT(): where, and which call.
   Arg fault() const { return fault_; }
   Arg call() const { return call_; }
@@ -33,6 +41,7 @@ class Launches {
   const std::vector<Launch>& list() const { return list_; }
 
  private:
+  const Driver& driver_;
   std::vector<Launch> list_;
   void* fault_;
   int32_t call_ = 0;
@@ -49,7 +58,7 @@ inline void add_slots(std::vector<Arg>& args, const std::vector<Arg>& slot, size
   for (size_t i = 1; i < slots; ++i)
     for (const Arg& a : slot) args.push_back(a.cleared());
 }
-inline constexpr size_t kProductsOfFew = 3, kTensorsOfAdamw = 4;  ///< slots of Kernel::product_few, Kernel::adamw
+inline constexpr size_t kProductsOfFew = 3;  ///< slots of Kernel::product_few
 
 /// Blocks of `size` that n have.
 inline int blocks(int64_t n, int64_t size) { return int((n + size - 1) / size); }

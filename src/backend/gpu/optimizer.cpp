@@ -1,5 +1,6 @@
 // One step of the optimizer, and the clipping of its gradients.
 #include <algorithm>
+#include <utility>
 
 #include "backend/gpu/records.h"
 #include "toy/ops/attrs/structs.h"
@@ -7,55 +8,55 @@
 namespace toy::gpu {
 namespace {
 
+// A call's tensor, for kernels whose groups have ELEMENTS_OF_A_GROUP each.
+OneTensor tensor_of(const KernelCall& c, std::vector<const void*> operands, double decay = 0) {
+  const int64_t n = c.in[0].count();
+  return {std::move(operands), n, blocks(n, ELEMENTS_OF_A_GROUP), float(decay)};
+}
+constexpr size_t kFault = 2;  // arguments of FAULT_PARAMETERS
+
 void adamw(Launches& to, const KernelCall& c) noexcept {
   const auto& at = c.attrs->as<AdamWAttrs>();
-  const int64_t n = c.in[0].count();
-  std::vector<Arg> args = {to.fault(),      to.call(),
-                           in(c, 4),        in(c, 5),
-                           in(c, 6),        in(c, 7),
-                           float(at.beta1), float(1 - at.beta1),
-                           float(at.beta2), float(1 - at.beta2),
-                           float(at.eps)};
-  add_slots(args, {out(c, 0), in(c, 1), out(c, 1), out(c, 2), n, float(at.weight_decay)}, kTensorsOfAdamw);
-  to.add(Kernel::adamw, {blocks(n, ELEMENTS_OF_A_GROUP)}, std::move(args));
+  to.over(Kernel::adamw,
+          {to.fault(), to.call(), in(c, 4), in(c, 5), in(c, 6), in(c, 7), float(at.beta1), float(1 - at.beta1),
+           float(at.beta2), float(1 - at.beta2), float(at.eps)},
+          {tensor_of(c, {c.out[0].data, c.in[1].data, c.out[1].data, c.out[2].data}, at.weight_decay)}, kFault);
 }
 
 // The velocity is absent without momentum.
-void sgd(Launches& to, const KernelCall& c, const Arg& velocity, size_t rate) {
+void sgd(Launches& to, const KernelCall& c, const void* velocity, size_t rate) {
   const auto& at = c.attrs->as<SgdAttrs>();
-  const int64_t n = c.in[0].count();
-  to.add(Kernel::sgd, {blocks(n, ELEMENTS_OF_A_GROUP)},
-         {to.fault(), to.call(), out(c, 0), in(c, 1), velocity, in(c, rate), in(c, rate + 1), n, float(at.momentum),
-          int(at.nesterov), float(at.weight_decay)});
+  to.over(Kernel::sgd, {to.fault(), to.call(), in(c, rate), in(c, rate + 1), float(at.momentum), int(at.nesterov)},
+          {tensor_of(c, {c.out[0].data, c.in[1].data, velocity}, at.weight_decay)}, kFault);
 }
 void sgd_plain(Launches& to, const KernelCall& c) noexcept { sgd(to, c, nullptr, 2); }
-void sgd_momentum(Launches& to, const KernelCall& c) noexcept { sgd(to, c, out(c, 1), 3); }
+void sgd_momentum(Launches& to, const KernelCall& c) noexcept { sgd(to, c, c.out[1].data, 3); }
 void lion(Launches& to, const KernelCall& c) noexcept {
   const auto& at = c.attrs->as<LionAttrs>();
-  const int64_t n = c.in[0].count();
-  to.add(Kernel::lion, {blocks(n, ELEMENTS_OF_A_GROUP)},
-         {to.fault(), to.call(), out(c, 0), in(c, 1), out(c, 1), in(c, 3), in(c, 4), n, float(at.beta1),
-          float(1 - at.beta1), float(at.beta2), float(1 - at.beta2), float(at.weight_decay)});
+  to.over(Kernel::lion,
+          {to.fault(), to.call(), in(c, 3), in(c, 4), float(at.beta1), float(1 - at.beta1), float(at.beta2),
+           float(1 - at.beta2)},
+          {tensor_of(c, {c.out[0].data, c.in[1].data, c.out[1].data}, at.weight_decay)}, kFault);
 }
 void momentum(Launches& to, const KernelCall& c) noexcept {
   const auto& at = c.attrs->as<MomentumAttrs>();
-  const int64_t n = c.in[0].count();
-  to.add(Kernel::momentum, {blocks(n, ELEMENTS_OF_A_GROUP)},
-         {to.fault(), to.call(), out(c, 0), in(c, 1), in(c, 2), out(c, 1), n, float(at.momentum), int(at.nesterov)});
+  to.over(Kernel::momentum, {to.fault(), to.call(), in(c, 2), float(at.momentum), int(at.nesterov)},
+          {tensor_of(c, {c.out[0].data, c.in[1].data, c.out[1].data})}, kFault);
 }
 void ema(Launches& to, const KernelCall& c) noexcept {
-  const int64_t n = c.in[0].count();
-  to.add(Kernel::ema, {blocks(n, ELEMENTS_OF_A_GROUP)}, {out(c, 0), in(c, 1), in(c, 2), in(c, 3), n});
+  to.over(Kernel::ema, {in(c, 2), in(c, 3)}, {tensor_of(c, {c.out[0].data, c.in[1].data})});
 }
 
 // w, g, m, m_scale, v, v_scale, lr, bias1, bias2, gscale?
 void adamw8(Launches& to, const KernelCall& c) noexcept {
   const auto& at = c.attrs->as<AdamWAttrs>();
-  const int64_t n = c.in[0].count();
-  to.add(Kernel::adamw8, {blocks(n, 4 * kCodeBlock)},
-         {to.fault(), to.call(), out(c, 0), in(c, 1), out(c, 1), out(c, 2), out(c, 3), out(c, 4), in(c, 6), in(c, 7),
-          in(c, 8), in(c, 9), n, float(at.beta1), float(1 - at.beta1), float(at.beta2), float(1 - at.beta2),
-          float(at.eps), float(at.weight_decay)});
+  static_assert(4 * kCodeBlock == ELEMENTS_OF_A_GROUP);
+  to.over(Kernel::adamw8,
+          {to.fault(), to.call(), in(c, 6), in(c, 7), in(c, 8), in(c, 9), float(at.beta1), float(1 - at.beta1),
+           float(at.beta2), float(1 - at.beta2), float(at.eps)},
+          {tensor_of(c, {c.out[0].data, c.in[1].data, c.out[1].data, c.out[2].data, c.out[3].data, c.out[4].data},
+                     at.weight_decay)},
+          kFault);
 }
 
 // The memory of Adafactor's kernels: two numbers, sums of lines of u^2 and of w^2, sums of columns.
@@ -116,19 +117,18 @@ size_t vector_workspace(const KernelQuery& q) noexcept {
 }
 
 void global_norm(Launches& to, const KernelCall& c) noexcept {
-  constexpr size_t kTensors = 4;
-  int parts = 0;
-  for (size_t i = 0; i < c.in.size(); i += kTensors) {
-    std::vector<Arg> args = {c.workspace, parts};
-    const int first = parts;
-    for (size_t k = i; k < i + kTensors; ++k) {
-      const int64_t n = k < c.in.size() ? c.in[k].count() : 0;
-      args.push_back(in(c, k)), args.push_back(n);
-      parts += blocks(n, ELEMENTS_OF_A_NORM);
-    }
-    to.add(Kernel::sum_squares, {parts - first}, std::move(args));
+  Squares* const parts = static_cast<Squares*>(c.workspace);
+  int begun = 0, all = 0;  // parts
+  std::vector<OneTensor> together;
+  const auto launch = [&] { to.over(Kernel::sum_squares, {parts + begun}, std::exchange(together, {})), begun = all; };
+  for (const View& x : c.in) {
+    if (x.count() == 0) continue;
+    if (!together.empty() && !to.reaches(together[0].operands[0], x.data)) launch();
+    together.push_back({{x.data}, x.count(), blocks(x.count(), ELEMENTS_OF_A_NORM)});
+    all += together.back().groups;
   }
-  to.add(Kernel::norm_of_parts, {}, {c.workspace, out(c, 0), parts});
+  launch();
+  to.add(Kernel::norm_of_parts, {}, {c.workspace, out(c, 0), all});
 }
 size_t parts_of_norm(const KernelQuery& q) noexcept {
   size_t parts = 0;
@@ -140,8 +140,7 @@ void clip_scale(Launches& to, const KernelCall& c) noexcept {
   to.add(Kernel::clip_scale, {}, {in(c, 0), in(c, 1), out(c, 0)});
 }
 void accumulate(Launches& to, const KernelCall& c) noexcept {
-  const int64_t n = c.in[0].count();
-  to.add(Kernel::accumulate, {blocks(n, ELEMENTS_OF_A_GROUP)}, {out(c, 0), in(c, 1), n});
+  to.over(Kernel::accumulate, {}, {tensor_of(c, {c.out[0].data, c.in[1].data})});
 }
 
 }  // namespace

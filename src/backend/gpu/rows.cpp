@@ -1,4 +1,6 @@
 // Ops that go row by row, or line by line along an axis.
+#include <algorithm>
+
 #include "backend/gpu/records.h"
 #include "toy/ops/attrs/structs.h"
 
@@ -92,12 +94,25 @@ void cumsum(Launches& to, const KernelCall& c) noexcept {
           int(at.reverse), s});
 }
 
+// Groups that share a row; 0: it is one item's.
+int parts_of_top_k(int64_t E, int64_t k) {
+  constexpr int64_t kFewSteps = 1 << 16;  // of an item
+  if (k * k * E <= kFewSteps || k > TILE_OF_TOP_K / 2) return 0;
+  return std::min(blocks(E, TILE_OF_TOP_K), int(TILE_OF_TOP_K / k));
+}
 void top_k(Launches& to, const KernelCall& c) noexcept {
-  const Shape& x = c.in[0].shape;
-  if (c.attrs->as<TopKAttrs>().k == 1)
-    return to.add(Kernel::largest, {int(x[0])}, {in(c, 0), out(c, 0), out(c, 1), int(x[1])});
-  to.add(Kernel::top_k, {blocks(x[0], 64)},
-         {in(c, 0), out(c, 0), out(c, 1), int(x[0]), int(x[1]), int(c.attrs->as<TopKAttrs>().k)});
+  const int N = int(c.in[0].shape[0]), E = int(c.in[0].shape[1]), k = int(c.attrs->as<TopKAttrs>().k);
+  const int parts = parts_of_top_k(E, k);
+  if (k == 1) return to.add(Kernel::largest, {N}, {in(c, 0), out(c, 0), out(c, 1), E});
+  if (parts == 0) return to.add(Kernel::top_k, {blocks(N, 64)}, {in(c, 0), out(c, 0), out(c, 1), N, E, k});
+  if (parts == 1) return to.add(Kernel::top_k_of_tiles, {N}, {in(c, 0), nullptr, out(c, 0), out(c, 1), E, E, k, parts});
+  to.add(Kernel::top_k_of_tiles, {N * parts}, {in(c, 0), nullptr, nullptr, c.workspace, E, E, k, parts});
+  to.add(Kernel::top_k_of_tiles, {N}, {in(c, 0), c.workspace, out(c, 0), out(c, 1), E, parts * k, k, 1});
+}
+size_t best_of_parts(const KernelQuery& q) noexcept {
+  const int64_t k = q.attrs.as<TopKAttrs>().k;
+  const int parts = parts_of_top_k(q.in[0].shape[1], k);
+  return parts > 1 ? size_t(q.in[0].shape[0] * parts * k) * sizeof(int32_t) : 0;
 }
 
 }  // namespace
@@ -113,7 +128,7 @@ KernelRecord one_hot_kernel() { return {.op = "one_hot", .code = one_hot}; }
 KernelRecord softmax_kernel() { return {.op = "softmax", .in_place = {{0, 0}}, .code = softmax}; }
 KernelRecord sum_kernel() { return {.op = "sum", .layout = Layout::any, .code = reduce<false>}; }
 KernelRecord max_kernel() { return {.op = "max", .layout = Layout::any, .code = reduce<true>}; }
-KernelRecord top_k_kernel() { return {.op = "top_k", .code = top_k}; }
+KernelRecord top_k_kernel() { return {.op = "top_k", .workspace = best_of_parts, .code = top_k}; }
 KernelRecord cumsum_kernel() { return {.op = "cumsum", .layout = Layout::any, .code = cumsum}; }
 
 }  // namespace toy::gpu

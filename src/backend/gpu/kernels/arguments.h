@@ -29,6 +29,13 @@ typedef struct {
   FloatPair sum;
   int e;
 } Squares;
+// A tensor of those that one launch goes over (tensors.h): how far behind the kernel's pointers its operands begin,
+// in elements; how many elements it has; the first group that is its own; its weight decay.
+typedef struct {
+  int64 at[6], n;
+  int first;
+  float decay;
+} TensorPlace;
 
 // The types of weights (weights.h).
 enum {
@@ -87,6 +94,8 @@ enum {
 #define ELEMENTS_OF_A_GROUP 1024
 // Of sum_squares().
 #define ELEMENTS_OF_A_NORM 8192
+// Candidates that a group of top_k_of_tiles() sorts at once.
+#define TILE_OF_TOP_K 2048
 // Columns of a head's results that a group of attention computes; wider heads take several, which share the scores.
 #define COLUMNS_OF_A_HEAD 256
 // Numbers of a state of the gated delta rule that an item holds, and keys at most: so many lie in local memory.

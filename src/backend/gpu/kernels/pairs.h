@@ -74,8 +74,8 @@ DEVICE FloatPair group_sum_of_pairs(FloatPair v, LOCAL_PTR FloatPair* sums) {
   return sums[0];
 }
 
-// ------------------------------------------------------------------------------------------------------ sums of
-// squares Squares of floats leave the range of floats. So a sum of them is of (x 2^-e)^2, where 2^e is the size of the
+// ------------------------------------------------------------------------------------------------- sums of squares
+// Squares of floats leave the range of floats. So a sum of them is of (x 2^-e)^2, where 2^e is the size of the
 // largest x so far, as in LAPACK's xLASSQ (Blue 1978): it neither overflows nor loses a square that counts. n squares
 // are within 3u^2 times the additions that each goes through.
 

@@ -94,6 +94,9 @@ class OpenClDriver final : public Driver {
     return {total, total - std::min(total, addresses_.bytes())};  // OpenCL does not tell what other programs hold
   }
   size_t alignment() const override { return alignment_; }
+  bool reaches(const void* given, const void* other) const override {  // in the same buffer
+    return addresses_.find(given).buffer == addresses_.find(other).buffer;
+  }
 
   void* allocate(size_t bytes) override {
     const auto most = size_t(value_of<uint64_t>(choice_.device, kMostBufferBytes));
