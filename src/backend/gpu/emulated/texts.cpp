@@ -4,6 +4,7 @@
 
 #include "backend/gpu/kernels/attention.h"
 #include "backend/gpu/kernels/gated_delta.h"
+#include "backend/gpu/kernels/store.h"
 #include "backend/gpu/kernels/weights.h"
 #include "toy/backend/kernel_fault.h"
 
