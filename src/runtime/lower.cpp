@@ -12,10 +12,14 @@
 namespace toy {
 namespace {
 
-bool computes_in(const Device& device, const KernelQuery& q) {
-  for (const auto& side : {q.in, q.out})
-    for (const OperandDesc& d : side)
-      if (d.present && is_float(d.dtype) && d.dtype != device.compute()) return false;
+bool computes_in(const Device& device, const KernelQuery& q, const std::vector<int>& rounds) {
+  for (const OperandDesc& d : q.in)
+    if (d.present && is_float(d.dtype) && d.dtype != device.compute()) return false;
+  for (size_t o = 0; o < q.out.size(); ++o) {
+    const OperandDesc& d = q.out[o];
+    const bool rounded = d.dtype == DType::bf16 && std::ranges::count(rounds, int(o)) > 0;
+    if (d.present && is_float(d.dtype) && d.dtype != device.compute() && !rounded) return false;
+  }
   return true;
 }
 
@@ -144,10 +148,14 @@ std::vector<std::vector<bool>> used_outputs(const Graph& graph, std::span<const 
 
 const KernelRecord* find_kernel(const Device& device, const Graph& graph, const Node& node,
                                 const std::vector<bool>& used, const PlanOptions& options) {
-  const OperandDescs operands(device, graph, node, used);
+  return find_kernel(device, node, OperandDescs(device, graph, node, used), options);
+}
+
+const KernelRecord* find_kernel(const Device& device, const Node& node, const OperandDescs& operands,
+                                const PlanOptions& options) {
   const KernelQuery query{operands.in, operands.out, node.attrs, options.threads, options.products};
   for (const KernelRecord& k : device.kernels())
-    if (k.op == node.op->name() && (k.accepts ? k.accepts(query) : computes_in(device, query))) return &k;
+    if (k.op == node.op->name() && (k.accepts ? k.accepts(query) : computes_in(device, query, k.rounds))) return &k;
   return nullptr;
 }
 

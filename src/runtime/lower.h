@@ -39,6 +39,10 @@ struct OperandDescs {
 const KernelRecord* find_kernel(const Device& device, const Graph& graph, const Node& node,
                                 const std::vector<bool>& used, const PlanOptions& options);
 
+/// The same for operands that are described.
+const KernelRecord* find_kernel(const Device& device, const Node& node, const OperandDescs& operands,
+                                const PlanOptions& options);
+
 /// Which outputs of each node are consumed by a node or asked for.
 std::vector<std::vector<bool>> used_outputs(const Graph& graph, std::span<const Value> roots);
 

@@ -9,6 +9,7 @@
 #include "runtime/arena.h"
 #include "runtime/fuse.h"
 #include "runtime/lower.h"
+#include "runtime/round_once.h"
 #include "runtime/schedule.h"
 #include "toy/graph/verify.h"
 
@@ -389,6 +390,7 @@ Plan compile(const Graph& graph, std::span<const Value> outputs, std::span<const
   PlanOptions resolved = options;
   if (resolved.threads == 0) resolved.threads = device.threads();
   Lowered lowered = lower(graph, outputs, updates, device, resolved, plan.notes);
+  lowered = round_once(std::move(lowered), device, resolved);
   if (options.fuse) lowered = fuse_updates(fuse(std::move(lowered), device, resolved), device, resolved);
   Planner(std::move(lowered), device, resolved, plan).run();
   for (const Node& n : graph.nodes())

@@ -248,6 +248,7 @@ TrainPlans compile_training(Device& device, const ModelSpec& spec, const Weights
   const PlanOptions plan_options{.fuse = !options.check_finite};  // single ops are to be named
   PlanOptions step_options = plan_options;
   step_options.products = options.compute;
+  step_options.round_again = !options.recompute.none();  // memory is short
   const auto compiled = [&](const TrainGraph& t, const PlanOptions& o) {
     std::vector<Value> outputs;
     for (const Value& v : {t.loss, t.norm, t.hidden})

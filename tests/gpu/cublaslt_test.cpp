@@ -125,8 +125,8 @@ TEST_F(CublasLt, ComputesTrainingsProductsInBf16) {
 TEST(CublasLtProducts, LossesInChunksReadPartsOfTheirOperands) {
   constexpr int64_t N = 66, D = 3, V = (1 << 18) + 5, kChunk = 64;  // rows of logits at a time
   const auto at = [](uintptr_t number) { return reinterpret_cast<void*>(number << 40); };
-  const std::vector<View> in = {{at(1), DType::f32, {N, D}},
-                                {at(2), DType::f32, {V, D}},
+  const std::vector<View> in = {{at(1), DType::bf16, {N, D}},
+                                {at(2), DType::bf16, {V, D}},
                                 {at(3), DType::i32, {N}},
                                 {at(4), DType::f32, {N}}},
                           out = {{at(5), DType::f32, {}},
@@ -148,8 +148,8 @@ TEST(CublasLtProducts, LossesInChunksReadPartsOfTheirOperands) {
     if (l.product) products.push_back(*l.product);
   ASSERT_EQ(products.size(), 6u);
   const LibraryProduct &logits = products[0], &dx = products[1], &dw = products[2];
-  EXPECT_EQ(logits.b, dx.b) << "the weight in bf16";
-  EXPECT_EQ(logits.a, dw.b) << "the rows in bf16";
+  for (const LibraryProduct* p : {&logits, &dx}) EXPECT_EQ(p->b, at(2)) << "the weight";
+  for (const void* rows : {logits.a, dw.b}) EXPECT_EQ(rows, at(1));
   EXPECT_EQ(dx.a, dw.a) << "gradients of logits in bf16";
   const auto after = [](const void* p, int64_t bytes) {
     return static_cast<const void*>(static_cast<const char*>(p) + bytes);

@@ -7,6 +7,7 @@
 #include "backend/gpu/cuda/cuda_driver.h"
 #include "backend/gpu/cuda/images.h"
 #include "backend/gpu/gpu_device.h"
+#include "backend/gpu/launches.h"
 #include "gpu/fake/fake_cuda.h"
 #include "testing/errors.h"
 #include "toy/backend/devices.h"
@@ -98,7 +99,7 @@ TEST_F(Cuda, GraphsRepeatLaunches) {
   auto *const x = driver->allocate(bytes), *const w = driver->allocate(bytes), *const y = driver->allocate(bytes);
   const std::vector<float> ones(300, 1.0f), threes(300, 3.0f);
   driver->upload(w, ones.data(), bytes);
-  const Launch launch{Kernel::rms_norm, {1, 1, 1}, {x, w, y, 300, 0.0f}};
+  const Launch launch{Kernel::rms_norm, {1, 1, 1}, {x, w, y, int(WEIGHT_F32), 300, 0.0f}};
   std::vector<float> result(300);
   {
     const auto recording = driver->record(std::span(&launch, 1));

@@ -94,7 +94,12 @@ TEST(Fusing, JoinsWhatDoesNotDependOnEachOther) {
   }
   const View sum = at(7000, {2, 64}), y = at(8000, {2, 64});
   for (const auto& [to, joins] :
-       {std::pair{at(9000, {2, 64}), true}, {y, true}, {sum, false}, {at(8032, {2, 64}), false}}) {
+       {std::pair{at(9000, {2, 64}), true},
+        {y, true},
+        {sum, false},
+        {at(8032, {2, 64}), false},
+        {View(floats.data() + 9000, DType::bf16, {2, 64}), true},
+        {View(floats.data() + 8000, DType::bf16, {2, 64}), false}}) {  // its rows are other rows of y
     Calls c(*driver);
     c.add("add", {sum, y}, {sum});
     c.add("rms_norm", {sum, gain}, {to}, RmsNormAttrs{});

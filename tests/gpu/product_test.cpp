@@ -26,6 +26,13 @@ class Memory {
     driver_.upload(m, values.data(), values.size_bytes());
     return static_cast<float*>(m);
   }
+  void* in_bf16(std::span<const float> values) {
+    std::vector<BF16> rounded;
+    for (const float f : values) rounded.push_back(to_bf16(f));
+    void* const m = bytes(rounded.size() * sizeof(BF16));
+    driver_.upload(m, rounded.data(), rounded.size() * sizeof(BF16));
+    return m;
+  }
 
  private:
   Driver& driver_;
@@ -39,8 +46,8 @@ std::vector<float> numbers(size_t n, uint32_t seed) {
 }
 
 // c = a b^T by one kernel; a and b may be stored transposed.
-std::vector<float> product(Driver& driver, Kernel kernel, int M, int N, int K, const void* a, bool a_turned,
-                           const void* b, bool b_turned, int type, int rounded) {
+std::vector<float> product(Driver& driver, Kernel kernel, int M, int N, int K, const void* a, bool a_turned, int a_type,
+                           const void* b, bool b_turned, int type, int rounded = 0) {
   Memory memory(driver);
   void* const c = memory.bytes(size_t(M) * size_t(N) * sizeof(float));
   const int64 a_m = a_turned ? 1 : K, a_k = a_turned ? M : 1, b_k = b_turned ? N : 1, b_n = b_turned ? 1 : K;
@@ -52,7 +59,7 @@ std::vector<float> product(Driver& driver, Kernel kernel, int M, int N, int K, c
   } else {
     const int tile = kernel == Kernel::product ? 64 : 128;
     l.groups = {blocks(N, tile), blocks(M, tile)};
-    l.args = {a, b, none, none, c, M, N, K, a_m, a_k, b_k, b_n, type, rounded, Batch{{1, 1, 1}, {}, {}}};
+    l.args = {a, b, none, none, c, M, N, K, a_m, a_k, b_k, b_n, a_type, type, rounded, Batch{{1, 1, 1}, {}, {}}};
   }
   driver.launch(l);
   std::vector<float> result(size_t(M) * size_t(N));
@@ -88,27 +95,38 @@ TEST(Products, EveryKernelHasTheOrderOfTheText) {
   const auto driver = make_emulated_driver(ItemOrder::shuffled);
   for (const auto& [M, N, K] : {std::array{8, 19, 200}, {5, 70, 67}, {131, 133, 90}, {1, 1, 1}}) {
     const std::vector<float> a = numbers(size_t(M * K), 1), b = numbers(size_t(N * K), 2);
-    for (const int rounded : {0, 1}) {
-      std::vector<float> x = a, y = b;
-      if (rounded)
-        for (std::vector<float>* v : {&x, &y})
-          for (float& f : *v) f = to_float(to_bf16(f));
-      const std::vector<float> expected = in_order(x, y, M, N, K);
-      Memory memory(*driver);
-      const float *const a_of[] = {memory.floats(a), memory.floats(turned(a, M, K))}, *const b_of[] = {
-                                                                                          memory.floats(b),
-                                                                                          memory.floats(
-                                                                                              turned(b, N, K))};
-      for (const Kernel kernel : {Kernel::product, Kernel::product_wide})
-        for (const bool a_turned : {false, true})
-          for (const bool b_turned : {false, true})
-            EXPECT_EQ(product(*driver, kernel, M, N, K, a_of[a_turned], a_turned, b_of[b_turned], b_turned, WEIGHT_F32,
-                              rounded),
-                      expected)
-                << M << " " << N << " " << K << " " << a_turned << b_turned;
-      if (M <= 8) {
-        EXPECT_EQ(product(*driver, Kernel::product_few, M, N, K, a_of[0], false, b_of[0], false, WEIGHT_F32, rounded),
-                  expected);
+    std::vector<float> x = a, y = b;
+    for (std::vector<float>* v : {&x, &y})
+      for (float& f : *v) f = to_float(to_bf16(f));
+    const std::vector<float> exact = in_order(a, b, M, N, K), of_bf16 = in_order(x, y, M, N, K);
+    Memory memory(*driver);
+    for (const auto& [a_type, b_type] : {std::pair{WEIGHT_F32, WEIGHT_F32},
+                                         {WEIGHT_F32, WEIGHT_BF16},
+                                         {WEIGHT_BF16, WEIGHT_F32},
+                                         {WEIGHT_BF16, WEIGHT_BF16}}) {
+      const auto stored = [&](std::span<const float> values, int type) {
+        return type == WEIGHT_F32 ? static_cast<void*>(memory.floats(values)) : memory.in_bf16(values);
+      };
+      const void *const a_of[] = {stored(a, a_type), stored(turned(a, M, K), a_type)}, *const b_of[] = {
+                                                                                           stored(b, b_type),
+                                                                                           stored(turned(b, N, K),
+                                                                                                  b_type)};
+      const bool mixed = a_type != b_type, both = !mixed && a_type == WEIGHT_BF16;
+      for (const int rounded : {0, 1}) {
+        if (mixed && !rounded) continue;
+        const std::vector<float>& expected = both || rounded ? of_bf16 : exact;
+        for (const Kernel kernel : {Kernel::product, Kernel::product_wide})
+          for (const bool a_turned : {false, true})
+            for (const bool b_turned : {false, true})
+              EXPECT_EQ(product(*driver, kernel, M, N, K, a_of[a_turned], a_turned, a_type, b_of[b_turned], b_turned,
+                                b_type, rounded),
+                        expected)
+                  << M << " " << N << " " << K << " " << a_turned << b_turned << a_type << b_type;
+        if (M <= 8 && a_type == WEIGHT_F32) {
+          EXPECT_EQ(
+              product(*driver, Kernel::product_few, M, N, K, a_of[0], false, a_type, b_of[0], false, b_type, rounded),
+              expected);
+        }
       }
     }
   }
@@ -142,7 +160,7 @@ TEST(Products, ReadWeightsOfEveryType) {
     const float* const x = memory.floats(a);
     const std::vector<float> expected = in_order(a, b, M, N, K);
     for (const Kernel kernel : {Kernel::product, Kernel::product_wide, Kernel::product_few})
-      EXPECT_EQ(product(*driver, kernel, M, N, K, x, false, w, false, weight_type(type), 0), expected)
+      EXPECT_EQ(product(*driver, kernel, M, N, K, x, false, WEIGHT_F32, w, false, weight_type(type)), expected)
           << name_of(type) << " " << K;
   }
 }

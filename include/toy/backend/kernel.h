@@ -79,7 +79,11 @@ struct KernelRecord {
   std::string_view op;
   Layout layout = Layout::contiguous;  ///< of every input
   std::vector<InPlace> in_place = {};
-  /// Does this record apply? nullptr: whenever every float operand has the device's compute dtype.
+  /// Outputs that it also writes in bf16, rounded from the compute dtype, each by itself: what only dense products read
+  /// that take it in bf16 (PlanOptions::products) need not be stored otherwise.
+  std::vector<int> rounds = {};
+  /// Does this record apply? nullptr: whenever every float operand has the device's compute dtype, or is one of
+  /// `rounds`.
   bool (*accepts)(const KernelQuery&) noexcept = nullptr;
   /// Bytes of workspace; nullptr: none.
   size_t (*workspace)(const KernelQuery&) noexcept = nullptr;

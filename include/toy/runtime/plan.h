@@ -57,13 +57,15 @@ struct RepackedParam {
 struct PlanOptions {
   bool strict = false;  ///< an op that the device has no kernel for is an error instead of running its decomposition
   int threads = 0;      ///< 0: the device's
-  /// bf16: dense products round their operands to it and sum in f32, where the device has kernels for that. q8_0:
+  /// bf16: dense products round their operands to it and sum in f32, where the device has kernels for that. Where these
+  /// also take operands in bf16, rounding is a step of its own, once for all products that read a value. q8_0:
   /// products with quantized weights round the rows of the other operand to blocks of 8 bits; else they are exact.
   DType products = DType::f32;
   /// Kernels may read parameters that the plan does not update from copies in an order of their own: faster, with the
   /// same bits, for Plan::repacked_bytes() more memory.
   bool repack = false;
-  bool fuse = true;  ///< chains of elementwise ops become one step, with the same bits
+  bool round_again = false;  ///< parameters are rounded again for backward instead of keeping their copies: less memory
+  bool fuse = true;          ///< chains of elementwise ops become one step, with the same bits
 };
 
 /// What compile() returns; it is only read afterwards.

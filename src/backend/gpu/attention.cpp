@@ -83,11 +83,11 @@ void attention_grad(Launches& to, const KernelCall& c) noexcept {
   const int window = int(at.window);
   const float scale = float(at.scale), softcap = float(at.softcap);
   to.add(Kernel::attention_grad_q, {blocks(N, kRows), heads, parts_of(width)},
-         {in(c, 0), in(c, 1), in(c, 2), in(c, 4), in(c, 5), delta, in(c, 6), in(c, 7), out(c, 0), N, heads, kv_heads,
-          width, window, scale, softcap});
+         {in(c, 0), in(c, 1), in(c, 2), in(c, 4), in(c, 5), delta, in(c, 6), in(c, 7), out(c, 0), out_type(c, 0), N,
+          heads, kv_heads, width, window, scale, softcap});
   to.add(Kernel::attention_grad_kv, {blocks(N, kRows), kv_heads, parts_of(width)},
-         {in(c, 0), in(c, 1), in(c, 2), in(c, 4), in(c, 5), delta, in(c, 6), in(c, 7), out(c, 1), out(c, 2), N, heads,
-          kv_heads, width, window, scale, softcap});
+         {in(c, 0), in(c, 1), in(c, 2), in(c, 4), in(c, 5), delta, in(c, 6), in(c, 7), out(c, 1), out_type(c, 1),
+          out(c, 2), out_type(c, 2), N, heads, kv_heads, width, window, scale, softcap});
 }
 size_t deltas(const KernelQuery& q) noexcept { return size_t(q.in[0].shape[0] * q.in[0].shape[1]) * sizeof(float); }
 
@@ -96,7 +96,11 @@ size_t deltas(const KernelQuery& q) noexcept { return size_t(q.in[0].shape[0] * 
 KernelRecord attention_kernel() { return {.op = "attention", .accepts = is_causal<5>, .code = attention}; }
 KernelRecord attention_mask_kernel() { return {.op = "attention_mask", .code = attention_mask}; }
 KernelRecord attention_grad_kernel() {
-  return {.op = "attention_grad", .accepts = is_causal<9>, .workspace = deltas, .code = attention_grad};
+  return {.op = "attention_grad",
+          .rounds = {0, 1, 2},
+          .accepts = is_causal<9>,
+          .workspace = deltas,
+          .code = attention_grad};
 }
 KernelRecord attention_paged_kernel() {
   return {.op = "attention_paged", .accepts = takes_pages, .code = attention_paged};

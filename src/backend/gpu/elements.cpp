@@ -41,7 +41,8 @@ void element(Launches& to, const KernelCall& c, int function, float p = 0, float
   const bool two = c.in.size() > 1;
   const View& y = c.out[0];
   to.add(Kernel::elementwise, {groups(y.count())},
-         {in(c, 0), in(c, 1), out(c, 0), y.count(), function, p, q, walk(y.shape, {&c.in[0], &c.in[two ? 1 : 0]})});
+         {in(c, 0), in(c, 1), out(c, 0), out_type(c, 0), y.count(), function, p, q,
+          walk(y.shape, {&c.in[0], &c.in[two ? 1 : 0]})});
 }
 template <int function>
 void plain(Launches& to, const KernelCall& c) noexcept {
@@ -67,23 +68,24 @@ void where(Launches& to, const KernelCall& c) noexcept {
 
 void swiglu(Launches& to, const KernelCall& c) noexcept {
   const int64_t n = c.in[0].count();
-  to.add(Kernel::swiglu, {groups(n)}, {in(c, 0), in(c, 1), out(c, 0), n});
+  to.add(Kernel::swiglu, {groups(n)}, {in(c, 0), in(c, 1), out(c, 0), out_type(c, 0), n});
 }
 void swiglu_grad(Launches& to, const KernelCall& c) noexcept {
   const int64_t n = c.in[0].count();
-  to.add(Kernel::swiglu_grad, {groups(n)}, {in(c, 0), in(c, 1), in(c, 2), out(c, 0), out(c, 1), n});
+  to.add(Kernel::swiglu_grad, {groups(n)},
+         {in(c, 0), in(c, 1), in(c, 2), out(c, 0), out_type(c, 0), out(c, 1), out_type(c, 1), n});
 }
 
 void geglu(Launches& to, const KernelCall& c) noexcept {
   const int64_t n = c.in[0].count();
   to.add(Kernel::geglu, {groups(n)},
-         {in(c, 0), in(c, 1), out(c, 0), n, int(c.attrs->as<GegluAttrs>().kind == GeluKind::tanh)});
+         {in(c, 0), in(c, 1), out(c, 0), out_type(c, 0), n, int(c.attrs->as<GegluAttrs>().kind == GeluKind::tanh)});
 }
 void geglu_grad(Launches& to, const KernelCall& c) noexcept {
   const int64_t n = c.in[0].count();
-  to.add(
-      Kernel::geglu_grad, {groups(n)},
-      {in(c, 0), in(c, 1), in(c, 2), out(c, 0), out(c, 1), n, int(c.attrs->as<GegluAttrs>().kind == GeluKind::tanh)});
+  to.add(Kernel::geglu_grad, {groups(n)},
+         {in(c, 0), in(c, 1), in(c, 2), out(c, 0), out_type(c, 0), out(c, 1), out_type(c, 1), n,
+          int(c.attrs->as<GegluAttrs>().kind == GeluKind::tanh)});
 }
 
 void dropout(Launches& to, const KernelCall& c) noexcept {
@@ -138,11 +140,11 @@ void fill(Launches& to, const KernelCall& c) noexcept {
 }
 
 KernelRecord unary(std::string_view op, Code* code) {
-  return {.op = op, .layout = Layout::any, .in_place = {{0, 0}}, .code = code};
+  return {.op = op, .layout = Layout::any, .in_place = {{0, 0}}, .rounds = {0}, .code = code};
 }
 // In place only where the strides are those of the result, which the planner sees to.
 KernelRecord binary(std::string_view op, Code* code) {
-  return {.op = op, .layout = Layout::any, .in_place = {{0, 0}, {0, 1}}, .code = code};
+  return {.op = op, .layout = Layout::any, .in_place = {{0, 0}, {0, 1}}, .rounds = {0}, .code = code};
 }
 
 }  // namespace
@@ -178,10 +180,14 @@ KernelRecord sin_kernel() { return unary("sin", plain<ELEMENT_SIN>); }
 KernelRecord cos_kernel() { return unary("cos", plain<ELEMENT_COS>); }
 KernelRecord scale_kernel() { return unary("scale", scale); }
 KernelRecord clamp_kernel() { return unary("clamp", clamp); }
-KernelRecord swiglu_kernel() { return {.op = "swiglu", .in_place = {{0, 0}, {0, 1}}, .code = swiglu}; }
-KernelRecord swiglu_grad_kernel() { return {.op = "swiglu_grad", .in_place = {{0, 0}, {1, 1}}, .code = swiglu_grad}; }
-KernelRecord geglu_kernel() { return {.op = "geglu", .in_place = {{0, 0}, {0, 1}}, .code = geglu}; }
-KernelRecord geglu_grad_kernel() { return {.op = "geglu_grad", .in_place = {{0, 0}, {1, 1}}, .code = geglu_grad}; }
+KernelRecord swiglu_kernel() { return {.op = "swiglu", .in_place = {{0, 0}, {0, 1}}, .rounds = {0}, .code = swiglu}; }
+KernelRecord swiglu_grad_kernel() {
+  return {.op = "swiglu_grad", .in_place = {{0, 0}, {1, 1}}, .rounds = {0, 1}, .code = swiglu_grad};
+}
+KernelRecord geglu_kernel() { return {.op = "geglu", .in_place = {{0, 0}, {0, 1}}, .rounds = {0}, .code = geglu}; }
+KernelRecord geglu_grad_kernel() {
+  return {.op = "geglu_grad", .in_place = {{0, 0}, {1, 1}}, .rounds = {0, 1}, .code = geglu_grad};
+}
 KernelRecord dropout_kernel() { return {.op = "dropout", .in_place = {{0, 0}}, .code = dropout}; }
 KernelRecord copy_kernel() { return {.op = "copy", .layout = Layout::any, .accepts = moves, .code = copy}; }
 KernelRecord concat_kernel() { return {.op = "concat", .accepts = moves, .code = concat}; }

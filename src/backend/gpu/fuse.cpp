@@ -161,15 +161,15 @@ class Fusing {
     const View &x = calls_[j].in[0], &w = calls_[j].in[1], &y = calls_[j].out[0];
     if (a.shape != sum.shape || b.shape != sum.shape || x.shape != sum.shape || x.data != sum.data) return;
     for (const View* v : {&a, &b, &sum, &x, &w, &y})
-      if (v->dtype != DType::f32 || !v->contiguous()) return;
+      if ((v->dtype != DType::f32 && v != &y) || !v->contiguous()) return;
     // A row of y may lie on the same row of what was read, and on nothing else.
     for (const View* v : {&a, &b})
-      if (v->data != y.data && bytes_of_view(*v).meets(bytes_of_view(y))) return;
+      if ((v->data != y.data || v->dtype != y.dtype) && bytes_of_view(*v).meets(bytes_of_view(y))) return;
     if (bytes_of_view(sum).meets(bytes_of_view(y)) || bytes_of_view(w).meets(bytes_of_view(sum))) return;
-    list_[begin(i)] = {
-        Kernel::add_rms_norm,
-        {int(rows_of(x))},
-        {a.data, b.data, w.data, sum.data, y.data, int(x.shape.back()), calls_[j].attrs->as<RmsNormAttrs>().eps}};
+    list_[begin(i)] = {Kernel::add_rms_norm,
+                       {int(rows_of(x))},
+                       {a.data, b.data, w.data, sum.data, y.data, weight_type(y.dtype), int(x.shape.back()),
+                        calls_[j].attrs->as<RmsNormAttrs>().eps}};
     taken_[begin(j)] = true;
   }
 

@@ -70,6 +70,8 @@ inline int64_t rows_of(const View& v) {
 }
 /// The number that kernels know a type of weights by; -1: they do not know it.
 int weight_type(DType type);
+/// The type of an output that may be f32 or bf16 (KernelRecord::rounds).
+inline int out_type(const KernelCall& c, size_t i) { return weight_type(c.out[i].dtype); }
 /// An operand's address; null where it is absent.
 inline Arg in(const KernelCall& c, size_t i) { return i < c.in.size() ? c.in[i].data : nullptr; }
 inline Arg out(const KernelCall& c, size_t i) { return i < c.out.size() ? c.out[i].data : nullptr; }

@@ -11,13 +11,13 @@ constexpr int kRowsOfAChunk = 64;  // of rms_norm_grad_w
 
 void rms_norm(Launches& to, const KernelCall& c) noexcept {
   to.add(Kernel::rms_norm, {int(rows_of(c.in[0]))},
-         {in(c, 0), in(c, 1), out(c, 0), int(c.in[0].shape.back()), c.attrs->as<RmsNormAttrs>().eps});
+         {in(c, 0), in(c, 1), out(c, 0), out_type(c, 0), int(c.in[0].shape.back()), c.attrs->as<RmsNormAttrs>().eps});
 }
 void rms_norm_grad(Launches& to, const KernelCall& c) noexcept {
   const int N = int(rows_of(c.in[0])), D = int(c.in[0].shape.back()), chunks = blocks(N, kRowsOfAChunk);
   float *const rstds = static_cast<float*>(c.workspace), *const partial = rstds + N;
   to.add(Kernel::rms_norm_grad_x, {N},
-         {in(c, 0), in(c, 1), in(c, 2), out(c, 0), rstds, D, c.attrs->as<RmsNormAttrs>().eps});
+         {in(c, 0), in(c, 1), in(c, 2), out(c, 0), out_type(c, 0), rstds, D, c.attrs->as<RmsNormAttrs>().eps});
   if (c.out.size() < 2 || !c.out[1].data) return;
   to.add(Kernel::rms_norm_grad_w, {blocks(D, 256), chunks}, {in(c, 0), in(c, 2), rstds, partial, N, D});
   to.add(Kernel::sum_chunks, {blocks(D, 256)}, {partial, out(c, 1), chunks, D});
@@ -31,8 +31,8 @@ void rope(Launches& to, const KernelCall& c) noexcept {
   const auto& at = c.attrs->as<RopeAttrs>();
   const Shape &x = c.in[0].shape, &table = c.in[2].shape;
   to.add(Kernel::rope, {int(x[0])},
-         {to.fault(), to.call(), in(c, 0), in(c, 1), in(c, 2), out(c, 0), int(x[1]), int(x[2]), int(table[0]),
-          int(table[1]), int(at.pairing == RopePairing::neighbour), at.inverse ? -1.0f : 1.0f});
+         {to.fault(), to.call(), in(c, 0), in(c, 1), in(c, 2), out(c, 0), out_type(c, 0), int(x[1]), int(x[2]),
+          int(table[0]), int(table[1]), int(at.pairing == RopePairing::neighbour), at.inverse ? -1.0f : 1.0f});
 }
 
 void embedding(Launches& to, const KernelCall& c) noexcept {
@@ -117,11 +117,11 @@ size_t best_of_parts(const KernelQuery& q) noexcept {
 
 }  // namespace
 
-KernelRecord rms_norm_kernel() { return {.op = "rms_norm", .in_place = {{0, 0}}, .code = rms_norm}; }
+KernelRecord rms_norm_kernel() { return {.op = "rms_norm", .in_place = {{0, 0}}, .rounds = {0}, .code = rms_norm}; }
 KernelRecord rms_norm_grad_kernel() {
-  return {.op = "rms_norm_grad", .workspace = rstds_and_chunks, .code = rms_norm_grad};
+  return {.op = "rms_norm_grad", .rounds = {0}, .workspace = rstds_and_chunks, .code = rms_norm_grad};
 }
-KernelRecord rope_kernel() { return {.op = "rope", .in_place = {{0, 0}}, .code = rope}; }
+KernelRecord rope_kernel() { return {.op = "rope", .in_place = {{0, 0}}, .rounds = {0}, .code = rope}; }
 KernelRecord embedding_kernel() { return {.op = "embedding", .accepts = reads_table, .code = embedding}; }
 KernelRecord embedding_grad_kernel() { return {.op = "embedding_grad", .in_place = {{0, 2}}, .code = embedding_grad}; }
 KernelRecord one_hot_kernel() { return {.op = "one_hot", .code = one_hot}; }

@@ -5,6 +5,7 @@
 #include "backend/gpu/kernels/attention.h"
 #include "backend/gpu/kernels/gated_delta.h"
 #include "backend/gpu/kernels/pairs.h"
+#include "backend/gpu/kernels/store.h"
 #include "backend/gpu/kernels/tensors.h"
 #include "backend/gpu/kernels/weights.h"
 #include "toy/backend/kernel_fault.h"

@@ -6,8 +6,8 @@
 #define ITEM_SIDE (TILE / 16)
 #define PITCH (TILE + 4)
 KERNEL(PRODUCT_NAME, 256)
-(GLOBAL const float* a, GLOBAL const uchar* b, GLOBAL const float* bias, GLOBAL const float* acc, GLOBAL float* c,
- int M, int N, int K, int64 a_m, int64 a_k, int64 b_k, int64 b_n, int type, int rounded, Batch batch) {
+(GLOBAL const uchar* a, GLOBAL const uchar* b, GLOBAL const float* bias, GLOBAL const float* acc, GLOBAL float* c,
+ int M, int N, int K, int64 a_m, int64 a_k, int64 b_k, int64 b_n, int a_type, int type, int rounded, Batch batch) {
   LOCAL float4 a_tile[DEPTH][PITCH / 4], b_tile[DEPTH][PITCH / 4];  // [k][row or column]
   LOCAL_PTR float *const as = (LOCAL_PTR float*)a_tile, *const bs = (LOCAL_PTR float*)b_tile;
   const int row0 = GROUP_Y * TILE, col0 = GROUP_X * TILE;
@@ -18,13 +18,13 @@ KERNEL(PRODUCT_NAME, 256)
   const int b_col = b_k == 1 ? by_k : by_other, b_at = b_k == 1 ? LID % (DEPTH / 8) * 8 : LID / (TILE / 8);
   float part[ITEM_SIDE][ITEM_SIDE], total[ITEM_SIDE][ITEM_SIDE], x[8], y[8];
   UNROLL for (int i = 0; i < ITEM_SIDE; ++i) UNROLL for (int j = 0; j < ITEM_SIDE; ++j) part[i][j] = total[i][j] = 0.0f;
-  a += begin_of(GROUP_Z, batch.shape, batch.a);
+  if (a_type == WEIGHT_F32) a += begin_of(GROUP_Z, batch.shape, batch.a) * 4;
   if (type == WEIGHT_F32) b += begin_of(GROUP_Z, batch.shape, batch.b) * 4;
   for (int k0 = -DEPTH; k0 < K; k0 += DEPTH) {
     if (k0 + DEPTH < K) {
       const int ak = k0 + DEPTH + a_at, bk = k0 + DEPTH + b_at, am = row0 + a_row, bn = col0 + b_col;
       const int a_there = am < M && ak < K, b_there = bn < N && bk < K;
-      floats8(a + am * a_m + ak * a_k, a_k == 1 ? 1 : a_m, !a_there ? 0 : a_k == 1 ? K - ak : M - am, x);
+      operand8(a, a_type, am * a_m + ak * a_k, a_k == 1 ? 1 : a_m, !a_there ? 0 : a_k == 1 ? K - ak : M - am, x);
       operands8(b, type, b_k, b_n, bk, bn, !b_there ? 0 : b_k == 1 ? K - bk : N - bn, y);
       if (rounded) UNROLL for (int j = 0; j < 8; ++j) x[j] = as_bf16(x[j]), y[j] = as_bf16(y[j]);
     }

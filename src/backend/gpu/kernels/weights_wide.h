@@ -47,4 +47,12 @@ DEVICE void weights8(GLOBAL const uchar* w, int type, int64 row, int64 width, in
     UNROLL for (int j = 0; j < 8; ++j) v[j] = j < count ? weight_at(w, type, row, width, column + j) : 0.0f;
   }
 }
+
+// Of a tensor of f32, `step` apart, or of bf16, side by side: elements at, at + step, ..., zero from `count` on.
+DEVICE void operand8(GLOBAL const uchar* x, int type, int64 at, int64 step, int count, float* v) {
+  if (type == WEIGHT_F32)
+    floats8((GLOBAL const float*)x + at, step, count, v);
+  else
+    weights8(x, WEIGHT_BF16, 0, 0, at, count, v);
+}
 #endif
