@@ -6,11 +6,22 @@
             print(event.step, event.loss)
 """
 import json as _json
+import sys as _sys
+import types as _types
 
 from . import _option_lines, _options, _toy
 
 _RECIPES = {name.replace("-", "_"): name for name in _toy.recipes()}
 __all__ = ["Event", "Events", "Run", "events"] + list(_RECIPES)
+
+
+class _Module(_types.ModuleType):
+    def __call__(self, recipe="from-scratch", *_, **__):
+        name = recipe.replace("-", "_")
+        raise TypeError(f"toy.train is a module with a function for each recipe; call toy.train.{name}(...)")
+
+
+_sys.modules[__name__].__class__ = _Module
 
 
 class Event:

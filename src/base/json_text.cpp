@@ -60,6 +60,9 @@ std::string mistake(std::string what, bool has_lines) {
   replace(has_lines ? "parse error at " : "parse error at line 1, ", "");
   if (const size_t at = what.find("syntax error while parsing "); at != what.npos)
     if (const size_t dash = what.find(" - ", at); dash != what.npos) what.erase(at, dash + 3 - at);
+  replace("unexpected ']'; expected '[', '{', or a literal", "unexpected ']'; expected a value, or no comma before it");
+  replace("unexpected '}'; expected string literal",
+          "unexpected '}'; expected a name in double quotes, or no comma before it");
   replace("; expected ']'", "; expected ',' or ']'");
   replace("; expected '}'", "; expected ',' or '}'");
   replace("; expected string literal", "; expected a name in double quotes");
@@ -118,6 +121,8 @@ T json_number(const Json& json, std::string_view name, T least, T most) {
   const T v = fits ? json.template get<T>() : T();
   if (fits && least <= v && v <= most) return v;
   const bool any = least == std::numeric_limits<T>::lowest() && most == std::numeric_limits<T>::max();
+  const Json inner = json.is_string() ? parse_json<Json>(json.template get_ref<const std::string&>()) : Json();
+  check(!inner.is_number(), "{} is {}, a text; write {} without quotes", name, json_text(json), json_text(inner));
   fail("{} is {}, expected {}{}", name, json_text(json), kWhole ? "a whole number" : "a number",
        any && kWhole                      ? " of 64 bits"
        : any && std::is_same_v<T, double> ? ""

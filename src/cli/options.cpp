@@ -10,10 +10,12 @@
 #include "bind/files.h"
 #include "cli/console.h"
 #include "cli/outputs.h"
+#include "toy/base/counted.h"
 #include "toy/base/error.h"
 #include "toy/base/gguf_name.h"
 #include "toy/base/memory.h"
 #include "toy/base/shell_word.h"
+#include "toy/base/threads.h"
 #include "toy/base/utf8.h"
 #include "toy/chat/builtin.h"
 #include "toy/decode/repack.h"
@@ -31,7 +33,13 @@ void DeviceOptions::add(CLI::App& app) {
   add_option(app, "--threads", threads, "Number of threads; 0 uses every core", from_to(0, 1024));
 }
 
-std::unique_ptr<Device> DeviceOptions::make() const { return make_device(device, {.threads = threads}); }
+std::unique_ptr<Device> DeviceOptions::make() const {
+  constexpr int kMany = 4;  // threads for each CPU: they wait for each other far longer than they work
+  if (threads > kMany * available_cpus())
+    to_stderr(fmt::format("toy: --threads {} is slow on {}; leave it out for one on each\n", threads,
+                          counted(available_cpus(), "CPU")));
+  return make_device(device, {.threads = threads});
+}
 
 std::optional<DType> type_named(std::string_view name) {
   const auto* type = std::ranges::find(kDTypes, name, &DTypeInfo::name);

@@ -3,32 +3,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <utility>
 
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cli/options.h"
+#include "cli/stray_words.h"
 #include "cli/synonyms.h"
 #include "toy/base/error.h"
 #include "toy/base/nearest.h"
 #include "toy/base/options.h"
-#include "toy/base/run_files.h"
 #include "toy/base/shell_word.h"
 #include "toy/base/utf8.h"
 #include "toy/decode/sampler.h"
-#include "toy/formats/gguf.h"
-#include "toy/formats/requantize.h"
 #include "toy/train/recipe.h"
 
 namespace toy::cli {
 namespace {
-
-// "toy train from-scratch"
-std::string full_name(const CLI::App& app) {
-  return app.get_parent() ? full_name(*app.get_parent()) + " " + app.get_name() : app.get_name();
-}
 
 std::vector<std::string> commands_of(const CLI::App& app) {
   std::vector<std::string> names;
@@ -109,14 +101,6 @@ const CLI::App& deepest(const CLI::App& root) {
   return parsed.empty() ? root : deepest(*parsed.back());
 }
 
-// "--out", "MODEL"
-std::string shown_name(const CLI::Option& option) {
-  std::string name = option.get_positional() ? option.get_name(true) : option.get_name();
-  if (option.get_positional())
-    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::toupper(c); });
-  return name;
-}
-
 // The words that are neither commands nor options nor their values.
 std::vector<std::string> arguments_of(const CLI::App& root, const std::vector<std::string>& words) {
   const CLI::App* app = &root;
@@ -151,10 +135,17 @@ std::string explain_missing(const CLI::App& app, const std::vector<std::string>&
   const CLI::Option* before = nullptr;  // the argument before it
   for (const CLI::Option* o : app.get_options()) {
     if (o->get_positional() && o->count() > 0) before = o;
-    if (o->get_required() && o->count() == 0 && o->get_positional() && before)
-      return fmt::format("{} is missing ({}); '{}' was taken for {}", shown_name(*o), o->get_description(),
-                         one_line(before->as<std::string>()), shown_name(*before));
     std::error_code error;
+    if (o->get_required() && o->count() == 0 && o->get_positional() && before) {
+      const auto given = before->as<std::string>();
+      const bool is_no_model = shown_name(*before) == "MODEL" && std::filesystem::exists(given, error) &&
+                               !is_model_file(given) && !std::filesystem::exists(given + "/config.json", error);
+      if (is_no_model)
+        return fmt::format("'{}' is no model, and the model comes first; write {} MODEL {}", one_line(given),
+                           full_name(app), shell_quoted(given));
+      return fmt::format("{} is missing ({}); write {} {} {}", shown_name(*o), o->get_description(), full_name(app),
+                         shell_quoted(given), shown_name(*o));
+    }
     const bool has_arguments =
         std::ranges::any_of(app.get_options(), [](auto* other) { return other->get_positional(); });
     if (o->get_required() && o->count() == 0 && !has_arguments && !arguments.empty() && o->get_name() != "--out" &&
@@ -173,27 +164,6 @@ std::string explain_missing(const CLI::App& app, const std::vector<std::string>&
   return {};
 }
 
-bool is_type_name(const std::string& word) {
-  const std::string lower = CLI::detail::to_lower(word);
-  return std::ranges::any_of(gguf::mix_names(),
-                             [&](const auto& name) { return CLI::detail::to_lower(std::string(name)) == lower; });
-}
-
-// A path with spaces is several words for the shell.
-std::string explain_spaces(const std::vector<std::string>& words) {
-  constexpr size_t kMostWords = 8;
-  std::error_code error;
-  for (size_t i = 0; i < words.size(); ++i) {
-    std::string path = words[i].starts_with("-") ? words[i].substr(words[i].find('=') + 1) : words[i];
-    for (size_t k = i + 1; k < std::min(words.size(), i + kMostWords); ++k) {
-      path += " " + words[k];
-      if (std::filesystem::exists(path, error))
-        return fmt::format("a path with spaces needs quotes: {}", shell_quoted(path));
-    }
-  }
-  return {};
-}
-
 // `toy --steps 5 train from-scratch`: an option in front of the command it belongs to.
 std::string explain_early_option(const CLI::App& root, const std::vector<std::string>& words) {
   const std::string option = words[0].substr(0, words[0].find('='));
@@ -208,44 +178,6 @@ std::string explain_early_option(const CLI::App& root, const std::vector<std::st
   return {};
 }
 
-// A text between the quotes of a text program is several words for the shell.
-std::string explain_quotes(const std::vector<std::string>& words) {
-  for (const std::string& word : words)
-    for (const char* quote : {"\u201c", "\u201d", "\u201e", "\u2018", "\u2019", "\u00ab", "\u00bb"})
-      if (word.starts_with(quote) || word.ends_with(quote))
-        return fmt::format("too many arguments; the shell knows only the quotes \" and ', and not those of '{}'",
-                           one_line(word));
-  return {};
-}
-
-// A file or folder with an adapter, or a name of one that is not there.
-bool is_adapter(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) return path.ends_with("adapter.gguf");
-  if (std::filesystem::is_directory(path, error))
-    return std::filesystem::exists(path + "/adapter_config.json", error) ||
-           std::filesystem::exists(path + "/" + std::string(runs::kAdapterFile), error);
-  try {
-    return path.ends_with(".gguf") && gguf::File::open(path).get_string("general.type", "") == "adapter";
-  } catch (const Error&) {
-    return false;
-  }
-}
-
-// `toy merge MODEL ADAPTER`, before it says what else is missing.
-std::string explain_adapter(const CLI::App& app, const std::vector<std::string>& arguments) {
-  if (app.get_name() != "merge" || arguments.size() != 2 || app.get_option("--lora")->count() > 0) return {};
-  return fmt::format("'{}' is one argument too many; did you mean --lora {}?", one_line(arguments[1]),
-                     shell_quoted(arguments[1]));
-}
-
-// The command of the same group that takes a model as its argument.
-const CLI::App* with_model(const CLI::App& app) {
-  for (const CLI::App* other : app.get_parent()->get_subcommands({}))
-    if (other->get_option_no_throw("model")) return other;
-  return nullptr;
-}
-
 // A text option has taken the next option as its value.
 std::string explain_swallowed(const CLI::App& app) {
   for (const CLI::Option* o : app.get_options())
@@ -258,92 +190,36 @@ std::string explain_swallowed(const CLI::App& app) {
   return {};
 }
 
-// "--resume false": a switch takes no word.
-std::string explain_switch(const CLI::App& app, const std::string& word, const std::vector<std::string>& words) {
-  const auto at = std::ranges::find(words, word);
-  if (at == words.begin() || at == words.end()) return {};
-  const CLI::Option* before = app.get_option_no_throw(*std::prev(at));
-  const bool is_truth =
-      std::ranges::count(std::initializer_list<const char*>{"true", "false", "yes", "no", "on", "off", "1", "0"},
-                         CLI::detail::to_lower(word)) > 0;
-  return before && is_flag(*before) && is_truth
-             ? fmt::format("{0} is a switch; write {0}={1}", before->get_name(), word)
-             : "";
-}
-
-bool is_eval(const CLI::App& app) { return app.get_name() == "eval"; }
-
-// Options that may read a file of this name, the likeliest first.
-std::vector<const char*> options_that_read(const std::string& name) {
-  if (name.ends_with(".jsonl")) return {"--data", "--corpus", "--file"};
-  if (name.ends_with(".json")) return {"--config", "--data", "--corpus", "--file"};
-  return {"--corpus", "--file", "--data"};
-}
-
-// A word that is no value of an option and no argument. The parser's text ends with ": WORD".
-std::string explain_extra(const CLI::App& app, const std::string& text, const std::vector<std::string>& words) {
-  const size_t colon = text.rfind(": ");
-  const std::string word = colon == text.npos ? "" : text.substr(colon + 2);
-  std::error_code error;
-  const bool is_one = std::ranges::find(words, word) != words.end();  // with spaces, perhaps
-  const bool is_file = is_one && std::filesystem::exists(word, error);
-  if (const CLI::Option* o = app.get_option_no_throw("--text"); o && o->count() == 0 && !word.empty() && !is_file)
-    return is_one ? fmt::format("'{}' is no option; did you mean --text {}?", one_line(word), shell_quoted(word))
-                  : "too many arguments; write --text before a text, and quotes around it";
-  const CLI::Option* model = app.get_option_no_throw("model");
-  if (is_eval(app) && model && model->count() > 0 && is_file)
-    if (const std::string given = model->as<std::string>(); !std::filesystem::exists(given, error)) {
-      if (const std::string reason = needless_command(app, given); !reason.empty())
-        return fmt::format("there is no `{} {}`; {}", full_name(app), one_line(given), reason);
-      if (given == "perplexity" || given == "ppl" || given == "loss")
-        return fmt::format("'{}' is what toy eval prints of a text anyway; write toy eval {} --file TEXT", given,
-                           shell_quoted(word));
-    }
-  if (model && model->count() > 0 && is_file &&
-      (word.ends_with(".gguf") || std::filesystem::exists(word + "/model.gguf", error)))
-    if (const auto first = model->as<std::string>();
-        !std::filesystem::exists(first, error) && first.find('/') == first.npos)
-      return fmt::format("'{}' is a model, and '{}' is none; the model comes first", one_line(word), one_line(first));
-  if (word.empty() || !is_one) return fmt::format("too many arguments; see `{} --help`", full_name(app));
-  if (const std::string own = explain_switch(app, word, words); !own.empty()) return own;
-  if (is_eval(app) && model && model->count() > 0)
-    if (const std::string reason = needless_command(app, model->as<std::string>()); !reason.empty())
-      return fmt::format("there is no `{} {}`; {}", full_name(app), one_line(model->as<std::string>()), reason);
-  if (is_eval(app) && model && model->count() > 0 &&
-      (word.ends_with(".gguf") || std::filesystem::is_directory(word, error)))
-    return fmt::format("'{}' is one model too many; toy eval kl --base A --model B --file TEXT compares two",
-                       one_line(word));
-  for (const char* option : options_that_read(word))
-    if (const CLI::Option* o = app.get_option_no_throw(option);
-        o && is_file && (o->count() == 0 || std::string_view(option) == "--corpus"))
-      return fmt::format("'{}' is no option; did you mean {} {}?", one_line(word), option, shell_quoted(word));
-  const bool is_corpus = app.get_parent() && app.get_parent()->get_name() == "corpus";
-  const bool is_number = std::ranges::all_of(word, [](unsigned char c) { return std::isdigit(c); });
-  for (const char* amount : {"--bytes", "--rows", "--images", "--port"})
-    if (const CLI::Option* o = app.get_option_no_throw(amount);
-        o && o->count() == 0 && (is_corpus || amount == std::string_view("--port")) && is_number)
-      return fmt::format("'{0}' is one argument too many; did you mean {1} {0}?", word, amount);
-  const bool is_model = word.ends_with(".gguf") || std::filesystem::is_directory(word, error);
-  const char* likely = is_adapter(word)                                            ? "--lora"
-                       : is_type_name(word)                                        ? "--type"
-                       : is_file && is_model && app.get_option_no_throw("--model") ? "--model"
-                                                                                   : "";
-  if (const CLI::Option* o = app.get_option_no_throw(likely); o && o->count() == 0)
-    return fmt::format("'{0}' is one argument too many; did you mean {1} {0}?", one_line(word), likely);
-  std::vector<std::string> arguments;
-  for (const CLI::Option* o : app.get_options())
-    if (o->get_positional()) arguments.push_back(shown_name(*o));
-  const CLI::App* other = app.get_parent() && word.ends_with(".gguf") && arguments.empty() ? with_model(app) : nullptr;
-  return fmt::format("'{}' is one argument too many; `{}` takes {}{}", one_line(word), full_name(app),
-                     arguments.empty() ? "none" : fmt::format("{}", fmt::join(arguments, " ")),
-                     other ? fmt::format(", and `{}` a model", full_name(*other)) : "");
-}
-
 // "--prompt": the given option that excludes this one.
 std::string excluded_by(const CLI::Option& option) {
   for (const CLI::Option* other : option.get_excludes())
     if (other->count()) return other->get_name();
   return "another one";
+}
+
+// `--prompt Once upon a time`: the words up to the next option.
+std::string explain_unquoted(const CLI::App& app, const std::vector<std::string>& words) {
+  for (size_t i = 0; i + 1 < words.size(); ++i) {
+    const CLI::Option* o = words[i].starts_with("-") ? app.get_option_no_throw(words[i]) : nullptr;
+    if (!o || !takes_any_text(o->get_name())) continue;
+    size_t end = i + 2;
+    while (end < words.size() && !words[end].starts_with("-")) ++end;
+    const auto begin = words.begin() + std::ptrdiff_t(i) + 1;
+    if (end > i + 2)
+      return fmt::format("a text of several words needs quotes: {} {}", words[i],
+                         shell_quoted(fmt::format("{}", fmt::join(begin, words.begin() + std::ptrdiff_t(end), " "))));
+  }
+  return {};
+}
+
+// "; did you mean --top-p 0.9?" of a part of the probability where a number of tokens is meant, or "".
+std::string explain_part(const CLI::App& app, const std::string& option, const std::vector<std::string>& words) {
+  const auto at = std::ranges::find(words, option);
+  double part = 0;
+  if (option != "--top-k" || !app.get_option_no_throw("--top-p") || words.end() - at < 2 ||
+      !read_number(*std::next(at), from_to_below(0, 1), part).empty())
+    return {};
+  return fmt::format("; did you mean --top-p {}?", *std::next(at));
 }
 
 std::string explain_exclusion(const CLI::App& app) {
@@ -437,6 +313,8 @@ std::string explain_unknown_command(const CLI::App& root, const std::vector<std:
                          one_line(word), shell_quoted(word));
     std::string near = nearest(word, names);
     if (near.empty() && app == &root) near = known_command(word);
+    if (const CLI::App* train = near.empty() ? find_command(*app, "train") : nullptr)
+      if (const std::string recipe = nearest(word, commands_of(*train)); !recipe.empty()) near = "train " + recipe;
     return fmt::format("unknown {} '{}'; {}", kind_of_commands(*app), word,
                        near.empty() ? fmt::format("use {}{}", names.size() > 1 ? "one of " : "", fmt::join(names, ", "))
                                     : "did you mean '" + near + "'?");
@@ -470,6 +348,7 @@ std::string explain(const CLI::App& root, const CLI::ParseError& error, const st
     case CLI::ExitCodes::ExcludesError:
       if (app.get_option_no_throw("text")) own = explain_unknown_option(root, words);  // its value may have become it
       if (own.empty()) own = explain_quotes(words);
+      if (own.empty()) own = explain_unquoted(app, words);
       if (const CLI::Option* o = app.get_option_no_throw("text"); own.empty() && o && o->count() > 0)
         own = "there is a text and " + excluded_by(*o) + "; put quotes around a text of several words";
       if (own.empty()) own = explain_exclusion(app);
@@ -483,9 +362,12 @@ std::string explain(const CLI::App& root, const CLI::ParseError& error, const st
     case CLI::ExitCodes::ValidationError:  // "--lr: is -1; use ..."
       own = text;
       if (const size_t colon = own.find(": "); colon != own.npos) {
-        if (const CLI::Option* o = app.get_option_no_throw(own.substr(0, colon)); o && own.ends_with("a whole number"))
+        const std::string option = own.substr(0, colon), other = explain_part(app, option, words);
+        if (const CLI::Option* o = app.get_option_no_throw(option);
+            o && other.empty() && own.ends_with("a whole number"))
           own += fmt::format(": {}", o->get_description());
         own.erase(colon, 1);
+        own += other;
       }
       if (app.get_name() == "convert" && own.starts_with("--type")) own += "; toy quantize writes quantized types";
       break;

@@ -135,6 +135,15 @@ void say_our_value(const CLI::App& app, const Words& all, std::string& name, std
   name = "--val-fraction";
 }
 
+// --train-file of other programs is a text as often as rows of examples.
+std::string data_or_corpus(const CLI::App& app, const std::string& value) {
+  const auto ends = [&](const char* ending) { return value.ends_with(ending); };
+  const bool is_rows = ends(".jsonl") || ends(".json") || ends(".csv") || ends(".tsv");
+  std::error_code error;
+  const bool is_text = !is_rows && std::filesystem::is_regular_file(value, error);
+  return is_text && app.get_option_no_throw("--corpus") ? "--corpus" : "--data";
+}
+
 }  // namespace
 
 std::string needless_option(const CLI::App& app, const std::string& theirs) {
@@ -196,6 +205,10 @@ Words in_our_words(const CLI::App& root, const Words& given) {
     if (!known && found.empty() && app == find_command(root, "train"))  // of a run whose recipe comes later
       found = our_option(*app->get_subcommands({})[0], name_of(word));
     if (found == name) found.clear();
+    if (found == "--data")
+      found = data_or_corpus(*app, word.size() > name.size() ? word.substr(name.size() + 1)
+                                   : i + 1 < words.size()    ? words[i + 1]
+                                                             : "");
     // The parser would read -ngl as -n gl.
     if (!known && found.empty() && name[1] != '-' && name.size() > 2 && app->get_option_no_throw(name.substr(0, 2)))
       if (const std::string reason = needless_option(*app, name); !reason.empty())

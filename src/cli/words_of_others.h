@@ -239,7 +239,8 @@ inline constexpr std::string_view kOtherBits =
 
 // Sizes of a model, which are not single options.
 inline constexpr std::string_view kSizes =
-    "--size takes the name of a size or a JSON file with its numbers (toy help transformer-lm.md)";
+    "--size takes a name such as small, or a JSON file such as {\"d_model\": 384, \"n_layers\": 6, \"n_heads\": 6, "
+    "\"d_ff\": 1024} (toy help model-keys.md)";
 inline constexpr std::string_view kSizesOfPictures =
     "--size takes the name of a size or a JSON file with its numbers (toy help images.md)";
 inline constexpr std::string_view kSizeNames[] = {"--n-embd",
@@ -264,6 +265,7 @@ inline constexpr std::string_view kSizeNames[] = {"--n-embd",
                                                   "--architecture",
                                                   "--family",
                                                   "--model-type"};
+inline constexpr std::string_view kTypes = "write --compute bf16 to multiply in bf16";
 inline constexpr std::string_view kReports =
     "the folder of a run keeps all of it: toy runs report FOLDER draws it, --json prints it for programs";
 inline constexpr std::string_view kChats = "infer continues a text; toy chat MODEL TEXT talks to a model";
@@ -320,8 +322,8 @@ inline constexpr Needless kNeedless[] = {
     {"--verbose", "progress goes to stderr, and --json prints events for programs", "--json", "train"},
     {"--verbose", "progress goes to stderr, and --json prints results for programs", "--json"},
     {"--verbose", "progress goes to stderr anyway; leave it out"},
-    {"--bf16", "--compute bf16 chooses the type of products", "--compute"},
-    {"--fp16", "--compute bf16 chooses the type of products", "--compute"},
+    {"--bf16", kTypes, "--compute"},
+    {"--fp16", kTypes, "--compute"},
     {"--load-in-4bit", "quantize the file first: toy quantize MODEL OUT --type Q4_K_M"},
     {"--qlora", "lora trains a quantized model as it is: toy quantize MODEL OUT --type Q4_K_M", "--rank", "train"},
     {"--qlora", "toy train lora --model FILE trains an adapter of a quantized model as it is", {}, "train"},
@@ -371,13 +373,13 @@ inline constexpr Needless kNeedless[] = {
     {"--top-k", "each request says how it is sampled", "--port"},
     {"--api-key", "others can read a command line; put keys into a file for --api-key-file", "--api-key-file"},
     {"--gradient-checkpointing", "--memory SIZE recomputes activations where it has to", "--memory"},
-    {"--vocab-size", "--tokenizer bpe:N trains a tokenizer of N tokens", "--tokenizer"},
+    {"--vocab-size", "write --tokenizer bpe:512 for a vocabulary of 512 tokens", "--tokenizer"},
     {"--wandb", kReports, {}, "train"},
     {"--wandb-project", kReports, {}, "train"},
     {"--report-to", kReports, {}, "train"},
-    {"--precision", "--compute bf16 chooses the type of products", "--compute"},
-    {"--mixed-precision", "--compute bf16 chooses the type of products", "--compute"},
-    {"--warmup-ratio", "--warmup takes a number of steps", "--warmup"},
+    {"--precision", kTypes, "--compute"},
+    {"--mixed-precision", kTypes, "--compute"},
+    {"--warmup-ratio", "--warmup takes a number of steps: --warmup 100 is a tenth of 1000", "--warmup"},
     {"--min-lr", "--final-lr is a factor of --lr at the end", "--final-lr"},
     {"--lr-min", "--final-lr is a factor of --lr at the end", "--final-lr"},
     {"--quiet", kProgress},

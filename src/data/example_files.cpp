@@ -20,7 +20,9 @@ void require_kind(const ExampleRow& row, Preferences wanted) {
         "a completion with a label is for preference training (toy train dpo --loss kto); here all are learned");
   check(wanted != Preferences::pairs || !is_rated,
         "a completion with a label is for --loss kto; this loss compares 'chosen' with 'rejected'");
-  check(wanted != Preferences::pairs || is_pair, "it states no preference; needed are 'chosen' and 'rejected'");
+  check(wanted != Preferences::pairs || is_pair,
+        "it states no preference; a row is {{\"prompt\": ..., \"chosen\": ..., \"rejected\": ...}}{}",
+        row.kind == RowKind::messages ? ", and toy train lora learns conversations" : "");
   check(wanted != Preferences::rated || is_pair || is_rated,
         "it states no preference; needed are 'prompt', 'completion' and 'label' (true or false), or 'chosen' and "
         "'rejected'");
@@ -29,6 +31,9 @@ void require_kind(const ExampleRow& row, Preferences wanted) {
 }  // namespace
 
 int64_t read_examples(const TextFile& file, const ExampleMaker& maker, const ExampleReading& reading) {
+  check(!is_plain_text(file),
+        "{0}: a plain text, and no rows of JSON; --corpus {0} trains on it, toy eval MODEL --file {0} scores it",
+        file.path);
   SkippedRows skipped(file.path, reading.warn);
   int64_t bad = 0, silent = 0;
   std::string first_silent;

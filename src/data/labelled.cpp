@@ -55,8 +55,9 @@ std::vector<LabelledText> read_labelled(const std::vector<TextFile>& files, cons
           "there is no 'text' and no 'label': the first line of a table names its columns, and here it is {}; name two "
           "of them with --map text=...,label=..., or put text,label in front",
           fmt::join(names, ","));
-    check(text && label, "there is no '{}'; a row is {}, or name its fields with --map text=...,label=...",
-          text ? kLabel[0] : kText[0], kForm);
+    const auto name = [&](size_t i) { return names.size() == 2 ? names[i] : "..."; };
+    check(text && label, "there is no '{}'; a row is {}, or name its fields with --map text={},label={}",
+          text ? kLabel[0] : kText[0], kForm, name(0), name(1));
     texts.push_back({*text, label_of(*label, field), where});
   });
   check(!texts.empty(), "{}: there is no text with a label", files.empty() ? "data" : files.front().path);

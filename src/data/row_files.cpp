@@ -216,7 +216,7 @@ ordered_json row_of_line(std::string_view line) {
   check(is_utf8(line), "not UTF-8");
   auto row = parse_json<ordered_json>(line);
   if (row.is_discarded()) {
-    check(line.starts_with('{'), "not JSON; each line must be a JSON object{}", kTextsElsewhere);
+    check(line.starts_with('{'), "not JSON; each line must be a JSON object");
     const std::string_view end = line.substr(0, line.find_last_not_of(" \t\r") + 1);
     check(!end.ends_with("},"), "a comma follows the object; remove it, or write all objects in a list [ ]");
     check(!has_second_object(end), "another object follows on the same line; write each on a line of its own");
@@ -225,6 +225,21 @@ ordered_json row_of_line(std::string_view line) {
     fail("not JSON: {}", json_mistake(line));
   }
   return row;
+}
+
+bool is_plain_text(const TextFile& file) {
+  if (has_ending(file.path, ".csv") || has_ending(file.path, ".tsv") || begins_list(file)) return false;
+  bool begins = true, is_empty = true, has_object = false;
+  read_text(file, 0, file.bytes, [&](std::string_view part) {
+    for (const char c : part) {
+      if (c == '\n') begins = true;
+      if (c == ' ' || c == '\t' || c == '\r' || c == '\n' || kBom.find(c) != kBom.npos) continue;
+      has_object = has_object || (begins && c == '{');
+      begins = is_empty = false;
+    }
+    return !has_object;
+  });
+  return !is_empty && !has_object;
 }
 
 void for_each_row(const TextFile& file, const TakeRow& take) {

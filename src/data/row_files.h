@@ -19,12 +19,11 @@ using GetRow = std::function<nlohmann::ordered_json()>;
 /// more are wanted.
 using TakeRow = std::function<bool(int64_t number, const std::string& where, const GetRow& get)>;
 
-/// Ends the message for plain text, which other commands take.
-constexpr std::string_view kTextsElsewhere = " (plain text is for toy train --corpus and toy eval --file)";
-
 /// Reads JSON Lines, a list of JSON objects, or, of files that end in .csv or .tsv, a table. Throws Error{bad_input}
 /// for what is none of them.
 void for_each_row(const TextFile& file, const TakeRow& take);
+/// Whether a file has text, and no line in it begins an object: a book, where rows are wanted.
+bool is_plain_text(const TextFile& file);
 /// The JSON of a line. Throws Error{bad_input}.
 nlohmann::ordered_json row_of_line(std::string_view line);
 

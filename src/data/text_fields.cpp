@@ -38,6 +38,7 @@ std::optional<std::string> take_text(ordered_json& row, std::span<const std::str
 void read_text_rows(const std::vector<TextFile>& files, const TextRowReading& reading, const std::string& form,
                     const std::function<void(ordered_json& row, const std::string& where)>& take) {
   for (const TextFile& file : files) {
+    check(!is_plain_text(file), "{}: a plain text, and no rows of JSON, such as {}", file.path, form);
     RowNotes notes(reading.warn);
     SkippedRows skipped(file.path, reading.warn);
     for_each_row(file, [&](int64_t, const std::string& where, const GetRow& get) {
@@ -49,9 +50,7 @@ void read_text_rows(const std::vector<TextFile>& files, const TextRowReading& re
         for (const auto& [name, value] : row.items()) unused.push_back(name);
         if (!unused.empty()) notes.add(where, {unused_note(unused)});
       } catch (const Error& e) {
-        std::string text = fmt::format("{}: {}", where, e.what());
-        if (const size_t other = text.find(kTextsElsewhere); other != text.npos)
-          text = text.substr(0, other) + ", such as " + form;
+        const std::string text = fmt::format("{}: {}", where, e.what());
         check(reading.skip_bad_rows, "{}", text);
         skipped.add(text);
       }

@@ -213,7 +213,7 @@ const char* why_not_text(std::string_view start) {
     if (start.starts_with(magic)) return "it is a picture; toy train vit learns from folders of pictures";
   if (start.starts_with("%PDF")) return "it is a PDF; write its text to a file first, such as with pdftotext";
   if (start.starts_with("GGUF")) return "it is a model; give a text";
-  if (is_utf16(start)) return "it is UTF-16; convert it first: iconv -f utf-16 -t utf-8";
+  if (is_utf16(start)) return "it is UTF-16; convert it first: iconv -f utf-16 -t utf-8 OLD > NEW";
   return "not a text, for it has NUL bytes; convert it to UTF-8";
 }
 

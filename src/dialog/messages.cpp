@@ -131,6 +131,9 @@ ToolChoice tool_choice_of(const ordered_json* j, std::vector<Tool>& tools) {
   if (*j == "required" || *j == "any") return {ToolChoice::required, ""};
   constexpr const char* kForms =
       R"(is not "none", "auto", "required" or {"type": "function", "function": {"name": "..."}})";
+  if (std::ranges::any_of(tools, [&](const Tool& t) { return *j == t.name; }))
+    refuse_at("tool_choice",
+              fmt::format(R"(names a tool; write {{"type": "function", "function": {{"name": {}}}}})", json_text(*j)));
   if (!j->is_object()) refuse_at("tool_choice", kForms);
   Fields choice(*j, "tool_choice");
   const std::string type = choice.text("type");

@@ -47,6 +47,8 @@ std::vector<std::string> texts_of(const ordered_json& list, const char* name) {
 
 void for_each_question(const TextFile& file,
                        const std::function<void(ordered_json row, const std::string& where)>& take) {
+  check(!is_plain_text(file), "{0}: a plain text, and no questions in JSON; toy eval MODEL --file {0} scores a text",
+        file.path);
   for_each_row(file, [&](int64_t, const std::string& where, const GetRow& get) {
     try {
       ordered_json row = get();

@@ -64,12 +64,13 @@ std::string prompt_of(const ordered_json& row) {
 std::string answer_of(const ordered_json& row) {
   for (const char* other : {"completion", "response", "output", "solution", "target", "label"})
     if (row.contains(other)) return fmt::format("rename '{}' to 'answer'", other);
-  const std::string field = "a question has a field 'answer' with the text that is right, apart from its messages";
   const auto messages = row.find("messages");
   const bool ends_with_answer = messages != row.end() && messages->is_array() && !messages->empty() &&
                                 messages->back().is_object() &&
                                 messages->back().value("role", ordered_json()) == "assistant";
-  return ends_with_answer ? field + "; move the last message, which is the assistant's, there" : field;
+  if (ends_with_answer)
+    return "move the text of the last message to a field 'answer' (toy eval MODEL --data FILE scores rows as they are)";
+  return "a question has a field 'answer' with the text that is right, apart from its messages";
 }
 
 OpenQuestion question_of(ordered_json row) {

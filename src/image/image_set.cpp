@@ -109,7 +109,8 @@ ImageSet read_folder(const ImageSource& source) {
       set.labels.push_back(label), set.names.push_back(file.string());
     }
   }
-  check(!set.classes.empty(), "{}: it has no subfolders; a folder of pictures has one for each class", folder.string());
+  check(!set.classes.empty(), "{}: it has no subfolders; a folder of pictures has one for each class, such as {}",
+        folder.string(), (folder / "cat/1.png").string());
   check(!pictures.empty(), "{}: there are no pictures in its subfolders; they end with .png, .jpg, .ppm or .pgm",
         folder.string());
   if (set.channels == 0) set.channels = grey ? 1 : 3;

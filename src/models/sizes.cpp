@@ -73,6 +73,16 @@ ModelSpec make(const Size& s) {
   return m;
 }
 
+// "tiny 0.2"
+std::vector<std::string> sizes_with_parameters() {
+  std::vector<std::string> names;
+  for (const Size& s : kSizes) {
+    const double millions = double(parameter_count(make(s))) / 1e6;
+    names.push_back(fmt::format("{} {:.{}f}", s.name, millions, millions < 10 ? 1 : 0));
+  }
+  return names;
+}
+
 }  // namespace
 
 std::vector<std::string> size_names() { return names_of(kSizes); }
@@ -96,8 +106,8 @@ ModelSpec model_spec(const std::string& size_or_file, int64_t vocab, int64_t con
     if (!f) {
       const std::string near = nearest(size_or_file, size_names());
       if (!near.empty()) fail("there is no size '{}'; did you mean '{}'?", size_or_file, near);
-      fail("there is no size '{}'; use one of {}, or a file of dimensions", size_or_file,
-           fmt::join(size_names(), ", "));
+      fail("there is no size '{}'; use one of {} (millions of parameters), or a JSON file of dimensions", size_or_file,
+           fmt::join(sizes_with_parameters(), ", "));
     }
     std::stringstream text;
     text << f.rdbuf();

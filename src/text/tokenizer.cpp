@@ -16,8 +16,8 @@ namespace toy {
 namespace {
 
 constexpr std::string_view kAcceptedSpecs =
-    "use \"bytes\", \"bpe:V\", \"spm:V\" or \"unigram:V\" with the number of tokens V, such as spm:512, or an existing "
-    "file";
+    "use \"bytes\", \"bpe:V\", \"spm:V\" or \"unigram:V\" with the number of tokens V, such as spm:512, or a file with "
+    "one: a GGUF, or SentencePiece's .model";
 
 constexpr const char* kMergesKey = "tokenizer.ggml.merges";
 
@@ -121,6 +121,8 @@ std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view spec, std::stri
   if (spec == "bytes") return control ? make_byte_tokenizer(*control) : make_byte_tokenizer();
   const size_t colon = spec.find(':');
   const std::string_view kind = spec.substr(0, colon);
+  check(colon != spec.npos || (kind != "bpe" && kind != "spm" && kind != "unigram"),
+        "tokenizer \"{0}\": the number of its tokens is missing; write {0}:512, say", spec);
   check(colon != spec.npos && (kind == "bpe" || kind == "spm" || kind == "unigram"), "unknown tokenizer \"{}\": {}",
         spec, kAcceptedSpecs);
   const std::string_view number = spec.substr(colon + 1);

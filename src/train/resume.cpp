@@ -33,7 +33,7 @@ Resume::Resume(const RecipeOptions& options, ModelSource& source, Teller& tell, 
           o_.out, o_.overwrite ? ", which --overwrite keeps" : "", checkpoints_.root());
     const std::string there = earlier_result();
     check(!writes_ || o_.overwrite || there.empty(),
-          "out: '{}' is {} and would be lost; choose another --out, or --overwrite it", there,
+          "out: '{}' is {} and would be lost; choose another --out, or add --overwrite to replace it", there,
           replaces_its_source() ? "the model that this run begins with" : "of an earlier run");
     return;
   }
@@ -96,7 +96,10 @@ void Resume::compare_with_finished(const nlohmann::ordered_json& config) {
     complete_ = finished_->result;
     complete_->checkpoint = from_;
     complete_->was_complete = true;
-    return tell_.note(fmt::format("{}: this run is complete, after step {} of {}", o_.out, complete_->step, o_.steps));
+    const std::string further =
+        source_.adapts() ? "" : fmt::format("; toy train warm-start --init {} trains its model further", o_.out);
+    return tell_.note(
+        fmt::format("{}: this run is complete, after step {} of {}{}", o_.out, complete_->step, o_.steps, further));
   }
   // More steps, perhaps: the rate of learning has already fallen to its end, so that is another run.
   nlohmann::ordered_json with_steps_of_it = config;

@@ -62,7 +62,9 @@ TEST(Json, MistakesInWords) {
   EXPECT_EQ(json_mistake(R"({"a": 1 "b": 2})"), "column 11: unexpected string literal; expected ',' or '}'");
   EXPECT_EQ(json_mistake(R"({"a": True})"),
             "column 7: no value is written so (text has double quotes); last read: '\"a\": T'");
-  EXPECT_EQ(json_mistake("[1,\n]"), "line 2, column 1: unexpected ']'; expected a value");
+  EXPECT_EQ(json_mistake("[1,\n]"), "line 2, column 1: unexpected ']'; expected a value, or no comma before it");
+  EXPECT_EQ(json_mistake(R"({"a": 1,})"),
+            "column 9: unexpected '}'; expected a name in double quotes, or no comma before it");
   EXPECT_EQ(json_mistake("[1,"), "column 4: the text ends too early; expected a value");
   EXPECT_EQ(json_mistake("{} {}"), "column 4: unexpected '{'; expected nothing more");
   EXPECT_EQ(json_mistake(std::string(100, '[')), "it nests more than 64 levels");
@@ -95,6 +97,8 @@ TEST(Json, NumbersKeepToTheirRange) {
     EXPECT_NE(refusal<float>(text).find("from -3.4028235e+38 to 3.4028235e+38"), std::string::npos) << text;
   const std::string range = message_of([] { json_number<int64_t>(parse_json<json>("-1"), "step", 0, 9); });
   EXPECT_EQ(range, "step is -1, expected a whole number from 0 to 9");
+  EXPECT_EQ(refusal<int64_t>("\"100\""), "step is \"100\", a text; write 100 without quotes");
+  EXPECT_EQ(refusal<int64_t>("\"x\""), "step is \"x\", expected a whole number of 64 bits");
 }
 
 }  // namespace

@@ -166,7 +166,7 @@ TEST_F(Cli, TrainsTokenizersOnExamples) {
   EXPECT_EQ(answer.code, 0) << answer.err;
   EXPECT_TRUE(answer.err.starts_with("toy: 'run' is `toy chat` here\n")) << answer.err;
   EXPECT_EQ(answer.out, toy("chat " + path("run") + " -n 3 --seed 1", write("message", "say 1\n")).out);
-  refuses(call + path("x") + " --tokenizer " + path("none.gguf"), {"unknown tokenizer", "an existing file"});
+  refuses(call + path("x") + " --tokenizer " + path("none.gguf"), {"unknown tokenizer", "a file with one: a GGUF"});
 }
 
 TEST_F(Cli, ManyEpochsAreWarnedOf) {

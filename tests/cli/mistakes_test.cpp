@@ -1,30 +1,9 @@
 // Mistakes that people make from the README, and what they read: what is wrong, and what to do.
 #include <gtest/gtest.h>
 
-#include "cli_fixture.h"
+#include "mistakes_fixture.h"
 
 namespace {
-
-struct Mistake {
-  std::string words, answer;  // the last line says this
-};
-
-class Mistakes : public Cli {
- protected:
-  // In a folder of its own.
-  void expect(const std::vector<Mistake>& mistakes) const {
-    for (const Mistake& m : mistakes) {
-      const int status = std::system(("cd " + path("") + " && env -u HF_HOME HOME=" + path("home") + " " + TOY_BINARY +
-                                      " " + m.words + " >out.log 2>err.log </dev/null")
-                                         .c_str());
-      std::string err = slurp(path("err.log"));
-      EXPECT_EQ(WEXITSTATUS(status), 2) << m.words << "\n" << err;
-      ASSERT_TRUE(err.ends_with('\n')) << m.words;
-      err.pop_back();
-      EXPECT_EQ(err.substr(err.rfind('\n') + 1), "toy: " + m.answer) << m.words;
-    }
-  }
-};
 
 TEST_F(Mistakes, BeforeThereIsAModel) {
   write("book.txt", "Once there was a badger.\n");
@@ -62,9 +41,7 @@ TEST_F(Mistakes, BeforeThereIsAModel) {
       {"train from-scratch --corpus book.txt --epochs 3 --steps 5",
        "--steps and --epochs exclude each other; give one of them"},
       {"train from-scratch --corpus book.txt --tokenizer spm",
-       "unknown tokenizer \"spm\": use \"bytes\", \"bpe:V\", \"spm:V\" or \"unigram:V\" with the number of tokens V, "
-       "such as "
-       "spm:512, or an existing file"},
+       "tokenizer \"spm\": the number of its tokens is missing; write spm:512, say"},
       {"train from-scratch --corpus book.txt --schedule cosin",
        "--schedule 'cosin': expected one of constant, linear, cosine, wsd at character 1; did you mean 'cosine'?"},
       {"train from-scratch --corpus book.txt --layers 3",
@@ -83,8 +60,8 @@ TEST_F(Mistakes, BeforeThereIsAModel) {
       {"train from-scratch --corpus book.txt --chat-template chatml",
        "chat-template: it says how rows of --data are read, and there are none; give a file with --data"},
       {"train from-scratch --data book.txt",
-       "book.txt:1: not JSON; each line must be a JSON object (plain text is for toy train --corpus and toy "
-       "eval --file); --bad-rows skip passes over such rows, toy data check lists them"},
+       "book.txt: a plain text, and no rows of JSON; --corpus book.txt trains on it, toy eval MODEL --file book.txt "
+       "scores it"},
       {"train from-scratch --data chats.jsonl",
        "chats.jsonl:1: messages need a chat template, and the model has none; give --chat-template, such as chatml, or "
        "a "
@@ -147,8 +124,8 @@ TEST_F(Mistakes, OfOtherPrograms) {
       {"train lora --train x --tokens 2",
        "--model is missing (GGUF file, name in `toy list`, or a run, with a tokenizer); see `toy train lora --help`"},
       {"train from-scratch --n_embd 5",
-       "unknown option '--n_embd'; --size takes the name of a size or a JSON file with its numbers (toy help "
-       "transformer-lm.md)"},
+       "unknown option '--n_embd'; --size takes a name such as small, or a JSON file such as {\"d_model\": "
+       "384, \"n_layers\": 6, \"n_heads\": 6, \"d_ff\": 1024} (toy help model-keys.md)"},
       {"train from-scratch --corpus book.txt --wandb",
        "unknown option '--wandb'; the folder of a run keeps all of it: toy runs report FOLDER draws it, --json prints "
        "it for programs"},
@@ -202,7 +179,7 @@ TEST_F(Mistakes, OfOtherPrograms) {
       {"quantize book.txt Q4_K_M",
        "'Q4_K_M' is a type, and OUT is missing; write toy quantize book.txt OUT.gguf --type Q4_K_M"},
       {"search build book.txt --out i.index",
-       "PATHS is missing (Text files and folders); 'book.txt' was taken for MODEL"},
+       "'book.txt' is no model, and the model comes first; write toy search build MODEL book.txt"},
       {"infer HuggingFaceTB/SmolLM2-135M-Instruct hi",
        "HuggingFaceTB/SmolLM2-135M-Instruct" + no_model +
            "`toy fetch HuggingFaceTB/SmolLM2-135M-Instruct` downloads a repository of the Hugging Face hub"},
@@ -269,10 +246,9 @@ TEST_F(Mistakes, WithAModel) {
        "out/tny: no such file, no run below this folder, and no model of `toy list`; did you mean 'out/tiny'?"},
       {"infer out --prompt hi", "out: a folder of runs; give one of out/tiny"},
       {"infer out/tiny",
-       "prompt: it is empty; give a text to continue, such as --prompt \"Once upon a time\", or --prompt-file - for "
+       "prompt: it is missing or empty; give a text, such as --prompt \"Once upon a time\", or --prompt-file - for "
        "standard input"},
-      {"infer out/tiny --prompt Once upon a time",
-       "there is a text and --prompt; put quotes around a text of several words"},
+      {"infer out/tiny --prompt Once upon a time", "a text of several words needs quotes: --prompt 'Once upon a time'"},
       {"train --resume out/tiny", "--resume takes no value; the run to resume is --out: --resume --out out/tiny"},
       {"eval out/tiny --prompt hi",
        "unknown option '--prompt'; --file scores the text of a file, and --file - reads standard input"},
@@ -305,12 +281,14 @@ TEST_F(Mistakes, WithAModel) {
       {"eval sts book.txt out/tiny", "'out/tiny' is a model, and 'book.txt' is none; exchange the two"},
       {"search build 'My Books' out/tiny --out n.index",
        "'out/tiny' is a model, and 'My Books' is none; exchange the two"},
-      {"eval out/tiny --file u16.txt", "u16.txt: it is UTF-16; convert it first: iconv -f utf-16 -t utf-8" + bytes},
+      {"eval out/tiny --file u16.txt",
+       "u16.txt: it is UTF-16; convert it first: iconv -f utf-16 -t utf-8 OLD > NEW" + bytes},
       {"tokenizer encode out/tiny --file photo.png",
        "photo.png: it is a picture; toy train vit learns from folders of pictures" + bytes},
-      {"infer out/tiny --prompts u16.txt", "u16.txt: it is UTF-16; convert it first: iconv -f utf-16 -t utf-8" + bytes},
+      {"infer out/tiny --prompts u16.txt",
+       "u16.txt: it is UTF-16; convert it first: iconv -f utf-16 -t utf-8 OLD > NEW" + bytes},
       {"quantize imatrix out/tiny --corpus u16.txt --out i.imatrix",
-       "u16.txt: it is UTF-16; convert it first: iconv -f utf-16 -t utf-8" + bytes},
+       "u16.txt: it is UTF-16; convert it first: iconv -f utf-16 -t utf-8 OLD > NEW" + bytes},
       {"train --resume --out out/tiny --steps 9",
        "resume: the run out/tiny is complete: options.steps is 1 there and 9 here. toy train warm-start --init "
        "out/tiny "
@@ -426,8 +404,8 @@ TEST_F(Mistakes, OfFilesAndArguments) {
        "program:./book.txt",
        "reward program './book.txt': it cannot be run; chmod +x allows it"},
       {"train grpo --model out/tiny --data chats.jsonl --reward exact",
-       "chats.jsonl:1: there is neither 'answer' nor 'answers'; a question has a field 'answer' with the text that is "
-       "right, apart from its messages; move the last message, which is the assistant's, there"},
+       "chats.jsonl:1: there is neither 'answer' nor 'answers'; move the text of the last message to a field "
+       "'answer' (toy eval MODEL --data FILE scores rows as they are)"},
       {"train contrastive --model out/tiny --data chats.jsonl --rank 2",
        "--rank is of an adapter; add --adapter, or leave it out"},
       {"train lora --model out/other --data asks.jsonl",
@@ -439,7 +417,7 @@ TEST_F(Mistakes, OfFilesAndArguments) {
        "chats.jsonl:1: there is no 'anchor', and the row has the fields messages; a row is {\"anchor\": ..., "
        "\"positive\": ...}"},
       {"eval retrieval out/tiny book.txt",
-       "book.txt:1: not JSON; each line must be a JSON object, such as {\"anchor\": ..., \"positive\": ...}"},
+       "book.txt: a plain text, and no rows of JSON, such as {\"anchor\": ..., \"positive\": ...}"},
       {"eval sts out/tiny chats.jsonl",
        "chats.jsonl:1: there is no 'sentence1'; a row is {\"sentence1\": ..., \"sentence2\": ..., \"score\": ...}"},
       {"eval choices out/tiny quiz.jsonl",

@@ -78,6 +78,8 @@ TEST_F(CliClasses, TrainInferAndEvaluateAnAdapter) {
 
 TEST_F(CliClasses, Refuses) {
   refuses("infer " + model_ + " --prompt ' '", {"it is empty"});
+  refuses("eval classify " + model_ + " " + write("named.jsonl", R"({"review": "a", "sentiment": "good"})"),
+          {"there is no 'text'", "--map text=review,label=sentiment"});
   refuses("eval classify " + model_ + " " + write("bare.csv", "I liked it,1\nI hated it,0\n"),
           {"bare.csv:2: there is no 'text' and no 'label': the first line of a table names its columns, and here it is "
            "I liked it,1;"});

@@ -99,7 +99,7 @@ TEST(TextFiles, Refusals) {
   EXPECT_EQ(message(folder.write("u16.txt", std::string("\xff\xfe"
                                                         "a\0b\0",
                                                         6))),
-            folder.path("u16.txt") + ": it is UTF-16; convert it first: iconv -f utf-16 -t utf-8");
+            folder.path("u16.txt") + ": it is UTF-16; convert it first: iconv -f utf-16 -t utf-8 OLD > NEW");
   EXPECT_NE(message("https://example.com/book.txt").find("it is an address; download it first"), std::string::npos);
   EXPECT_NE(message("~/book.txt").find("the shell replaces ~ only"), std::string::npos);
   EXPECT_NE(message("tatsu-lab/alpaca").find("have to be downloaded first"), std::string::npos);

@@ -198,6 +198,13 @@ TEST(Tools, ChoicesInAllTheirForms) {
   EXPECT_EQ(choice(R"("auto")", none).kind, ToolChoice::automatic);
   EXPECT_EQ(choice(R"("none")", none).kind, ToolChoice::none);
   EXPECT_THROW(choice(R"("required")", none), FieldError);
+  try {
+    choice(R"("g")", tools);
+    FAIL() << "a name alone";
+  } catch (const FieldError& e) {
+    EXPECT_NE(std::string(e.what()).find(R"(write {"type": "function", "function": {"name": "g"}})"), std::string::npos)
+        << e.what();
+  }
   EXPECT_THROW(choice(R"({"type": "function", "function": {"name": "h"}})", tools), FieldError);
   EXPECT_THROW(choice(R"({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}})", tools),
                FieldError);

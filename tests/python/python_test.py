@@ -305,6 +305,8 @@ class BadInput(unittest.TestCase):
         self.refused("did you mean 'steps'", toy.train.lora, model="out/book", corpus="book.txt", setps=3)
         self.refused("steps is 0", toy.train.from_scratch, corpus="book.txt", steps=0)
         self.refused("device", toy.load, "out/book", device="abacus")
+        with self.assertRaisesRegex(TypeError, "call toy.train.from_scratch"):
+            toy.train("from-scratch", corpus="book.txt")
         self.refused("an option is <object", m.generate, "x", stop=object())
         self.refused("check the path", toy.load, "/nonexistent/a.gguf")
         self.refused("a str or a path; this is 5", toy.load, 5)

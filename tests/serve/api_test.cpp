@@ -104,6 +104,7 @@ TEST(ServeApi, RefusedByName) {
       {R"("max_tokens": -2)", "max_tokens"},
       {R"("max_tokens": 1e300)", "max_tokens"},
       {R"("temperature": -0.1)", "temperature"},
+      {R"("temperature": 10.1)", "temperature"},
       {R"("temperature": 1e999)", "none: the request's body"},
       {R"("temperature": true)", "temperature"},
       {R"("top_p": -0.1)", "top_p"},

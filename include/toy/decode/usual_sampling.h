@@ -11,6 +11,9 @@
 
 namespace toy {
 
+/// Above this temperature even the likeliest tokens are drawn about as often as all others.
+inline constexpr double kHottestTemperature = 10;
+
 /// The temperature of conversations, in `toy chat` and `toy serve`, with a model whose file says none. (SamplerOptions
 /// by itself, and `toy infer`, take the likeliest token.)
 inline constexpr double kUsualTemperature = 0.8;

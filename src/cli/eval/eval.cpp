@@ -21,6 +21,7 @@
 #include "toy/base/error.h"
 #include "toy/base/gguf_name.h"
 #include "toy/base/json_text.h"
+#include "toy/base/shell_word.h"
 #include "toy/base/utf8.h"
 #include "toy/chat/builtin.h"
 #include "toy/eval/score.h"
@@ -84,8 +85,10 @@ struct Eval : Command {
   void run() {
     if (!parser->get_subcommands().empty()) return;
     check(text.file.empty() || text.rows.empty(), "--file and --data exclude each other; give one of them");
-    check(!model_path.empty() && text.file.empty() != text.rows.empty(),
-          "eval: give a model, and a text with --file, or rows or pictures with --data; see `toy eval --help`");
+    check(!model_path.empty(), "MODEL is missing; write toy eval MODEL --file TEXT");
+    check(text.file.empty() != text.rows.empty(),
+          "there is nothing to score; write toy eval {} --file TEXT, or --data for rows or pictures",
+          shell_quoted(model_path));
     ScoreOptions& o = text.score;
     model_path = model_file(model_path);
     if (!text.rows.empty() && spec_from_gguf(gguf::File::open(model_path)).vision.there()) {

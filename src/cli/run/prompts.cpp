@@ -172,7 +172,7 @@ std::vector<std::vector<int32_t>> PromptOptions::tokens(const Model& model, cons
       }
     }
     check(!ids.empty(),
-          "{}: it is empty; give a text to continue, such as --prompt \"Once upon a time\", or --prompt-file - for "
+          "{}: it is missing or empty; give a text, such as --prompt \"Once upon a time\", or --prompt-file - for "
           "standard input",
           p.where);
     for (const int32_t id : ids)

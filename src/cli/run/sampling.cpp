@@ -82,8 +82,7 @@ void SamplingOptions::check_together(const CLI::App& parser) const {
         fmt::format("toy: {} {} nothing at temperature 0, which takes the likeliest token; add e.g. "
                     "--temperature 0.8\n",
                     fmt::join(unused, ", "), unused.size() == 1 ? "changes" : "change"));
-  constexpr float kHottest = 10;  // above it, even the likeliest tokens are drawn about as often as all others
-  if (s.temperature > kHottest)
+  if (s.temperature > kHottestTemperature)
     to_stderr(fmt::format("toy: --temperature {:g} draws all tokens about equally; 0 to 2 is usual\n", s.temperature));
   if (parser.count("--repeat-last-n") && s.repeat_penalty == 1 && s.frequency_penalty == 0 && s.presence_penalty == 0)
     to_stderr("toy: --repeat-last-n changes nothing without a penalty; add e.g. --repeat-penalty 1.1\n");

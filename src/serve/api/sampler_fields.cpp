@@ -88,6 +88,10 @@ void ignore_left_out(SamplerOptions& s, const std::set<std::string_view>& given)
 // mirostat is a number, as in llama-server.
 void read_steps(Fields& f, CompletionRequest& r, const std::set<std::string_view>& given) {
   SamplerOptions& s = r.sampler;
+  if (s.temperature > kHottestTemperature)
+    refuse(fmt::format("'temperature' is {:g}, which draws all tokens about equally; send 0 to {:g} (0 to 2 is usual)",
+                       s.temperature, kHottestTemperature),
+           "temperature");
   if (const ordered_json* breakers = f.take("dry_sequence_breakers"))
     r.dry_breakers = stops_of(breakers, "dry_sequence_breakers");
   int mirostat = 0;

@@ -31,7 +31,7 @@ const Functions& usable_functions() {
   const Functions& f = functions();
   check(f.missing.empty(),
         "device 'cuda' needs NVIDIA's driver: {}; on Debian: apt-get install nvidia-driver (section non-free); "
-        "without a device named, the CPU computes",
+        "or name no device, and the CPU computes",
         f.missing);
   int version = 0;
   check_result(f.cuDriverGetVersion(&version), "the driver's version");
