@@ -7,7 +7,8 @@ namespace toy {
 
 /// With products in bf16: puts a `cast` to bf16 in front of the linear maps whose operands the device takes in bf16,
 /// one for all of them that read a value. So each is rounded once, and what nothing else reads is kept in two bytes.
-/// The bits are those of rounding inside the products.
+/// A kernel whose result only they read writes bf16 itself, if its record says so (KernelRecord::rounds). The bits are
+/// those of rounding inside the products.
 ///
 /// One copy serves forward and backward, but where the value itself is kept until then anyway: there a second copy is
 /// made in backward instead of keeping the first. That of a parameter is kept, which rounds it once a step, unless

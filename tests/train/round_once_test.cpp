@@ -99,6 +99,20 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"recomputed", testing::odd_spec(true), {.recompute = {.whole = 1, .light = 1}}}),
     [](const auto& test) { return std::string(test.param.name); });
 
+// The same kernels, compiled by an OpenCL driver.
+TEST(RoundOnceOpenCl, HasTheBitsOfEmulated) {
+  if (testing::kAddressSanitizer || testing::kThreadSanitizer) GTEST_SKIP() << "drivers leak and race by themselves";
+  std::unique_ptr<Device> opencl;
+  try {
+    opencl = make_opencl_device();
+  } catch (const Error& e) {
+    GTEST_SKIP() << e.what();
+  }
+  const auto emulated = make_emulated_device();
+  for (const Case& c : {Case{"llama", testing::odd_spec(true)}, Case{"gemma", of_json(kGemma)}})
+    EXPECT_TRUE(train(*opencl, c) == train(*emulated, c)) << c.name;
+}
+
 // Of many rows: activations count, and the copies of weights do not. Where norms are recomputed, these are not
 // kept either.
 TEST(RoundOnceMemory, TakesLess) {

@@ -64,8 +64,10 @@ struct PlanOptions {
   /// Kernels may read parameters that the plan does not update from copies in an order of their own: faster, with the
   /// same bits, for Plan::repacked_bytes() more memory.
   bool repack = false;
-  bool round_again = false;  ///< parameters are rounded again for backward instead of keeping their copies: less memory
-  bool fuse = true;          ///< chains of elementwise ops become one step, with the same bits
+  /// Memory is short: parameters are rounded again for backward instead of keeping their copies, and what could lie
+  /// where an operand lay is not written in bf16.
+  bool round_again = false;
+  bool fuse = true;  ///< chains of elementwise ops become one step, with the same bits
 };
 
 /// What compile() returns; it is only read afterwards.
