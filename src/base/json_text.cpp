@@ -69,7 +69,7 @@ std::string mistake(std::string what, bool has_lines) {
   replace("expected '[', '{', or a literal", "expected a value");
   replace("unexpected end of input", "the text ends too early");
   replace("expected end of input", "expected nothing more");
-  replace("invalid literal; last read:", "no value is written so (text has double quotes); last read:");
+  replace("invalid literal; last read:", "neither text in double quotes, a number, true, false nor null; last read:");
   return what;
 }
 

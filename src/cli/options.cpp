@@ -35,10 +35,11 @@ void DeviceOptions::add(CLI::App& app) {
 
 std::unique_ptr<Device> DeviceOptions::make() const {
   constexpr int kMany = 4;  // threads for each CPU: they wait for each other far longer than they work
-  if (threads > kMany * available_cpus())
-    to_stderr(fmt::format("toy: --threads {} is slow on {}; leave it out for one on each\n", threads,
-                          counted(available_cpus(), "CPU")));
-  return make_device(device, {.threads = threads});
+  const int cpus = available_cpus();
+  if (threads <= kMany * cpus) return make_device(device, {.threads = threads});
+  to_stderr(
+      fmt::format("toy: --threads {} would be slow on {}; {} threads are used\n", threads, counted(cpus, "CPU"), cpus));
+  return make_device(device, {.threads = cpus});
 }
 
 std::optional<DType> type_named(std::string_view name) {
