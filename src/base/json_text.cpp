@@ -70,6 +70,9 @@ std::string mistake(std::string what, bool has_lines) {
   replace("unexpected end of input", "the text ends too early");
   replace("expected end of input", "expected nothing more");
   replace("invalid literal; last read:", "neither text in double quotes, a number, true, false nor null; last read:");
+  const size_t last_read = what.find("neither text in double quotes");
+  if (last_read != what.npos && (what.ends_with("''") || what.find("'';") != what.npos))
+    what = what.substr(0, last_read) + "a single quote; names and texts have double quotes";
   return what;
 }
 

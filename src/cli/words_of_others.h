@@ -373,7 +373,7 @@ inline constexpr Needless kNeedless[] = {
     {"--top-k", "each request says how it is sampled", "--port"},
     {"--api-key", "others can read a command line; put keys into a file for --api-key-file", "--api-key-file"},
     {"--gradient-checkpointing", "--memory SIZE recomputes activations where it has to", "--memory"},
-    {"--vocab-size", "write --tokenizer bpe:512 for a vocabulary of 512 tokens", "--tokenizer"},
+    {"--vocab-size", "write --corpus FILE --tokenizer bpe:512 for a vocabulary of 512 tokens", "--tokenizer"},
     {"--wandb", kReports, {}, "train"},
     {"--wandb-project", kReports, {}, "train"},
     {"--report-to", kReports, {}, "train"},

@@ -36,15 +36,17 @@ int64_t read_examples(const TextFile& file, const ExampleMaker& maker, const Exa
         file.path);
   SkippedRows skipped(file.path, reading.warn);
   int64_t bad = 0, silent = 0;
+  bool is_any_right = false;
   std::string first_silent;
   RowNotes notes(reading.warn);
   for_each_row(file, [&](int64_t number, const std::string& where, const GetRow& get) {
     ExampleRow row;
-    bool is_question = false;
+    bool is_question = false, is_row = false;
     try {
       auto given = get();
       is_question = given.is_object() && given.contains("answer") && given.contains("messages");
       row = maker.make_row(std::move(given));
+      is_row = true;
       if (reading.preferences) require_kind(row, *reading.preferences);
     } catch (const Error& e) {
       if (e.code() != ErrorCode::bad_input) throw;
@@ -56,11 +58,13 @@ int64_t read_examples(const TextFile& file, const ExampleMaker& maker, const Exa
         reading.bad(number, e.what());
         return ++bad > 0;
       }
+      const bool are_others_like_it = is_row && !is_any_right;
       check(reading.skip_bad_rows, "{}{}", what,
-            helps ? "; --bad-rows skip passes over such rows, toy data check lists them" : "");
+            helps && !are_others_like_it ? "; --bad-rows skip passes over such rows, toy data check lists them" : "");
       skipped.add(what);
       return true;
     }
+    is_any_right = true;
     notes.add(where, row.notes);
     if (row.says_nothing && ++silent == 1) first_silent = where;
     return reading.take(row, number);

@@ -38,7 +38,8 @@ EmbedOptions embed_options(const Model& model, const std::string& pooling) {
         "model {}: its file does not say how the vectors of tokens become an embedding, {}; use --pooling mean, cls or "
         "last if you know it",
         model.spec.name,
-        model.spec.causal ? "as it is made to generate text" : "which is what converters of encoders should write");
+        model.spec.causal ? "as it generates text, which toy infer does"
+                          : "which is what converters of encoders should write");
   return {.pooling = pooling_of(word), .normalize = rule.normalize.value_or(true)};
 }
 

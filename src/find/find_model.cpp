@@ -211,7 +211,7 @@ std::string ModelFinder::adapter(const std::string& what) const {
   const runs::Made made = runs::newest_adapter(folder);
   std::error_code error;
   check(!made.file.empty() || !fs::exists(fs::path(folder) / runs::kModelFile, error),
-        "lora: the run {} made a model, and no adapter; it is used without --lora, or train one with toy train lora",
+        "lora: the run {0} made a model, and no adapter; toy infer {0} uses it, and toy train lora trains an adapter",
         folder);
   check(!made.file.empty(),
         "lora: the folder {} has no adapter.gguf and no checkpoint with one; train one with toy train lora", folder);

@@ -42,7 +42,8 @@ void look_at(const TextFile& file, bool examples, std::vector<std::string>& doub
         file.path, *at));
   if (!examples && is_json_lines(text))
     doubts.push_back(
-        fmt::format("{}: these are JSON Lines, and the model learns to write JSON; --data {} trains on what they hold",
+        fmt::format("{}: these are JSON Lines, and the model learns to write JSON; --data {} trains on what they hold "
+                    "(from scratch with --chat-template chatml)",
                     file.path, file.path));
   if (examples) return;
   if (is_json_list(text))

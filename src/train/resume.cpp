@@ -126,6 +126,11 @@ void Resume::compare_with_checkpoint(const nlohmann::ordered_json& config) {
   const auto same = [&](const char* key) { return there.value(key, "") == config.value(key, ""); };
   const char* const bits =
       same("device") && same("arithmetic") ? "" : "; sums round differently there, so bits may differ";
+  const bool was_complete = state_.step >= o_.steps && state_.step == there.at("options").at("steps");
+  check(changed.empty() || o_.allow_changes || !was_complete || source_.adapts(),
+        "resume: the run {} is complete, with other options: {}. toy train warm-start --init {} trains its model "
+        "further, with any options, in another --out",
+        o_.out, short_list(changed), o_.out);
   check(changed.empty() || o_.allow_changes,
         "resume: {} is of another run: {}{}. Give the options and texts that it had, --allow-changes to resume with "
         "these, or another --out",

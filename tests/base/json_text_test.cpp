@@ -62,6 +62,7 @@ TEST(Json, MistakesInWords) {
   EXPECT_EQ(json_mistake(R"({"a": 1 "b": 2})"), "column 11: unexpected string literal; expected ',' or '}'");
   EXPECT_EQ(json_mistake(R"({"a": True})"),
             "column 7: neither text in double quotes, a number, true, false nor null; last read: '\"a\": T'");
+  EXPECT_EQ(json_mistake("{'a': 1}"), "column 2: a single quote; names and texts have double quotes");
   EXPECT_EQ(json_mistake("[1,\n]"), "line 2, column 1: unexpected ']'; expected a value, or no comma before it");
   EXPECT_EQ(json_mistake(R"({"a": 1,})"),
             "column 9: unexpected '}'; expected a name in double quotes, or no comma before it");

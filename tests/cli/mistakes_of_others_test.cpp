@@ -37,7 +37,7 @@ TEST_F(Mistakes, OfOtherProgramsAndAmounts) {
       {scratch + "--warmup-ratio 0.1",
        "unknown option '--warmup-ratio'; --warmup takes a number of steps: --warmup 100 is a tenth of 1000"},
       {"tokenizer train --corpus book.txt --vocab-size 512",
-       "unknown option '--vocab-size'; write --tokenizer bpe:512 for a vocabulary of 512 tokens"},
+       "unknown option '--vocab-size'; write --corpus FILE --tokenizer bpe:512 for a vocabulary of 512 tokens"},
       {"train vit --data pics --size vit-micro",
        "pics: it has no subfolders; a folder of pictures has one for each class, such as pics/cat/1.png"},
       {"help lorra", "unknown command 'lorra'; did you mean 'train lora'?"},
@@ -70,7 +70,8 @@ TEST_F(Mistakes, SwappedAndMissingArguments) {
       {"convert out/tiny",
        "OUT is missing (NAME.gguf to write; any other name is a Hugging Face folder); write toy convert out/tiny OUT"},
       {"serve out/tiny --api-key-file sk-secret",
-       "--api-key-file 'sk-secret': no such file; it has the keys, one per line: echo KEY > keys.txt"},
+       "--api-key-file takes a file with one key per line, and 'sk-secret' is none; write echo KEY > keys.txt and "
+       "--api-key-file keys.txt"},
       {"search build notes --out n.index",
        "'notes' is no model, and the model comes first; write toy search build MODEL notes"},
       {"merge out/tiny merged.gguf",
@@ -80,7 +81,7 @@ TEST_F(Mistakes, SwappedAndMissingArguments) {
        "'answer' (toy eval MODEL --data FILE scores rows as they are)"},
       {"train dpo --model out/chat --data chats.jsonl",
        "chats.jsonl:1: it states no preference; a row is {\"prompt\": ..., \"chosen\": ..., \"rejected\": ...}, and "
-       "toy train lora learns conversations; --bad-rows skip passes over such rows, toy data check lists them"},
+       "toy train lora learns conversations"},
       {"train from-scratch --corpus book.txt" + std::string(kSmall),
        "out: 'out/tiny/model.gguf' is of an earlier run and would be lost; choose another --out, or add --overwrite to "
        "replace it"},

@@ -198,7 +198,8 @@ TEST_F(Mistakes, OfOtherPrograms) {
       {"train from-scratch --corpus book.txt --config config.json",
        "config.json: unknown key 'learning_rate'; did you mean 'lr'?"},
       {"train from-scratch --corpus book.txt --config config.yaml",
-       "config.yaml: options are read from JSON, such as {\"steps\": 500}; write them so"},
+       "config.yaml: options are read from JSON; write one object with all of them, such as {\"corpus\": "
+       "\"book.txt\", \"steps\": 500, \"lr\": 1e-3}"},
       {"train from-scratch --corpus book.txt --config many.json", "many.json: 'steps' is 'many'; use a whole number"},
       {"infer book.txt hi --json-schema '{\"type\": \"object\"}'",
        "--json-schema is '{\"type\": \"object\"}'; write the JSON into a file and give its name"},
@@ -296,8 +297,8 @@ TEST_F(Mistakes, WithAModel) {
       {"infer out/tiny hi --lora book.txt=0.5",
        "lora: 'book.txt=0.5' is no file; write its scale after a colon: book.txt:0.5"},
       {"infer out/tiny hi --lora out/tiny",
-       "lora: the run out/tiny made a model, and no adapter; it is used without --lora, or train one with toy train "
-       "lora"},
+       "lora: the run out/tiny made a model, and no adapter; toy infer out/tiny uses it, and toy train lora trains an "
+       "adapter"},
       {"infer out/tiny hi --top-p 95", "--top-p is 95; use 0 to 1, such as 0.95 for 95%"},
       {"eval perplexity out/tiny --file book.txt",
        "'perplexity' is what toy eval prints of a text anyway; write toy eval out/tiny --file TEXT"},

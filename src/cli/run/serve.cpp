@@ -132,7 +132,9 @@ struct Serve : Command {
     if (key_file.empty()) return keys;
     std::error_code error;
     check(key_file == "-" || std::filesystem::exists(key_file, error),
-          "--api-key-file '{}': no such file; it has the keys, one per line: echo KEY > keys.txt", key_file);
+          "--api-key-file takes a file with one key per line, and '{}' is none; write echo KEY > keys.txt and "
+          "--api-key-file keys.txt",
+          key_file);
     warn_of_readers(key_file);
     std::istringstream lines(read_text(key_file, true));
     for (std::string line; std::getline(lines, line);) {

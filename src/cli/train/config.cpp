@@ -50,7 +50,9 @@ std::vector<GivenOption> read_options(const std::string& path) {
   const std::string text = read_text_file(path);
   const bool is_object = text.find_first_not_of(" \t\r\n\xEF\xBB\xBF") == text.find('{');
   check(is_object || !(path.ends_with(".yaml") || path.ends_with(".yml") || path.ends_with(".toml")),
-        "{}: options are read from JSON, such as {{\"steps\": 500}}; write them so", path);
+        "{}: options are read from JSON; write one object with all of them, such as {{\"corpus\": \"book.txt\", "
+        "\"steps\": 500, \"lr\": 1e-3}}",
+        path);
   return given_options(text, path);
 }
 

@@ -29,10 +29,11 @@ const Functions& usable_functions() {
         "device 'cuda': this build has no kernels for CUDA, as nvcc was not found when it was built; install CUDA's "
         "compiler and build again with -DTOY_CUDA=on (toy help gpu-drivers.md)");
   const Functions& f = functions();
-  check(f.missing.empty(),
-        "device 'cuda' needs NVIDIA's driver: {}; on Debian: apt-get install nvidia-driver (section non-free); "
-        "or name no device, and the CPU computes",
-        f.missing);
+  check(
+      f.missing.empty(),
+      "device 'cuda' needs NVIDIA's driver, which is not here ({}); leave out --device to use the CPU, or install the "
+      "driver; on Debian: apt-get install nvidia-driver (section non-free)",
+      f.missing);
   int version = 0;
   check_result(f.cuDriverGetVersion(&version), "the driver's version");
   // A driver runs code of every toolkit of its own major version, and of older ones.
