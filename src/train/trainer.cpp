@@ -232,6 +232,13 @@ LossGraph build_loss_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_
   return l;
 }
 
+PlanOptions step_plan_options(const ModelSpec& spec, const TrainerOptions& options) {
+  return {.products = options.compute,
+          .round_again =
+              !options.recompute.none() || options.updates == TrainerOptions::streaming || !spec.adapters.empty(),
+          .fuse = !options.check_finite};  // single ops are to be named
+}
+
 TrainPlans compile_training(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
                             const TrainerOptions& options) {
   options.validate();
@@ -245,17 +252,14 @@ TrainPlans compile_training(Device& device, const ModelSpec& spec, const Weights
         spec.name);
   check(device.has_products(options.compute), "compute: device '{}' on this machine has no products in {}; use f32",
         device.name(), name_of(options.compute));
-  const PlanOptions plan_options{.fuse = !options.check_finite};  // single ops are to be named
-  PlanOptions step_options = plan_options;
-  step_options.products = options.compute;
-  step_options.round_again = !options.recompute.none();  // memory is short
+  const PlanOptions plan_options{.fuse = !options.check_finite};
   const auto compiled = [&](const TrainGraph& t, const PlanOptions& o) {
     std::vector<Value> outputs;
     for (const Value& v : {t.loss, t.norm, t.hidden})
       if (v) outputs.push_back(v);
     return std::make_shared<const Plan>(compile(*t.graph, outputs, t.updates, device, o));
   };
-  TrainPlans plans{.step = compiled(build_train_graph(spec, dtype_of, options), step_options)};
+  TrainPlans plans{.step = compiled(build_train_graph(spec, dtype_of, options), step_plan_options(spec, options))};
   plans.mapped = mapped_bytes(*plans.step, spec, device);
   if (options.passes() > 1) {
     plans.update = compiled(build_update_graph(spec, dtype_of, options), plan_options);

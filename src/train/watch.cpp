@@ -262,9 +262,7 @@ Watcher::Probes Watcher::probes(const WatchOptions& watch, Device& device, const
     if (list.empty()) return std::unique_ptr<Probe>();
     std::vector<Value> outputs;
     for (const auto& v : list) outputs.push_back(v.second);
-    PlanOptions plan_options{.fuse = !options.check_finite};
-    plan_options.products = options.compute;
-    auto plan = std::make_shared<const Plan>(compile(*t.graph, outputs, {}, device, plan_options));
+    auto plan = std::make_shared<const Plan>(compile(*t.graph, outputs, {}, device, step_plan_options(spec, options)));
     return std::make_unique<Probe>(Probe{names_of(list), watches, std::move(plan)});
   };
   return {probe(std::move(values), watch.taps), probe(std::move(gradients), watch.grads)};

@@ -297,7 +297,7 @@ TEST_F(CliGrpo, Refusals) {
 
 TEST_F(CliGrpo, ARewardThatJudgesNothingIsNone) {
   const std::string script = write("null.sh", R"(while read -r line; do
-  id=${line#*: }; echo "{\"id\": ${id%%,*}, \"reward\": null}"
+  id=${line#*:}; echo "{\"id\": ${id%%,*}, \"reward\": null}"
 done
 )");
   const std::string grpo = "train grpo --model " + model() + " --data " + tasks() + " --reward 'program:sh " + script +

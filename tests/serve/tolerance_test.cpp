@@ -260,21 +260,25 @@ TEST(Tolerance, AnswersThatWereBegun) {
   EXPECT_EQ(ask(chat, "The b", R"(, "response_format": {"type": "json_object"})").status, 400);
 }
 
-// While a long prompt waits, the header and comments come.
+// While a prompt waits for another text, the header and comments come. On a busy machine that text may be over first.
 TEST(Tolerance, SilentStreamsAreKeptAlive) {
   const Loopback server({.sequences = 1}, {.keep_alive = std::chrono::milliseconds(20)});
-  Client first(server.port()), second(server.port());
   const std::string ask = R"({"prompt": "a", "ignore_eos": true, "stream": true, "max_tokens": )";
-  first.send(post("/v1/completions", ask + "500}"));
-  first.receive("data: ");
-  second.send(post("/v1/completions", ask + "1}"));
-  const std::string all = second.receive();
+  std::string all;
+  size_t comment = all.npos;
+  for (int tries = 0; tries < 5 && comment == all.npos; ++tries) {
+    Client first(server.port()), second(server.port());
+    first.send(post("/v1/completions", ask + "500}"));
+    first.receive("data: ");
+    second.send(post("/v1/completions", ask + "1}"));
+    all = second.receive();
+    comment = all.find(": keep-alive\n\n");
+    first.hang_up();
+  }
   EXPECT_TRUE(all.starts_with("HTTP/1.1 200"));
-  const size_t comment = all.find(": keep-alive\n\n");
   EXPECT_NE(comment, all.npos) << all;
   EXPECT_LT(comment, all.find("data: "));
   EXPECT_NE(all.find("[DONE]"), all.npos);
-  first.hang_up();
 }
 
 }  // namespace

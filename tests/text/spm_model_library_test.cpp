@@ -140,7 +140,7 @@ TEST(UnigramTrain, RefusalsNameTheSpec) {
   expect_contains(message_of([] { make_tokenizer("unigram:512", ""); }), "unigram:512: there is no text");
   expect_contains(message_of([] { make_tokenizer("unigram:299", "text"); }), "must be within 300 and 1000000");
   expect_contains(message_of([] { make_tokenizer("unigram:", "text"); }), "is not a number");
-  expect_contains(message_of([] { make_tokenizer("unigram", "text"); }), "\"unigram:V\"");
+  expect_contains(message_of([] { make_tokenizer("unigram", "text"); }), "write unigram:512");
 }
 
 }  // namespace

@@ -129,5 +129,29 @@ TEST(RoundOnceMemory, TakesLess) {
   }
 }
 
+// Where gradients are not kept, copies of weights are not either: one is there at a time.
+TEST(RoundOnceMemory, KeepsNoCopiesBesideFewRows) {
+  const auto emulated = make_emulated_device();
+  RoundsInside inside(*emulated);
+  Model adapted = random_model(testing::odd_spec(false), *emulated, 9);
+  testing::add_adapter(adapted, 5);
+  adapted.spec.roles.train = {"*.lora_[ab]"};
+  int64_t all = 0, largest = 0;
+  for (const TensorSpec& t : tensors_of(testing::odd_spec(false)))
+    all += t.shape.count(), largest = std::max(largest, t.shape.count());
+  ASSERT_GT(all, 3 * largest);
+  for (const ModelSpec& spec : {adapted.spec, testing::odd_spec(false)}) {
+    const TrainerOptions options{.batch = 1,
+                                 .tokens = 2,
+                                 .optimizer = {.clip = 0},
+                                 .updates = TrainerOptions::streaming,
+                                 .compute = DType::bf16};
+    const auto bytes = [&](Device& device) {
+      return compile_training(device, spec, testing::all_f32, options).arena_bytes();
+    };
+    EXPECT_LE(bytes(*emulated), bytes(inside) + 2 * size_t(largest) * size_of(DType::bf16));
+  }
+}
+
 }  // namespace
 }  // namespace toy::round_once_tests

@@ -138,6 +138,10 @@ struct TrainGraph {
 /// `with_logits`: the step does without them.
 TrainGraph build_train_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const TrainerOptions& options,
                              bool with_logits = false);
+/// How plans of a step are compiled. Backward rounds weights again for products in bf16, instead of keeping their
+/// copies, where memory is short: activations are recomputed, gradients are not kept (streaming), or adapters alone
+/// learn.
+PlanOptions step_plan_options(const ModelSpec& spec, const TrainerOptions& options);
 /// The rest of a step that accumulates: norm, clipping and the optimizer, on the accumulators. No loss.
 TrainGraph build_update_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const TrainerOptions& options);
 /// Forward and loss only. Outputs: nll [N].
