@@ -307,7 +307,7 @@ done
   EXPECT_NE(r.err.find("no answer of the last one was judged (all rewards are null)"), std::string::npos) << r.err;
   for (const json& s : steps(r.out)) EXPECT_FALSE(s.contains("reward")) << s;
   const Result shown = toy(grpo + "--out " + path("two"));
-  EXPECT_NE(shown.err.find("reward=none"), std::string::npos) << shown.err;
+  EXPECT_NE(shown.out.find("reward=none"), std::string::npos) << shown.out;
 }
 
 }  // namespace
