@@ -3,7 +3,7 @@
 
   PY=/path/to/python    # with torch, transformers, sentence-transformers, llama-cpp-python, timm
   $PY bench/peers/encoder_speed.py embed minilm-folder               # f32, against sentence-transformers
-  $PY bench/peers/encoder_speed.py embed minilm-folder --type q8_0  # against llama.cpp, with the same file
+  $PY bench/peers/encoder_speed.py embed minilm-folder --type q8_0   # against llama.cpp, with the same file
   $PY bench/peers/encoder_speed.py train --size vit-lite --batch 32  # against timm, with fused AdamW
 
 embed: texts of 128 tokens, tokenized by both. toy's time is that of the whole process; the others' begins when the model is

@@ -11,6 +11,9 @@
 
 namespace toy {
 namespace fs = std::filesystem;
+namespace {
+const nlohmann::ordered_json::json_pointer kSteps("/options/steps");
+}  // namespace
 
 void choose_compute(RecipeOptions& o, Device& device, Teller& tell) {
   if (!o.auto_compute) return;
@@ -103,7 +106,7 @@ void Resume::compare_with_finished(const nlohmann::ordered_json& config) {
   }
   // More steps, perhaps: the rate of learning has already fallen to its end, so that is another run.
   nlohmann::ordered_json with_steps_of_it = config;
-  with_steps_of_it["options"]["steps"] = finished_->config.at("options").at("steps");
+  with_steps_of_it[kSteps] = finished_->config.value(kSteps, int64_t(0));
   const bool longer = changed.size() == 1 && differences(finished_->config, with_steps_of_it).empty();
   check(!longer || !from_.empty() || source_.adapts() || replaces_its_source(),
         "resume: the run {} is complete: {}. toy train warm-start --init {} trains its model further, in another --out",
@@ -126,7 +129,7 @@ void Resume::compare_with_checkpoint(const nlohmann::ordered_json& config) {
   const auto same = [&](const char* key) { return there.value(key, "") == config.value(key, ""); };
   const char* const bits =
       same("device") && same("arithmetic") ? "" : "; sums round differently there, so bits may differ";
-  const bool was_complete = state_.step >= o_.steps && state_.step == there.at("options").at("steps");
+  const bool was_complete = state_.step >= o_.steps && state_.step == there.value(kSteps, int64_t(0));
   check(changed.empty() || o_.allow_changes || !was_complete || source_.adapts(),
         "resume: the run {} is complete, with other options: {}. toy train warm-start --init {} trains its model "
         "further, with any options, in another --out",
