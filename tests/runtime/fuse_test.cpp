@@ -30,6 +30,7 @@ struct Fusion : ::testing::Test {
   Graph g;
   Value x = g.input("x", f32({4, 6})), y = g.input("y", f32({4, 6})), row = g.input("row", f32({6}));
 
+  void SetUp() override { SKIP_WHERE_STEPS_ARE_NOT_JOINED(); }
   Steps plan(std::vector<Value> outputs, std::vector<Value> updates = {}) {
     return steps_of(compile(g, outputs, updates, *cpu));
   }
@@ -192,6 +193,7 @@ bool same_bits(const std::vector<std::vector<float>>& a, const std::vector<std::
 }
 
 TEST(FusionBits, RandomProgramsForAnyTeamAndRows) {
+  SKIP_WHERE_STEPS_ARE_NOT_JOINED();
   int fused = 0;
   for (uint64_t seed = 0; seed < 150; ++seed) {
     RandomProgram p(seed);
@@ -207,6 +209,7 @@ TEST(FusionBits, RandomProgramsForAnyTeamAndRows) {
 
 // The kernel called directly: it writes its output and its workspace and nothing else, and may overwrite an input.
 TEST(FusionBits, NothingIsWrittenBesideTheOutput) {
+  SKIP_WHERE_STEPS_ARE_NOT_JOINED();
   const auto device = make_test_device(1);
   Graph g;
   for (const int64_t columns : {1, 31, 2049, 5000}) {

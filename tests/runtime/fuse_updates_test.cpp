@@ -78,6 +78,7 @@ struct Updates {
 };
 
 TEST(FusedUpdates, JoinWhereNobodyElseWantsTheGradient) {
+  SKIP_WHERE_STEPS_ARE_NOT_JOINED();
   const auto cpu = make_test_device(2), reference = make_reference_device();
   const Updates u(8, 6, 20);
   EXPECT_TRUE(u.joins(*cpu));
@@ -113,6 +114,7 @@ TEST(FusedUpdates, DoNotReadWhatIsUpdated) {
 
 // A kernel of one's own for one of the two is used.
 TEST(FusedUpdates, LeaveKernelsOfOnesOwnAlone) {
+  SKIP_WHERE_STEPS_ARE_NOT_JOINED();
   const Updates u(8, 6, 20);
   for (const char* op : {"adamw", "linear_grad_w", "linear"}) {
     const auto cpu = make_test_device(2);
@@ -126,6 +128,7 @@ TEST(FusedUpdates, LeaveKernelsOfOnesOwnAlone) {
 
 // Whole tiles and parts of them, either operand held, blocks of it, fewer tiles than threads.
 TEST(FusedUpdates, KeepTheBits) {
+  SKIP_WHERE_STEPS_ARE_NOT_JOINED();
   for (const int threads : {1, 2, 3, 8}) {
     const auto cpu = make_test_device(threads);
     for (const auto& [rows, outs, ins] : {std::array<int64_t, 3>{1, 1, 1},
@@ -155,6 +158,7 @@ TEST(FusedUpdates, ASkippedStepChangesNothing) {
 }
 
 TEST(FusedUpdates, SayThatAGradientIsNotFinite) {
+  SKIP_WHERE_STEPS_ARE_NOT_JOINED();
   const auto cpu = make_test_device(2);
   const Updates u(2, 9, 50, false);
   ASSERT_TRUE(u.joins(*cpu));

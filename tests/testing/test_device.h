@@ -128,4 +128,8 @@ inline std::unique_ptr<Device> make_test_device(int threads = 0) {
   return std::make_unique<ProtectedDevice>(make_cpu_device(threads));
 }
 
+/// For tests of the steps that the cpu device joins: kernels of GPUs stay one by one.
+#define SKIP_WHERE_STEPS_ARE_NOT_JOINED() \
+  if (make_test_device(1)->name() == "emulated") GTEST_SKIP() << "this device does not join steps"
+
 }  // namespace toy
