@@ -4,6 +4,7 @@
 
 #include "testing/errors.h"
 #include "testing/files.h"
+#include "testing/sanitizers.h"
 #include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/decode/text_stream.h"
@@ -75,7 +76,18 @@ class SharedStories : public ::testing::TestWithParam<const char*> {};
 TEST_P(SharedStories, GreedyTextIsThePublishedOne) {
   const std::string path = testing::shared_path("data/stories260K.gguf");
   if (path.empty()) GTEST_SKIP() << "no data/stories260K.gguf under TOY_SHARED_DIR";
-  const auto device = std::string(GetParam()) == "cpu" ? make_test_device(2) : make_reference_device();
+  const std::string wanted = GetParam();
+  std::unique_ptr<Device> device;
+  if (wanted == "opencl") {
+    if (testing::kAddressSanitizer || testing::kThreadSanitizer) GTEST_SKIP() << "drivers run without sanitizers";
+    try {
+      device = make_opencl_device();
+    } catch (const Error& e) {
+      GTEST_SKIP() << e.what();
+    }
+  } else {
+    device = wanted == "cpu" ? make_test_device(2) : make_reference_device();
+  }
   const Model model = load_model(path, *device);
   Decoder d(*device, model, {.context = 256});
   std::vector<int32_t> ids{1};
@@ -96,7 +108,7 @@ TEST_P(SharedStories, GreedyTextIsThePublishedOne) {
             "Lily didn't want to help her mom, so she");
 }
 
-INSTANTIATE_TEST_SUITE_P(SharedDevices, SharedStories, ::testing::Values("cpu", "reference"));
+INSTANTIATE_TEST_SUITE_P(SharedDevices, SharedStories, ::testing::Values("cpu", "reference", "opencl"));
 
 }  // namespace
 }  // namespace toy

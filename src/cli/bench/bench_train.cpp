@@ -122,12 +122,13 @@ struct BenchTrain : Command {
         std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](const DTypeInfo& t) { return t.name == base; });
     ThreadPool pool(dev.host_threads());
     for (const TensorSpec& t : tensors_of(model.spec)) {
-      const bool narrow = t.adapter < 0 && t.narrow;
-      if (narrow && is_quantized(type->type)) {
+      const bool narrow = t.adapter < 0 && t.narrow, quantized = narrow && is_quantized(type->type);
+      if (quantized && t.shape.back(0) % info_of(DType::q5_0).block == 0) {
         bind_quantized(model, t, type->type, pool);
         continue;
       }
-      model.params->add(t.name, {narrow ? type->type : DType::f32, t.shape, 0});
+      const DType dense = quantized ? DType::f16 : type->type;  // rows without whole blocks, as files have them
+      model.params->add(t.name, {narrow ? dense : DType::f32, t.shape, 0});
       model.params->write(t.name, initial_values(t, 0, 1, pool));
     }
     return model;
