@@ -228,24 +228,28 @@ std::string Checkpoints::save(const Model& model, Trainer& trainer, const ordere
       save_model(model, writer.path(kWeightsFile));
     newest_ = writer.commit();
   } catch (const Error& e) {
-    std::string rest = "there is no earlier one to resume from";
+    const std::string said = fmt::format("the checkpoint of step {} could not be written: {}", s.step, e.what());
+    if (newest_.empty()) throw Error(e.code(), said + "; there is no earlier one to resume from");
     std::error_code unknown;
-    if (!newest_.empty() && fs::exists(newest_, unknown))
-      rest = fmt::format("{} is complete: --resume continues from it", newest_);
-    else if (!newest_.empty())
-      rest = fmt::format("{}, the one before, is no longer there either", newest_);
-    throw Error(e.code(),
-                fmt::format("the checkpoint of step {} could not be written: {}; {}", s.step, e.what(), rest));
+    if (fs::exists(newest_, unknown)) throw with_way_on(Error(e.code(), said));
+    throw Error(e.code(), fmt::format("{}; {}, the one before, is no longer there either", said, newest_));
   }
   tidy(s);
   return newest_;
+}
+
+Error Checkpoints::with_way_on(const Error& error) const {
+  constexpr const char* kResume = "--resume continues from it";
+  const std::string said = error.what();
+  if (newest_.empty() || said.find(kResume) != std::string::npos) return error;
+  return Error(error.code(), fmt::format("{}; {} is complete: {}", said, newest_, kResume));
 }
 
 void Checkpoints::tidy(const RunState& s) const {
   try {
     if (s.best && fs::exists(checkpoint_path(root_, s.best->step))) link_checkpoint(root_, kBest, s.best->step);
   } catch (const Error& e) {
-    throw Error(e.code(), fmt::format("{}; {} is complete: --resume continues from it", e.what(), newest_));
+    throw with_way_on(e);
   }
   std::vector<int64_t> steps = checkpoint_steps(root_);
   steps.resize(steps.size() - std::min(steps.size(), size_t(keep_)));

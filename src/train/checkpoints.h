@@ -46,6 +46,9 @@ class Checkpoints {
   std::string save(const Model& model, Trainer& trainer, const nlohmann::ordered_json& config, const RunState& s);
   /// The newest that is known to be whole, or "".
   const std::string& newest() const { return newest_; }
+  /// That error of a run, and that the newest checkpoint is there to go on from, if one is and the error does not say
+  /// so.
+  Error with_way_on(const Error& error) const;
   /// Makes the link `best` lead to the best one, and removes what is not to be kept. save() does. Throws
   /// Error{bad_input} where the link cannot be made, with what there is to go on from.
   void tidy(const RunState& s) const;

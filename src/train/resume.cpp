@@ -97,6 +97,7 @@ void Resume::compare_with_finished(const nlohmann::ordered_json& config) {
   if (!from_.empty() && !finished_->init.is_null()) init_ = finished_->init;  // the checkpoint's weights began there
   if (changed.empty()) {
     complete_ = finished_->result;
+    complete_->out = o_.out;
     complete_->checkpoint = from_;
     complete_->was_complete = true;
     const std::string further =

@@ -121,7 +121,8 @@ class Run {
                                  : validator_->patience_is_over() ? TrainResult::patience
                                                                   : TrainResult::done;
     while (reason == TrainResult::done && state_.step < o_.steps) reason = advance();
-    TrainResult r{.checkpoint = resume_.checkpoints().newest(),
+    TrainResult r{.out = o_.out,
+                  .checkpoint = resume_.checkpoints().newest(),
                   .step = state_.step,
                   .final_loss = state_.loss,
                   .eval = at_limit_ ? at_limit_ : state_.eval,
@@ -137,17 +138,21 @@ class Run {
     return r;
   }
 
-  /// The last event of a run that has begun.
-  void tell_of_failure(const Error& error) noexcept try {
+  /// The last event of a run that has begun. Returns the error with what it can be resumed from.
+  Error tell_of_failure(const Error& error) try {
+    const bool bad_input = error.code() == ErrorCode::bad_input;
+    const Error told = bad_input ? error : resume_.checkpoints().with_way_on(error);
     runs::RunEnd e;
     e.reason = "error";
     if (state_.step > 0) e.final_loss = state_.loss;
-    e.exit_code = error.code() == ErrorCode::bad_input ? 2 : 1;
+    e.exit_code = bad_input ? 2 : 1;
     e.seconds = tell_.seconds();
-    e.error = error.what();
+    e.error = told.what();
     e.peak_rss_bytes = int64_t(peak_resident_memory());
     tell_(std::move(e));
+    return told;
   } catch (const std::exception&) {  // a full disk, say: what the run failed of is what counts
+    return error;
   }
 
  private:
@@ -461,10 +466,8 @@ class Run {
   std::unique_ptr<Validator> validator_;
   // Of this process: when its steps began and how many were done then, what they took in seconds, and the validation
   // after its time limit.
-  double begin_ = 0;
-  int64_t first_ = 0;
-  double training_ = 0;
-  int64_t seen_ = 0;  // tokens
+  double begin_ = 0, training_ = 0;
+  int64_t first_ = 0, seen_ = 0;  // seen: tokens
   std::optional<Evaluation> at_limit_;
 };
 
@@ -478,12 +481,9 @@ TrainResult run_recipe(const RecipeOptions& options, ModelSource& source, Device
   choose_compute(o, device, tell);
   Run run(o, source, device, folder, tell, true);
   try {
-    TrainResult r = run.go();
-    r.out = o.out;
-    return r;
+    return run.go();
   } catch (const Error& e) {
-    run.tell_of_failure(e);
-    throw;
+    throw run.tell_of_failure(e);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "backend/forwarding_device.h"
 #include "ranks_testing.h"
 #include "testing/errors.h"
 #include "testing/files.h"
@@ -83,6 +84,38 @@ class Resume : public ::testing::Test, protected testing::Folder {
     return o;
   }
 };
+
+// A device that is gone after some runs of a program, as one whose driver has lost it.
+class LosingDevice : public ForwardingDevice {
+ public:
+  LosingDevice(Device& to, int runs) : ForwardingDevice(to), runs_(runs) {}
+  void run(Program& program, std::span<double> seconds = {}) override {
+    if (runs_-- == 0) fail_internal("device '{}': it is gone", name());
+    ForwardingDevice::run(program, seconds);
+  }
+
+ private:
+  int runs_;
+};
+
+TEST_F(Resume, ADeviceThatIsLostLeavesSomethingToGoOnFrom) {
+  const auto device = make_test_device(1);
+  FromScratchOptions o = options("lost", {});
+  o.checkpoint_every = 2;
+  Listener whole, lost, rest;
+  FromScratchOptions undisturbed = o;
+  undisturbed.out = path("undisturbed");
+  train_from_scratch(undisturbed, *device, whole);
+  const std::string message = testing::error_of([&] {
+    LosingDevice losing(*device, 12);  // during some step, or validation after one
+    train_from_scratch(o, losing, lost);
+  });
+  expect_contains(message, "it is gone");
+  expect_contains(message, "is complete: --resume continues from it");
+  o.resume = true;
+  train_from_scratch(o, *device, rest);
+  EXPECT_EQ(slurp(path("lost/model.gguf")), slurp(path("undisturbed/model.gguf")));
+}
 
 TEST_F(Resume, EveryOptimizerAndThreads) {
   for (const Case& c : cases())

@@ -266,14 +266,16 @@ class CudaDriver final : public Driver {
 
   void leave() noexcept {
     Result worst = f_.cuCtxSetCurrent(context_);
-    if (stream_) worst = std::max(worst, f_.cuStreamSynchronize(stream_));
+    // A GPU that has failed, or is gone, answers everything with its first error, which has been said.
+    const bool has_failed = stream_ && f_.cuStreamSynchronize(stream_) != kOk;
     staging_.reset();
     multiplier_.reset();
     for (const auto& [file, module] : modules_)
       if (module) worst = std::max(worst, f_.cuModuleUnload(module));
     if (stream_) worst = std::max(worst, f_.cuStreamDestroy_v2(stream_));
     worst = std::max(worst, f_.cuDevicePrimaryCtxRelease_v2(device_));
-    if (worst != kOk) std::fprintf(stderr, "toy: device 'cuda' was not released as it should be (error %d)\n", worst);
+    if (worst != kOk && !has_failed)
+      std::fprintf(stderr, "toy: device 'cuda' was not released as it should be (error %d)\n", worst);
   }
 
   const Functions& f_;
