@@ -1,12 +1,15 @@
 // Speed of the dense products of the cpu device through their kernel records.
 //
-//   gemm_bench [forward] [half] [train] [tiny] [xent] [one]     (none: all)
+//   gemm_bench [forward] [half] [train] [tiny] [xent] [quant] [one]     (none: all)
 // one: a team of one, timed by its own CPU time, for a machine that others use too.
 //
 // Each line: GFLOP/s, % of the FMA peak and (few rows) % of the read bandwidth, both measured right before
 // and after, and, where oneDNN was found at build time, how much faster ours is than its sgemm on tiles,
 // called single-threaded from the same team, alternating. Medians of ratios of neighbours in time: machines
 // change their speed.
+//
+// quant: products of many rows on quantized weights, on one thread: GOP/s of AVX-512 with VNNI, % of the peak of its
+// int8 dot product, and how much faster the tiles of AMX are.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -16,6 +19,8 @@
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/peak/peak.h"
+#include "backend/cpu/quant/quant_isa.h"
+#include "tensor/quant_formats.h"
 #include "toy/backend/host_kernel.h"
 #include "toy/tensor/buffer.h"
 
@@ -192,6 +197,28 @@ class Bench {
     fmt::print("\n");
   }
 
+  void quant(DType type, Shape2 s, size_t rows) {
+    const cpu::QuantIsa *const vnni = cpu::quant_vnni(), *const amx = cpu::quant_amx();
+    fmt::print("{} ({},{}) {:4} rows", name_of(type), s.outs, s.ins, rows);
+    const double op = 2.0 * rows * s.outs * s.ins;
+    const int inner = std::max(1, int(3e-3 / (op / 300e9)));
+    std::vector<double> gops, of_int8, ratio;
+    for (int rep = 0; vnni && rep <= 12; ++rep) {
+      const double int8 = int8_dot_gops(one_), ours = time(inner, [&] { call_quant(*vnni, type, s, rows); });
+      const double tiles = amx ? time(inner, [&] { call_quant(*amx, type, s, rows); }) : 0;
+      if (rep == 0) continue;
+      gops.push_back(op / ours * 1e-9);
+      of_int8.push_back(gops.back() / int8);
+      if (amx) ratio.push_back(ours / tiles);
+    }
+    if (vnni)
+      fmt::print(" | {:6.1f} {:3.0f}%", median(gops), 100 * median(of_int8));
+    else
+      fmt::print(" | no VNNI here");
+    fmt::print("{}\n", amx ? fmt::format(" x{:.2f}", median(ratio)) : " no AMX here");
+    std::fflush(stdout);
+  }
+
   int main(const std::vector<std::string>& words) {
     const auto wanted = [&](const char* w) { return words.empty() || std::count(words.begin(), words.end(), w) > 0; };
     fmt::print("{} threads, FMA {:.0f} GFLOP/s, read {:.0f} GB/s, peer {}\n", pool_.size(), fma_gflops(pool_),
@@ -213,6 +240,10 @@ class Bench {
       for (const Shape2 s : kTiny)
         for (size_t rows : {1, 8, 64, 512}) layer(s, rows, DType::f32, true, false);
     if (wanted("xent")) xent(64, 256, 64), xent(512, 8192, 288), xent(256, 49152, 576);
+    if (wanted("quant"))
+      for (const DType t : {DType::q8_0, DType::q4_0, DType::q4_k, DType::q6_k, DType::q2_k})
+        for (const Shape2 s : {Shape2{1536, 512}, Shape2{4096, 4096}})
+          for (size_t rows : {16, 24, 64, 256}) quant(t, s, rows);
     return 0;
   }
 
@@ -229,6 +260,25 @@ class Bench {
     pool_.run([&](int t) {
       job.record.code.as<HostKernel>()(ExecContext{t, pool_.size(), &pool_, &error_, {}}, args);
     });
+  }
+
+  // Rounds the rows, too.
+  void call_quant(const cpu::QuantIsa& isa, DType type, Shape2 s, size_t rows) {
+    const size_t run = toy::quant::with_format(type, []<class F>() { return size_t(F::kRun); });
+    const size_t rounded = cpu::QuantRows::bytes(rows, s.ins, run) / 64 * 64 + 64;
+    if (const size_t bytes = rounded + rows * isa.strip * 4; bytes > workspace_.bytes()) workspace_ = Buffer(bytes);
+    const cpu::QuantRows x(workspace_.data(), rows, s.ins, info_of(type).block, run, isa.tile);
+    const auto* values = reinterpret_cast<const float*>(x_.data());
+    cpu::quantize_rows(values, 0, rows, isa.offset(type), isa.by_runs, x);
+    const cpu::QuantProduct p{.x = values,
+                              .w = weights_.next(s.outs * bytes_of(type, int64_t(s.ins))),
+                              .w_type = type,
+                              .rows = rows,
+                              .outs = s.outs,
+                              .k = s.ins,
+                              .y = reinterpret_cast<float*>(c_.data())};
+    const cpu::QuantPart part{&p, x, 0, rows, reinterpret_cast<float*>(workspace_.data() + rounded)};
+    for (size_t strip = 0; strip * isa.strip < s.outs; ++strip) isa.run(part, strip);
   }
 
 #if TOY_HAVE_DNNL
@@ -260,7 +310,7 @@ class Bench {
 #endif
 
   static constexpr size_t kMost = 49152 * 1024;  // floats of the largest operand but the weights
-  ThreadPool pool_;
+  ThreadPool pool_, one_{1};
   KernelError error_;
   Weights weights_;
   Buffer workspace_;

@@ -8,6 +8,7 @@
 
 #include "backend/cpu/quant/quant_isa.h"
 #include "backend/kernel_test_util.h"
+#include "backend/quant_amx_emulated.h"
 #include "toy/tensor/buffer.h"
 #include "toy/tensor/quantize.h"
 
@@ -120,25 +121,28 @@ TEST(QuantProduct, IsTheProductOfRoundedRows) {
 
 std::vector<const QuantIsa*> isas() {
   std::vector<const QuantIsa*> list;
-  for (const QuantIsa* isa :
-       {cpu::quant_vnni(), cpu::quant_avx2(), cpu::quant_few_vnni(), cpu::quant_few_avx2(), cpu::quant_plain()})
+  for (const QuantIsa* isa : {cpu::quant_vnni(), cpu::quant_amx(), quant_amx_emulated(), cpu::quant_avx2(),
+                              cpu::quant_few_vnni(), cpu::quant_few_avx2(), cpu::quant_plain()})
     if (isa) list.push_back(isa);
   return list;
 }
 
-// One thread, one instruction set. `repacked`: what its repack() wrote; empty: the weights as they are.
-std::vector<float> run_set(const QuantIsa& isa, const Case& c, const std::vector<std::byte>& repacked = {}) {
+// One thread, one instruction set, parts of `most` rows. `repacked`: what its repack() wrote; empty: the weights as
+// they are.
+std::vector<float> run_set(const QuantIsa& isa, const Case& c, const std::vector<std::byte>& repacked = {},
+                           const float* bias = nullptr, const float* acc = nullptr, size_t most = size_t(-1)) {
   const DType type = c.type;
   const size_t run = size_t(run_of(type)), rows = size_t(c.rows), outs = size_t(c.outs), k = size_t(c.k);
   Buffer memory(QuantRows::bytes(rows, k, run) + 64), sums(rows * 32 * sizeof(float));
   const QuantRows x(memory.data(), rows, k, info_of(type).block, run, isa.tile);
-  cpu::quantize_rows(c.x.data(), 0, rows, isa.offset(type), x);
+  cpu::quantize_rows(c.x.data(), 0, rows, isa.offset(type), isa.by_runs, x);
   std::vector<float> y(rows * outs);
   const cpu::QuantProduct p{
-      c.x.data(),       repacked.empty() ? c.w.data() : repacked.data(), type, rows, outs, k, {}, {}, y.data(),
+      c.x.data(),       repacked.empty() ? c.w.data() : repacked.data(), type, rows, outs, k, bias, acc, y.data(),
       !repacked.empty()};
-  const cpu::QuantPart all{&p, x, 0, rows, reinterpret_cast<float*>(sums.data())};
-  for (size_t s = 0; s * isa.strip < outs; ++s) isa.run(all, s);
+  for (size_t r = 0; r < rows; r += std::min(most, rows - r))
+    for (size_t s = 0; s * isa.strip < outs; ++s)
+      isa.run({&p, x, r, std::min(most, rows - r), reinterpret_cast<float*>(sums.data())}, s);
   return y;
 }
 
@@ -268,6 +272,39 @@ TEST(QuantProduct, InstructionSetsAgreeOnTheLargestValues) {
     }
 }
 
+// Instructions on tiles have the bits of those on vectors: complete tiles of 12 rows and what is left, in one part and
+// in several, the last strip complete or not, k of one run and of several chunks, with all that is added.
+TEST(QuantProduct, TilesHaveTheBitsOfVectors) {
+  const QuantIsa *const vnni = cpu::quant_vnni(), *const tiles = quant_amx_emulated();
+  if (!tiles) GTEST_SKIP() << "this CPU has no AVX-512 with VNNI";
+  for (const DType type : quantized_types())
+    for (const auto& [outs, k] : {std::pair<int64_t, int64_t>{32, 32}, {45, 416}, {64, 256}, {77, 768}}) {
+      if (k % info_of(type).block) continue;
+      for (const int64_t rows : {1, 11, 12, 13, 35}) {
+        Case c(type, rows, outs, k);
+        c.x[size_t(rows / 2 * k)] = INFINITY, c.x[size_t(rows / 3 * k)] = 0x1.fffffep110f;
+        Array<float> bias({outs}), acc({rows, outs});
+        fill_random(bias, 8), fill_random(acc, 9);
+        const std::vector<float> want = run_set(*vnni, c, {}, bias.data(), acc.data());
+        for (const size_t most : {size_t(12), size_t(24), size_t(-1)})
+          for (const bool repacked : {false, true}) {
+            const std::vector<float> y = run_set(
+                *tiles, c, repacked ? repacked_by(*tiles, c) : std::vector<std::byte>(), bias.data(), acc.data(), most);
+            ASSERT_TRUE(same(y.data(), want.data(), want.size()))
+                << name_of(type) << " " << rows << " rows of " << outs << "x" << k << ", parts of " << most;
+          }
+      }
+    }
+}
+
+// How AMX and VNNI are compared: loops instead of instructions take some hundred times as long.
+TEST(QuantProduct, TheFasterKernelIsFound) {
+  const QuantIsa *const vnni = cpu::quant_vnni(), *const tiles = quant_amx_emulated();
+  if (!tiles) GTEST_SKIP() << "this CPU has no AVX-512 with VNNI";
+  EXPECT_TRUE(cpu::is_faster(*vnni, *tiles));
+  EXPECT_FALSE(cpu::is_faster(*tiles, *vnni));
+}
+
 TEST(QuantProduct, BiasAndWhatIsAddedComeLast) {
   for (const DType type : {DType::q4_k, DType::q8_0})
     for (const int64_t rows : {1, 5, 70}) {
@@ -312,7 +349,7 @@ TEST(QuantProduct, RowsAreRoundedToTheSameBits) {
         Buffer memory(bytes);
         std::memset(memory.data(), 0, bytes);
         const QuantRows x(memory.data(), rows, k, info_of(type).block, run, tile);
-        cpu::quantize_rows(c.x.data(), 0, rows, 128, x);
+        cpu::quantize_rows(c.x.data(), 0, rows, 128, false, x);
         if (tile == 1)  // complete rows follow each other
           for (size_t i = 0; i < rows * k; ++i) {
             const float scale = scale_of_run(&c.x[i / run * run], int64_t(run));

@@ -153,6 +153,7 @@ struct BenchMachine : Command {
     measure("bf16_dot_gflops", "bf16 dot, GFLOP/s", bench::bf16_dot_gflops);
     measure("bf16_tile_gflops", "bf16 tiles (AMX), GFLOP/s", bench::bf16_tile_gflops);
     measure("int8_dot_gops", "int8 dot, GOP/s", bench::int8_dot_gops);
+    measure("int8_tile_gops", "int8 tiles (AMX), GOP/s", bench::int8_tile_gops);
     measure("gemm_forward_gflops", "f32 product of 2048, forward, GFLOP/s",
             [&](ThreadPool& pool) { return gemm.forward(pool); });
     measure("gemm_gradient_gflops", "f32 product of 2048, gradient, GFLOP/s",

@@ -137,7 +137,8 @@ void outer_product_bf16(const OuterProduct& p, const TeamMember& team, std::byte
 void outer_product_dot(const OuterProduct& p, const TeamMember& team, std::byte* workspace);
 /// Another: AMX, several times as fast (gemm_amx.cpp). An element is init, plus for every 32 k the chain of fma over
 /// the first of each pair added to the chain over the second, both from zero.
-bool has_amx();  ///< is it there, and may this process use it?
+bool has_amx();        ///< is it there, and may this process use it?
+bool has_amx_bytes();  ///< the same of products of bytes (quant_amx.cpp)
 void outer_product_amx(const OuterProduct& p, const TeamMember& team, std::byte* workspace);
 
 /// Parts of outer_workspace.

@@ -181,16 +181,21 @@ namespace toy::cpu {
 
 size_t amx_bytes_of_thread(size_t m, size_t n, size_t k) { return OuterSpace<AmxPanels>(m, n, k).bytes(); }
 
+// Are there tiles, and products of them by this bit of edx? Linux keeps the large registers from a process until it
+// asks for them, and grants only what it saves (arch_prctl(2)).
+static bool has_tiles(unsigned products) {
+  constexpr unsigned kTile = 1u << 24;
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;
+  unsigned eax, ebx, ecx, edx = 0;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & products) && (edx & kTile) &&
+         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
 bool has_amx() {
-  // Linux keeps the large registers from a process until it asks for them, and grants only what it saves
-  // (arch_prctl(2)).
-  static const bool there = [] {
-    constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;  // in edx
-    constexpr int kRequestPermission = 0x1023, kTileData = 18;
-    unsigned eax, ebx, ecx, edx = 0;
-    return has_bf16_products() && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & kBf16) && (edx & kTile) &&
-           syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-  }();
+  static const bool there = has_bf16_products() && has_tiles(1u << 22);
+  return there;
+}
+bool has_amx_bytes() {
+  static const bool there = has_tiles(1u << 25);
   return there;
 }
 
@@ -205,6 +210,7 @@ void outer_product_amx(const OuterProduct& p, const TeamMember& team, std::byte*
 namespace toy::cpu {
 
 bool has_amx() { return false; }
+bool has_amx_bytes() { return false; }
 size_t amx_bytes_of_thread(size_t, size_t, size_t) { return 0; }
 void outer_product_amx(const OuterProduct&, const TeamMember&, std::byte*) {}  // never called: see has_amx()
 

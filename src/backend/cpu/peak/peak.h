@@ -28,6 +28,8 @@ double bf16_dot_gflops(ThreadPool& pool);
 double int8_dot_gops(ThreadPool& pool);
 /// GFLOP/s of products of bf16 tiles (AMX); 0 where the machine has none.
 double bf16_tile_gflops(ThreadPool& pool);
+/// GOP/s of products of int8 tiles (AMX); 0 where the machine has none.
+double int8_tile_gops(ThreadPool& pool);
 
 /// GB/s of reading `floats` floats from memory with all threads.
 double read_gbs(ThreadPool& pool, const float* p, size_t floats);

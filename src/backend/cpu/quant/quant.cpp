@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "backend/cpu/pieces.h"
 #include "backend/cpu/quant/quant_format.h"
 #include "backend/cpu/quant/quant_isa.h"
+#include "toy/base/clock.h"
+#include "toy/tensor/buffer.h"
 
 namespace toy::cpu {
 namespace {
@@ -13,6 +16,7 @@ namespace {
 // Rows that pass by a panel. Unpacking it takes less of the time with many; with fewer, threads share more evenly.
 constexpr size_t kRowBlock = 516, kSmallRowBlock = 192;
 constexpr size_t kMostStrip = 32;
+constexpr size_t kAmxRows = 16;     // from here on tiles of AMX are taken, by an estimate
 constexpr size_t kPrivate = 16384;  // values of x that each thread quantizes for itself rather than waiting for others
 
 const QuantIsa& isa_of_panels() {
@@ -23,7 +27,14 @@ const QuantIsa& isa_of_panels() {
 size_t few_rows(const QuantIsa& isa, DType t) {
   return t == DType::q8_0 ? 8 : t == DType::q6_k || t == DType::q5_0 ? 4 : isa.few_rows;
 }
+// Other programs on the same cores may leave AMX a fraction of its peak. Its bits are those of the others, so a
+// measurement may decide.
+const QuantIsa* amx_where_faster() {
+  static const QuantIsa* const amx = quant_amx() && is_faster(*quant_amx(), *quant_vnni()) ? quant_amx() : nullptr;
+  return amx;
+}
 const QuantIsa& best_isa(const QuantProduct& p) {
+  if (p.rows >= kAmxRows && amx_where_faster()) return *amx_where_faster();
   static const QuantIsa* few = quant_few_vnni() ? quant_few_vnni() : quant_few_avx2();
   return few && !p.repacked && p.rows <= few_rows(*few, p.w_type) ? *few : isa_of_panels();
 }
@@ -57,6 +68,29 @@ void narrow_product(const QuantProduct& p, const QuantIsa& isa, std::byte* works
 
 }  // namespace
 
+bool is_faster(const QuantIsa& isa, const QuantIsa& than) {
+  constexpr size_t kRows = 48, kK = 1024, kRun = 32, kTimes = 9;
+  const Buffer x(kRows * kK * sizeof(float)), w(kMostStrip * bytes_of(DType::q8_0, kK)),
+      memory(QuantRows::bytes(kRows, kK, kRun)), sums(sums_bytes(kRows)), y(sums_bytes(kRows));
+  std::memset(x.data(), 0, x.bytes()), std::memset(w.data(), 0, w.bytes());
+  double best[2] = {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
+  for (size_t i = 0; i < 2 * kTimes; ++i) {
+    const QuantIsa& set = i % 2 == 0 ? isa : than;
+    const QuantProduct p{.x = reinterpret_cast<const float*>(x.data()),
+                         .w = w.data(),
+                         .rows = kRows,
+                         .outs = set.strip,
+                         .k = kK,
+                         .y = reinterpret_cast<float*>(y.data())};
+    const QuantRows rounded(memory.data(), kRows, kK, kRun, kRun, set.tile);
+    quantize_rows(p.x, 0, kRows, set.offset(p.w_type), set.by_runs, rounded);
+    const double begin = steady_seconds();
+    set.run({&p, rounded, 0, kRows, reinterpret_cast<float*>(sums.data())}, 0);
+    best[i % 2] = std::min(best[i % 2], steady_seconds() - begin);
+  }
+  return best[0] < best[1];
+}
+
 size_t repacked_bytes(DType type, size_t outs, size_t k) {
   const size_t strip = isa_of_panels().strip;
   return outs < strip ? 0 : (outs + strip - 1) / strip * strip * bytes_of(type, int64_t(k));
@@ -72,6 +106,7 @@ void repack(DType type, const std::byte* w, size_t outs, size_t k, const TeamMem
 }
 
 size_t quant_workspace(DType w_type, size_t rows, size_t outs, size_t k, int threads) {
+  amx_where_faster();  // measured now rather than in the first product
   const size_t narrow = outs < kMostStrip ? kMostStrip * (2 * k + rows * sizeof(float)) + 64 : 0;
   return wide_workspace(w_type, rows, k, threads) + narrow;
 }
@@ -87,7 +122,7 @@ void quant_product(const QuantProduct& p, const TeamMember& team, std::byte* wor
   const int64_t tiles = int64_t((p.rows + isa.tile - 1) / isa.tile);
   const Range mine = is_own ? Range{0, tiles} : team.share(tiles);
   quantize_rows(p.x, size_t(mine.begin) * isa.tile, std::min(p.rows, size_t(mine.end) * isa.tile), isa.offset(p.w_type),
-                x);
+                isa.by_runs, x);
   if (!is_own) team.barrier();
   const size_t strips = (p.outs + isa.strip - 1) / isa.strip;
   const size_t most = (strips < 8 * size_t(team.threads) ? kSmallRowBlock : kRowBlock) / isa.tile,

@@ -35,16 +35,22 @@ struct QuantIsa {
   void (*run)(const QuantPart& part, size_t strip);
   /// Writes the strip of rows of k values that begins at w as StreamRows. nullptr: it has none.
   void (*repack)(DType type, const uint8_t* w, size_t k, uint8_t* to) = nullptr;
-  size_t few_rows = 0;  ///< of kernels for few rows: how many they are best for, where the type matters little
+  size_t few_rows = 0;   ///< of kernels for few rows: how many they are best for, where the type matters little
+  bool by_runs = false;  ///< how rows of a tile are interleaved, see quantize_rows()
 };
 
 /// @{
 /// nullptr where the machine does not have the instructions.
 const QuantIsa* quant_vnni();      ///< AVX-512 with VNNI
+const QuantIsa* quant_amx();       ///< the same with AMX, for many rows; weights are repacked as for quant_vnni()
 const QuantIsa* quant_avx2();      ///< AVX2, FMA, F16C
 const QuantIsa* quant_few_vnni();  ///< AVX-512 with VNNI, BMI2; for few rows
 const QuantIsa* quant_few_avx2();  ///< AVX2, FMA, F16C, BMI2; for few rows
 const QuantIsa* quant_plain();     ///< any: loops that the compiler may vectorize
 /// @}
+
+/// Measures which of two kernels takes less time for 48 rows; both compute equally many outputs. Less than a
+/// millisecond for fast ones.
+bool is_faster(const QuantIsa& isa, const QuantIsa& than);
 
 }  // namespace toy::cpu

@@ -24,6 +24,12 @@ concept HasPairs = requires(typename Isa::V v) {
   Isa::add_pairs(v, v);
 };
 
+// Dot products of many rows at once: Isa::tile() computes what QuantTask::tile() does.
+template <class Isa>
+concept HasTiles = requires {
+  Isa::kHasTiles;
+};
+
 // Step `step` of N: sum += w x, 4 k in each lane. Pairs of products are at most 2 * 128 * kMost, so that some steps of
 // them may be added up in 16 bits first: in `run`.
 template <class Isa, class T, unsigned N, bool kSigned = T::kSigned, class V>
@@ -119,13 +125,16 @@ class QuantTask {
 
   template <class Rows>
   void few_or_many(Rows (&rows)[kGroups]) {
-    if (part_.rows > kFewRows) return many(rows, nullptr);
-    for (int g = 0; g < kGroups; ++g)
-      for (size_t r = 0; r < part_.rows; r += Isa::kTile) {
-        Rows own = rows[g];  // the next tile finds them in a cache
-        few<std::min(int(kFewRows), Isa::kTile)>(own, r, g);
+    if constexpr (!HasTiles<Isa>)
+      if (part_.rows <= kFewRows) {
+        for (int g = 0; g < kGroups; ++g)
+          for (size_t r = 0; r < part_.rows; r += Isa::kTile) {
+            Rows own = rows[g];  // the next tile finds them in a cache
+            few<std::min(int(kFewRows), Isa::kTile)>(own, r, g);
+          }
+        return finish(0, part_.rows);
       }
-    finish(0, part_.rows);
+    many(rows, nullptr);
   }
 
   // A tile of x, of at most MR rows from r on, by vector g of the outputs: nothing waits in memory. A part begins with
@@ -191,6 +200,7 @@ class QuantTask {
           rows[g].advance();
         }
         if constexpr (std::is_same_v<P, SplitPanel<Isa>>) panel[g].split(blocks * T::kBlock / 4);
+        if constexpr (HasTiles<Isa>) Isa::template center<T>(panel[g], blocks * T::kBlock / 4);
       }
       Ahead ahead;
       if constexpr (requires { rows[0].stride; })
@@ -221,11 +231,17 @@ class QuantTask {
           for (size_t o = 0; o < kStrip; o += 16) __builtin_prefetch(p_.y + (part_.row + i) * p_.outs + first_ + o, 1);
       const size_t end = std::min(lines, fetched + of_a_tile);
       ahead.fetch(fetched, end), fetched = end;
-      tile<Isa::kTile>(panel, r, chunk, runs);
+      if constexpr (HasTiles<Isa>)
+        by_tiles<Isa::kTile>(panel, r, chunk, runs);
+      else
+        tile<Isa::kTile>(panel, r, chunk, runs);
       if (is_last) finish(r, Isa::kTile);
     }
     if (r == part_.rows) return;
-    last_tile<Isa::kTile - 1>(panel, r, chunk, runs);
+    if constexpr (HasTiles<Isa>)
+      by_tiles<0>(panel, r, chunk, runs);
+    else
+      last_tile<Isa::kTile - 1>(panel, r, chunk, runs);
     if (is_last) finish(r, part_.rows - r);
   }
   template <int MR, class P>
@@ -245,6 +261,13 @@ class QuantTask {
     for (size_t b = 0; b < runs; ++b) whole_run<MR>(panel, first + b * MR, b, y);
     for (int i = 0; i < MR; ++i)
       for (int g = 0; g < kGroups; ++g) Isa::store(y[i][g], sum(r + i, g));
+  }
+
+  // The same; MR = 0: of the rows that are left.
+  template <int MR, class P>
+  void by_tiles(const P (&panel)[kGroups], size_t r, size_t chunk, size_t runs) const {
+    Isa::template tile<T, MR>(panel, runs, x_, x_.at(part_.row + r, chunk) / T::kRun, part_.rows - r, sum(r, 0),
+                              chunk == 0);
   }
 
   // dot[i][g] = the products of run `at`, N steps of 4 k. `correction`: of each row.

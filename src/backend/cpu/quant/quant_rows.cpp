@@ -51,10 +51,11 @@ HWY_INLINE int quantize(const float* x, float inverse, int8_t* q) {
 }
 
 // n values of row i of a tile of m rows, which begin at `at` (QuantRows::at), in runs of N.
-template <size_t N>
+template <size_t N, bool kByRuns>
 HWY_INLINE void quantize_chunk(const float* x, size_t n, size_t at, size_t i, size_t m, int offset,
                                const QuantRows& to) {
-  int8_t* q = to.q + at + 4 * i;
+  constexpr size_t kPiece = kByRuns ? N : 4;  // of a row in turn
+  int8_t* q = to.q + at + kPiece * i;
   for (size_t run = at / N + i; n > 0; n -= N, x += N, run += m) {
     const uint32_t bits = largest_of<N>(x);
     const float most = std::bit_cast<float>(bits);
@@ -62,16 +63,17 @@ HWY_INLINE void quantize_chunk(const float* x, size_t n, size_t at, size_t i, si
     const float scale = counts ? of_22_bits(most / 127.0f) : finite ? 0 : std::numeric_limits<float>::quiet_NaN();
     alignas(64) int8_t values[N];
     const int sum = quantize<N>(x, counts ? 1 / scale : 0, values);
-    for (size_t j = 0; j < N; j += 4, q += 4 * m) std::memcpy(q, values + j, 4);
+    for (size_t j = 0; j < N; j += kPiece, q += kPiece * m) std::memcpy(q, values + j, kPiece);
     // Of a run with infinities the sum is any number: its scale is not finite, either.
     to.scale[run] = scale, to.less[run] = -kRounder * scale, to.scaled_sum[run] = scale * float(sum);
     to.correction[run] = int32_t(uint32_t(-offset) * uint32_t(sum) + std::bit_cast<uint32_t>(kRounder));
   }
 }
 
-HWY_MAYBE_UNUSED void quantize_rows_of_target(const float* x, size_t first, size_t last, int offset,
+HWY_MAYBE_UNUSED void quantize_rows_of_target(const float* x, size_t first, size_t last, int offset, bool by_runs,
                                               const QuantRows& to) {
-  const auto& quantize = to.run == 32 ? quantize_chunk<32> : quantize_chunk<16>;
+  const auto& quantize = by_runs ? (to.run == 32 ? quantize_chunk<32, true> : quantize_chunk<16, true>)
+                                 : (to.run == 32 ? quantize_chunk<32, false> : quantize_chunk<16, false>);
   for (size_t tile = first; tile < last; tile += to.tile) {
     const size_t m = std::min(to.tile, last - tile);
     for (size_t begin = 0; begin < to.k; begin += to.chunk)
@@ -102,8 +104,8 @@ QuantRows::QuantRows(std::byte* memory, size_t rows_in, size_t k_in, size_t bloc
   take(q, rows * k), take(scale, runs), take(less, runs), take(scaled_sum, runs), take(correction, runs);
 }
 
-void quantize_rows(const float* x, size_t first, size_t last, int offset, const QuantRows& to) {
-  HWY_DYNAMIC_DISPATCH(quantize_rows_of_target)(x, first, last, offset, to);
+void quantize_rows(const float* x, size_t first, size_t last, int offset, bool by_runs, const QuantRows& to) {
+  HWY_DYNAMIC_DISPATCH(quantize_rows_of_target)(x, first, last, offset, by_runs, to);
 }
 
 }  // namespace toy::cpu

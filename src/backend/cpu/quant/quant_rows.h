@@ -11,8 +11,8 @@ constexpr size_t kMostChunk = 384;  ///< k of a chunk, unless it is a complete r
 
 /// Rows of int8 with what products need of them, in the order in which products read: a chunk of k of all rows, then
 /// the next. Of these, tiles of `tile` rows follow each other (the last may have fewer), and in a tile the rows are
-/// interleaved: all of them have 4 values, then the next 4. The other arrays are interleaved in the same way, item by
-/// item.
+/// interleaved: all of them have 4 values, then the next 4; or all have a run, then the next. The other arrays are
+/// interleaved in the same way, item by item.
 ///
 /// A sum of the products of a run begins with the bits of kRounder, which it then is, as a float, plus the sum: no
 /// conversion is needed. Times a scale of 22 bits kRounder is exact, so scale * sum takes one fma, which rounds once.
@@ -45,7 +45,7 @@ struct QuantRows {
 };
 
 /// Quantizes rows [first, last) of x, which are complete tiles. `offset`: what was added to the weights to make them
-/// unsigned.
-void quantize_rows(const float* x, size_t first, size_t last, int offset, const QuantRows& to);
+/// unsigned. `by_runs`: rows of a tile have a run in turn instead of 4 values.
+void quantize_rows(const float* x, size_t first, size_t last, int offset, bool by_runs, const QuantRows& to);
 
 }  // namespace toy::cpu
