@@ -3,7 +3,7 @@
 
   PY=$(scripts/peers.sh) && $PY bench/peers/quant_accuracy.py model.gguf text.txt --types Q8_0,Q6_K,Q4_0 --rounds 3
 
-`file` is a type, too: the model as it is. Mean KL divergence in nats per token, over windows of --ctx tokens:
+`file` is a type, too: the model as it is. With --activations only those columns are measured, in half the time. Mean KL divergence in nats per token, over windows of --ctx tokens:
 
   weights      toy, both without rounding of activations: from the model in F32 to the file
   activations  from the file with activations as they are to the file as it is run by default. llama.cpp has no such
@@ -90,19 +90,18 @@ def divergence(p, q):
     return float(sum((np.exp(a.astype(np.float64)) * (a.astype(np.float64) - b)).sum() for a, b in zip(p, q)))
 
 
-def llama_kl(args, base, exact, path):
-    """Activations, all."""
-    models = [Llama(p, args) for p in (base, exact, path)]
+def llama_kl(args, bases, path):
+    """From each of the bases to the model."""
+    models = [Llama(p, args) for p in (*bases, path)]
     with open(args.text, "rb") as f:
-        windows = models[2].windows(f.read(), args.ctx)
-    of_exact = of_base = 0
+        windows = models[-1].windows(f.read(), args.ctx)
+    sums = np.zeros(len(bases))
     for ids in windows:
-        b, e, m = (model.log_probabilities(ids) for model in models)
-        of_base, of_exact = of_base + divergence(b, m), of_exact + divergence(e, m)
+        *p, q = (model.log_probabilities(ids) for model in models)
+        sums += [divergence(b, q) for b in p]
     for model in models:
         lc.llama_free(model.context), lc.llama_model_free(model.model)
-    tokens = sum(map(len, windows))
-    return of_exact / tokens, of_base / tokens
+    return sums / sum(map(len, windows))
 
 
 def speeds(args, path):
@@ -130,6 +129,7 @@ def main():
     ap.add_argument("text")
     ap.add_argument("--types", default="Q8_0,Q6_K,Q5_K,Q5_1,Q5_0,Q4_K,Q4_1,Q4_0", help="types or mixes; `file`: as it is")
     ap.add_argument("--ctx", type=int, default=512)
+    ap.add_argument("--activations", action="store_true", help="only the columns of activations")
     ap.add_argument("--rounds", type=int, default=0, help="of speed; 0: none")
     ap.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     ap.add_argument("--toy", default=os.path.join(HERE, "../../build/release/toy"))
@@ -138,8 +138,10 @@ def main():
         silent = lc.llama_log_callback(lambda *_: None)
         lc.llama_log_set(silent, ctypes.c_void_p(0))
         lc.llama_backend_init()
-    heads = ["type", "weights", "activations"] + ["activations, llama.cpp"] * bool(lc) + ["all"]
-    heads += ["all, llama.cpp"] * bool(lc) + ["prefill, t/s (ratio)", "decode, t/s (ratio)"] * bool(args.rounds)
+    heads = ["type", "activations", "activations, llama.cpp"] if args.activations else [
+        "type", "weights", "activations", "activations, llama.cpp", "all", "all, llama.cpp"]
+    heads = [h for h in heads if lc or "llama" not in h]
+    heads += ["prefill, t/s (ratio)", "decode, t/s (ratio)"] * bool(args.rounds)
     print("| " + " | ".join(heads) + " |\n|" + " --- |" * len(heads), flush=True)
     with tempfile.TemporaryDirectory() as folder:
         base, exact = os.path.join(folder, "base.gguf"), os.path.join(folder, "exact.gguf")
@@ -148,15 +150,17 @@ def main():
             path = args.model if name == "file" else os.path.join(folder, "model.gguf")
             if name != "file":
                 toy(args, "quantize", base, path, "--overwrite", "--type", name)
-            weights, _ = toy_kl(args, base, path, "--exact")
             rounding, error = toy_kl(args, path, path, "--base-with", "exact")
-            total, _ = toy_kl(args, base, path)
-            cells = [name, f"{weights:.5f}", f"{rounding:.5f} +- {error:.5f}", f"{total:.5f}"]
+            cells = {"type": name, "activations": f"{rounding:.5f} +- {error:.5f}"}
+            if not args.activations:
+                cells["weights"] = f"{toy_kl(args, base, path, '--exact')[0]:.5f}"
+                cells["all"] = f"{toy_kl(args, base, path)[0]:.5f}"
             if lc:
                 toy(args, "quantize", path, exact, "--overwrite", "--type", "F32")
-                theirs, all_theirs = llama_kl(args, base, exact, path)
-                cells[3:] = [f"{theirs:.5f}", cells[3], f"{all_theirs:.5f}"]
-            print("| " + " | ".join(cells + (speeds(args, path) if args.rounds else [])) + " |", flush=True)
+                theirs = llama_kl(args, [exact] + [base] * (not args.activations), path)
+                cells |= zip(("activations, llama.cpp", "all, llama.cpp"), (f"{kl:.5f}" for kl in theirs))
+            row = [cells[h] for h in heads if h in cells] + (speeds(args, path) if args.rounds else [])
+            print("| " + " | ".join(row) + " |", flush=True)
             for p in {path, exact} - {args.model}:
                 if os.path.exists(p):
                     os.remove(p)

@@ -6,7 +6,8 @@
 Both write the model's weights in F32 in the type, without and with the importance matrix of calibration.txt (which
 `toy quantize imatrix` measures; llama.cpp's quantizer gets the same numbers). `toy eval kl --exact` then measures the mean
 KL divergence from the F32 weights on text.txt, in nats per token: activations are not rounded, so weights are all that
-differs. The ratio is toy's to llama.cpp's: at most 1 is the bar.
+differs. The ratio is toy's to llama.cpp's: at most 1 is the bar. A source that was quantized itself favours types that
+can hold its values.
 """
 import argparse
 import ctypes
@@ -84,16 +85,18 @@ def main():
                       args.ctx, "--kv", "f32", "--exact", "--threads", args.threads, "--json")
             size = os.path.getsize(path) / 1e6
             os.remove(path)
-            return json.loads(row)["kl"], size
+            j = json.loads(row)
+            return j["kl"], j["kl_error"], size
 
         for name in args.types.split(","):
             cells, sizes = [name], []
             for with_matrix in (False, True):
                 toy(args, "quantize", base, path, "--overwrite", "--type", name, *(["--imatrix", matrix] if with_matrix else []))
-                own, own_size = kl()
+                own, own_error, own_size = kl()
                 llama_quantize(args, base, path, name, matrices if with_matrix else None)
-                theirs, their_size = kl()
-                cells += [f"{own:.5f}", f"{theirs:.5f}", f"{own / theirs:.2f}" if theirs > 1e-6 else "-"]
+                theirs, error, their_size = kl()
+                cells += [f"{own:.5f} +- {own_error:.5f}", f"{theirs:.5f} +- {error:.5f}"]
+                cells.append(f"{own / theirs:.2f}" if theirs > 1e-6 else "-")
                 sizes = [own_size, their_size]
             print("| " + " | ".join(cells + [", ".join(f"{s:.1f}" for s in sizes)]) + " |", flush=True)
 

@@ -143,7 +143,25 @@ TEST_P(Quantize, ImportantColumnsAreCloser) {
   for (float& v : some) v = v > 1 ? v : 0;
   const std::vector<float> got = values_of(blocks_of(values, some));
   for (size_t i = 0; i < values.size(); ++i) EXPECT_LT(std::fabs(got[i] - values[i]), 0.25f) << i;
-  EXPECT_EQ(blocks_of(values, std::vector<float>(kColumns, 0)), blocks_of(values));
+  EXPECT_EQ(blocks_of(values, std::vector<float>(kColumns, 0)), blocks_of(values, std::vector<float>(kColumns, 1)));
+}
+
+// Without importance: their errors count more. Even importance leaves larger ones.
+TEST_P(Quantize, LargeValuesAreCloser) {
+  const std::vector<float> values = normal(64 * block, 0.05f);
+  double error = 0, error_evenly = 0;
+  for (size_t i = 0; i < values.size(); i += block) {
+    const std::vector<float> x(values.begin() + long(i), values.begin() + long(i + block));
+    const double mean = squared_distance(x, std::vector<float>(block)) / double(block);
+    const std::vector<float> got = there_and_back(x), evenly = values_of(blocks_of(x, std::vector<float>(block, 1)));
+    for (size_t j = 0; j < block; ++j) {
+      const double weight = std::sqrt(1 + double(x[j]) * double(x[j]) / mean);
+      error += weight * std::pow(double(got[j]) - double(x[j]), 2);
+      error_evenly += weight * std::pow(double(evenly[j]) - double(x[j]), 2);
+    }
+  }
+  RecordProperty("ratio", std::to_string(error / error_evenly));
+  EXPECT_LT(error, error_evenly);
 }
 
 TEST_P(Quantize, RefusesWhatCannotBeStored) {

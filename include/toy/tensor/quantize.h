@@ -19,8 +19,9 @@ void dequantize_rows(DType type, const void* blocks, size_t stride, size_t rows,
 int64_t find_broken_block(DType type, const void* blocks, int64_t count);
 
 /// Blocks whose values are close to `values`: rows of whole blocks, of importance.size() elements each. The sum of
-/// importance * error^2 is made small; without importance every value counts the same. Throws Error{bad_input} for
-/// values that are not finite or too large for the type, and for importance that is negative or not finite.
+/// importance * error^2 is made small; without importance large values count more than small ones of their block.
+/// Throws Error{bad_input} for values that are not finite or too large for the type, and for importance that is
+/// negative or not finite.
 void quantize(DType type, std::span<const float> values, std::span<const float> importance, void* blocks);
 
 /// One block of q8_0 in one pass, without quantize()'s search: the scale, which is returned, is the largest magnitude /
