@@ -77,7 +77,8 @@ std::vector<float> step(Cache& cache, const Data& x, const std::vector<int64_t>&
   }
   EXPECT_FALSE(
       run_kernel(cpu::kv_append_kernel(),
-                 {cache.k_view(), cache.v_view(), k.view(), v.view(), seq.view(), pos.view(), cache.table.view()},
+                 {cache.k_view(), cache.v_view(), k.view(), v.view(), seq.view(), pos.view(), cache.table.view(),
+                  View{}},
                  {cache.k_view(), cache.v_view()}, KvAppendAttrs{cache.type}, threads));
   EXPECT_FALSE(run_kernel(cpu::attention_paged_kernel(),
                           {q.view(), cache.k_view(), cache.v_view(), seq.view(), pos.view(), cache.table.view()},
@@ -217,7 +218,8 @@ TEST(AttentionPaged, names_bad_rows) {
     if (page != 1) cache.table[0] = page;
     const auto a = run_kernel(
         cpu::kv_append_kernel(),
-        {cache.k_view(), cache.v_view(), x.k.view(), x.v.view(), x.seq.view(), x.pos.view(), cache.table.view()},
+        {cache.k_view(), cache.v_view(), x.k.view(), x.v.view(), x.seq.view(), x.pos.view(), cache.table.view(),
+         View{}},
         {cache.k_view(), cache.v_view()}, KvAppendAttrs{}, 2);
     const auto b =
         run_kernel(cpu::attention_paged_kernel(),
