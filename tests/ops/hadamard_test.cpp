@@ -37,7 +37,7 @@ const OpSuite kHadamard{.op = "hadamard",
                                   {"x:[3,2,160]"},
                                   {"x:[2,1,256]"},
                                   {"x:[1,2,1024]"}},
-                        .bad = {{"x:[7,13]", "hadamard: x has 2 dimensions, expected 3"}},
+                        .bad = {{"x:[7,13]", "hadamard: x has 2 dimensions [7,13], expected 3"}},
                         .bound = bound,
                         .rows = {"x"}};
 const bool kDone = register_suite(kHadamard);
