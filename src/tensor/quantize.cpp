@@ -335,20 +335,20 @@ void round_key_q8_0(std::span<const float> key, std::span<const float> queries, 
   const size_t width = key.size();
   if (width % kBlock != 0 || queries.size() % width != 0)
     fail_internal("round_key_q8_0: {} values of a key, {} of queries", width, queries.size());
-  const auto query = [&](size_t i) {  // the sum of them
-    float u = 0;
-    for (size_t at = i; at < queries.size(); at += width) u += queries[at];
-    return u;
-  };
+  std::array<float, 1024> query;  // the sum of them
+  if (width > query.size()) fail_internal("round_key_q8_0: {} values of a key, at most {}", width, query.size());
+  std::fill_n(query.begin(), width, 0.0f);
+  for (size_t at = 0; at < queries.size(); at += width)
+    for (size_t i = 0; i < width; ++i) query[i] += queries[at + i];
   float squares = 0;
-  for (size_t i = 0; i < width; ++i) squares += query(i) * query(i);
+  for (size_t i = 0; i < width; ++i) squares += query[i] * query[i];
   const bool usable = squares > 1e-30f && squares < 1e30f;
   float left = usable ? squares + squares / float(width) : 1, off = 0;
   for (size_t begin = 0; begin < width; begin += kBlock) {
     scales[begin / kBlock] = scale_of_q8_0(std::span<const float, kBlock>(key.data() + begin, kBlock));
     const float d = to_float(scales[begin / kBlock]);
     for (size_t i = begin; i < begin + kBlock; ++i) {
-      const float u = usable ? query(i) : 0, level = level_of_q8_0(key[i] - off * (u / left), d);
+      const float u = usable ? query[i] : 0, level = level_of_q8_0(key[i] - off * (u / left), d);
       levels[i] = int8_t(level);
       if (!std::isnan(d)) off += (level * d - key[i]) * u;
       left -= u * u;

@@ -17,30 +17,38 @@ HWY_BEFORE_NAMESPACE();
 namespace toy::cpu::HWY_NAMESPACE {
 namespace {
 
-// Stages whose halves are `from`, from / 2, ..., 1, within a vector: each lane meets the one at distance half, the
-// upper of both with a minus.
-HWY_INLINE VF within_vector(VF v, int64_t from) {
-  for (int64_t half = from; half > 0; half /= 2) {
-    int32_t other[kLanes];
-    float sign[kLanes];
-    for (int64_t i = 0; i < kLanes; ++i) other[i] = int32_t(i ^ half), sign[i] = (i & half) ? -1.0f : 1.0f;
-    v = hn::MulAdd(v, hn::LoadU(kF32, sign), hn::TableLookupLanes(v, hn::SetTableIndices(kF32, other)));
+// Stages within a vector: each lane meets the one at distance half, the upper of both with a minus.
+struct LaneStages {
+  decltype(hn::SetTableIndices(kF32, static_cast<const int32_t*>(nullptr))) other[4];
+  VF sign[4];
+  int count = 0;
+  LaneStages() {
+    for (int64_t half = kLanes / 2; half > 0; half /= 2, ++count) {
+      int32_t at[kLanes];
+      float s[kLanes];
+      for (int64_t i = 0; i < kLanes; ++i) at[i] = int32_t(i ^ half), s[i] = (i & half) ? -1.0f : 1.0f;
+      other[count] = hn::SetTableIndices(kF32, at), sign[count] = hn::LoadU(kF32, s);
+    }
   }
-  return v;
-}
+  HWY_INLINE VF operator()(VF v) const {
+    for (int i = 0; i < count; ++i) v = hn::MulAdd(v, sign[i], hn::TableLookupLanes(v, other[i]));
+    return v;
+  }
+};
 
 // A block of n elements in place.
-void transform(float* y, int64_t n, float factor) {
-  int64_t half = n / 2;
-  for (; half >= kLanes || (n < kLanes && half > 0); half /= 2)
+void transform(float* y, int64_t n, float factor, const LaneStages& lanes) {
+  for (int64_t half = n / 2; half >= kLanes || (n < kLanes && half > 0); half /= 2)
     for (int64_t begin = 0; begin < n; begin += 2 * half)
       for_each_vector(half, [&](auto io, int64_t i) HWY_ATTR {
         const VF a = io.load(y + begin + i), b = io.load(y + begin + half + i);
         io.store(hn::Add(a, b), y + begin + i);
         io.store(hn::Sub(a, b), y + begin + half + i);
       });
-  for_each_vector(n, [&](auto io, int64_t i)
-                         HWY_ATTR { io.store(hn::Mul(within_vector(io.load(y + i), half), set(factor)), y + i); });
+  for_each_vector(n, [&](auto io, int64_t i) HWY_ATTR {
+    const VF v = io.load(y + i);
+    io.store(hn::Mul(n < kLanes ? v : lanes(v), set(factor)), y + i);
+  });
 }
 
 void hadamard(const ExecContext& ctx, const KernelArgs& args) {
@@ -49,11 +57,12 @@ void hadamard(const ExecContext& ctx, const KernelArgs& args) {
   const int64_t per_row = args.in[0].shape[1] * (width / block);
   const Range rows = share_rows(ctx, args.in[0].shape[0], per_row * block);
   const float factor = 1.0f / std::sqrt(float(block));
+  const LaneStages lanes;
   const float* x = args.in[0].as<const float>();
   float* y = args.out[0].as<float>();
   for (int64_t i = rows.begin * per_row; i < rows.end * per_row; ++i) {
     if (y != x) std::memcpy(y + i * block, x + i * block, size_t(block) * sizeof(float));
-    transform(y + i * block, block, factor);
+    transform(y + i * block, block, factor, lanes);
   }
 }
 
