@@ -95,6 +95,7 @@ std::map<std::string, std::string> made_with(const Model& model, Decoder& decode
                                        {"kv", std::string(name_of(decoder.kv()))},
                                        {"activations", decoder.rounds() ? "rounded" : "exact"},
                                        {"device", std::string(state.slots().device().name())}};
+  if (decoder.kv() == DType::q8_0) m["keys"] = "turned";
   std::vector<int64_t> windows;
   for (const PagePool& pool : state.pools())
     if (pool.window > 0) windows.push_back(pool.window);

@@ -316,15 +316,55 @@ void quantize(DType type, std::span<const float> values, std::span<const float> 
   });
 }
 
-F16 round_q8_0(std::span<const float, 32> values, int8_t* levels) {
+namespace {
+
+// Of a block of q8_0; NaN where a value is not finite, or the scale would not be.
+F16 scale_of_q8_0(std::span<const float, 32> values) {
   float largest = 0, times_zero = 0;  // NaN where a value is not finite
   for (const float v : values) largest = std::max(largest, std::fabs(v)), times_zero += v * 0;
   const F16 scale = to_f16(largest / 127);
-  const float d = to_float(scale);
-  const bool finite = !std::isnan(times_zero) && std::isfinite(d);
-  for (size_t i = 0; i < values.size(); ++i)
-    levels[i] = !finite || d == 0 ? 0 : int8_t(std::nearbyint(std::clamp(values[i] / d, -127.0f, 127.0f)));
+  const bool finite = !std::isnan(times_zero) && std::isfinite(to_float(scale));
   return finite ? scale : to_f16(std::numeric_limits<float>::quiet_NaN());
+}
+
+// The nearest multiple of d, ties to even; 0 where d is no scale.
+float level_of_q8_0(float v, float d) {
+  constexpr float kWhole = 0x1.8p23f;  // floats from here on are whole numbers
+  return d > 0 ? (std::clamp(v / d, -127.0f, 127.0f) + kWhole) - kWhole : 0;
+}
+
+}  // namespace
+
+F16 round_q8_0(std::span<const float, 32> values, int8_t* levels) {
+  const F16 scale = scale_of_q8_0(values);
+  for (size_t i = 0; i < values.size(); ++i) levels[i] = int8_t(level_of_q8_0(values[i], to_float(scale)));
+  return scale;
+}
+
+void round_key_q8_0(std::span<const float> key, std::span<const float> queries, F16* scales, int8_t* levels) {
+  constexpr size_t kBlock = 32;
+  const size_t width = key.size();
+  if (width % kBlock != 0 || queries.size() % width != 0)
+    fail_internal("round_key_q8_0: {} values of a key, {} of queries", width, queries.size());
+  std::array<float, 1024> query;  // the sum of them
+  if (width > query.size()) fail_internal("round_key_q8_0: {} values of a key, at most {}", width, query.size());
+  std::fill_n(query.begin(), width, 0.0f);
+  for (size_t at = 0; at < queries.size(); at += width)
+    for (size_t i = 0; i < width; ++i) query[i] += queries[at + i];
+  float squares = 0;
+  for (size_t i = 0; i < width; ++i) squares += query[i] * query[i];
+  const bool usable = squares > 1e-30f && squares < 1e30f;
+  float left = usable ? squares + squares / float(width) : 1, off = 0;
+  for (size_t begin = 0; begin < width; begin += kBlock) {
+    scales[begin / kBlock] = scale_of_q8_0(std::span<const float, kBlock>(key.data() + begin, kBlock));
+    const float d = to_float(scales[begin / kBlock]);
+    for (size_t i = begin; i < begin + kBlock; ++i) {
+      const float u = usable ? query[i] : 0, level = level_of_q8_0(key[i] - off * (u / left), d);
+      levels[i] = int8_t(level);
+      if (!std::isnan(d)) off += (level * d - key[i]) * u;
+      left -= u * u;
+    }
+  }
 }
 
 }  // namespace toy

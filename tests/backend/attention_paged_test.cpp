@@ -75,10 +75,10 @@ std::vector<float> step(Cache& cache, const Data& x, const std::vector<int64_t>&
     std::copy_n(x.v.data() + rows[i] * kd, kd, v.data() + i * kd);
     seq[i] = x.seq[rows[i]], pos[i] = x.pos[rows[i]];
   }
-  EXPECT_FALSE(
-      run_kernel(cpu::kv_append_kernel(),
-                 {cache.k_view(), cache.v_view(), k.view(), v.view(), seq.view(), pos.view(), cache.table.view()},
-                 {cache.k_view(), cache.v_view()}, KvAppendAttrs{cache.type}, threads));
+  EXPECT_FALSE(run_kernel(
+      cpu::kv_append_kernel(),
+      {cache.k_view(), cache.v_view(), k.view(), v.view(), seq.view(), pos.view(), cache.table.view(), View{}},
+      {cache.k_view(), cache.v_view()}, KvAppendAttrs{cache.type}, threads));
   EXPECT_FALSE(run_kernel(cpu::attention_paged_kernel(),
                           {q.view(), cache.k_view(), cache.v_view(), seq.view(), pos.view(), cache.table.view()},
                           {o.view()}, x.attrs, threads));
@@ -215,10 +215,10 @@ TEST(AttentionPaged, names_bad_rows) {
     Cache cache(DType::f32, 2, 1, 1, 4);
     x.seq[row] = seq, x.pos[row] = pos;
     if (page != 1) cache.table[0] = page;
-    const auto a = run_kernel(
-        cpu::kv_append_kernel(),
-        {cache.k_view(), cache.v_view(), x.k.view(), x.v.view(), x.seq.view(), x.pos.view(), cache.table.view()},
-        {cache.k_view(), cache.v_view()}, KvAppendAttrs{}, 2);
+    const auto a = run_kernel(cpu::kv_append_kernel(),
+                              {cache.k_view(), cache.v_view(), x.k.view(), x.v.view(), x.seq.view(), x.pos.view(),
+                               cache.table.view(), View{}},
+                              {cache.k_view(), cache.v_view()}, KvAppendAttrs{}, 2);
     const auto b =
         run_kernel(cpu::attention_paged_kernel(),
                    {x.q.view(), cache.k_view(), cache.v_view(), x.seq.view(), x.pos.view(), cache.table.view()},

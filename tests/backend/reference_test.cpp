@@ -17,8 +17,8 @@ TEST(Reference, PagedAttentionIsAttention) {
   const Tensor table = tensor_of({2, 2}, {2, -1, 0, 1}, DType::i32);
   const Tensor kc = random_f64({3, K, P, 64}, 5), vc = random_f64({3, K, 64, P}, 6);
   EXPECT_FALSE(run_kernel(reference::kv_append_kernel(),
-                          {kc.view, vc.view, k.view, v.view, seq.view, pos.view, table.view}, {kc.view, vc.view},
-                          KvAppendAttrs{}));
+                          {kc.view, vc.view, k.view, v.view, seq.view, pos.view, table.view, View{}},
+                          {kc.view, vc.view}, KvAppendAttrs{}));
   for (const int64_t window : {0, 70}) {
     const AttentionAttrs attrs{.scale = 0.7f, .window = window};
     const Tensor rows(DType::f64, {N, H, P}), paged(DType::f64, {N, H, P});

@@ -110,7 +110,8 @@ TEST(Gpu, LaunchesThatAreTooLarge) {
 // heads so wide that several groups share their columns.
 TEST(Gpu, PagesOfEachType) {
   for (const std::string width : {"32", "288"})
-    for (const DType type : {DType::f32, DType::f16, DType::q8_0}) {
+    for (const auto& [type, by_queries] : {std::pair(DType::f32, false), std::pair(DType::f16, false),
+                                           std::pair(DType::q8_0, false), std::pair(DType::q8_0, true)}) {
       const std::string ints = "seq:i32[72]=runs(4@0,68@0) pos:i32[72]=runs(4@0,68@0)";
       auto operands =
           parse_operands("q:[72,2," + width + "] k:[72,1," + width + "] v:[72,1," + width + "] " + ints + " kc:[3,1," +
@@ -119,7 +120,7 @@ TEST(Gpu, PagesOfEachType) {
       const AttentionAttrs attrs{0.25, 0};
       Built b = build_operands(operands);
       const auto& o = b.operands;
-      const KvPages pages = kv_append({o[5], o[6]}, o[1], o[2], o[3], o[4], o[7]);
+      const KvPages pages = kv_append({o[5], o[6]}, o[1], o[2], o[3], o[4], o[7], by_queries ? o[0] : Value{});
       b.outputs = {attention_paged(o[0], pages, o[3], o[4], o[7], attrs)};
       auto rounded = std::vector<OperandData>(operands.begin(), operands.begin() + 5);
       rounded.push_back(parse_operands("until:none").front());
@@ -133,6 +134,17 @@ TEST(Gpu, PagesOfEachType) {
             rounded[i].values[at + k] =
                 type == DType::f16 ? to_float(to_f16(block[k])) : double(scale * float(level[k]));
         }
+      const size_t P = size_t(std::stoi(width));
+      for (size_t at = 0; at < 72 * P && by_queries; at += P) {
+        const auto floats = [](const std::vector<double>& x, size_t begin, size_t n) {
+          return std::vector<float>(x.begin() + int64_t(begin), x.begin() + int64_t(begin + n));
+        };
+        std::vector<F16> scale(P / 32);
+        std::vector<int8_t> level(P);
+        round_key_q8_0(floats(operands[1].values, at, P), floats(operands[0].values, 2 * at, 2 * P), scale.data(),
+                       level.data());
+        for (size_t k = 0; k < P; ++k) rounded[1].values[at + k] = to_float(scale[k / 32]) * float(level[k]);
+      }
       for (Device* device : {emulated_devices()[0], emulated_devices()[2]})
         expect_same(Program(b, *device).run()[0],
                     Program(build_op(*find_op("attention"), rounded, attrs), *device).run()[0],

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Trained models against transformers in f32 (golden.json, by make_golden.py): tokens, log-probabilities, greedy texts,
-chat templates, losses by position.
+chat templates, losses by position. What a cache of q8_0 costs.
 
   real_models_test.py TOY
 
@@ -18,6 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 FOLDER = os.environ.get("TOY_MODELS", "/opt/toy-models")
 EXACT = ["--exact", "--kv", "f32"]
 NEAR = 1e-4  # nats, of a token: what f32 leaves of logits up to 40 in two orders of summation
+KEPT = 1e-4  # nats per token: what keys and values in q8_0 may cost more than in f16
 failures = []
 
 
@@ -76,6 +77,22 @@ def check(name, want, folder):
         expect(off < NEAR, f"{name}: loss from token {i * case['bucket']} on is {off} off")
 
 
+def divergence(model, kv, file):
+    """Of predictions with a cache of that type from those with one of f32, nats per token."""
+    return json.loads(toy("eval", "kl", "--base", model, "--model", model, "--file", file, "--exact", "--base-with",
+                          "kv(f32)", "--model-with", f"kv({kv})", "--ctx", 1024, "--json"))["kl"]
+
+
+def check_cache(model, folder):
+    with open(os.path.join(HERE, "..", "..", "README.md"), encoding="utf-8") as f:
+        text = f.read()[:4000]
+    file = os.path.join(folder, "readme")
+    with open(file, "w", encoding="utf-8", newline="") as f:
+        f.write(text)
+    f16, q8_0 = divergence(model, "f16", file), divergence(model, "q8_0", file)
+    expect(q8_0 - f16 < KEPT, f"{model}: keys and values in q8_0: {q8_0} nats per token, in f16 {f16}")
+
+
 def main():
     with open(os.path.join(HERE, "golden.json"), encoding="utf-8") as f:
         golden = json.load(f)
@@ -92,6 +109,8 @@ def main():
         found += 1
         with tempfile.TemporaryDirectory() as folder:
             check(name, want, folder)
+            if name.startswith("smollm2"):
+                check_cache(path, folder)
     sys.exit(1 if failures else 0 if found else 77)
 
 

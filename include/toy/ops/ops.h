@@ -159,6 +159,10 @@ Value layer_norm(Value x, Value w, Value b, float eps);
 Value l2_norm(Value x, float eps);
 /// Rotary positions (Su et al. 2021). x:[N,H,P] pos:i32[N] table:[C,Q,2] (cos, sin); the first 2Q of P rotate.
 Value rope(Value x, Value pos, Value table, RopeAttrs attrs = {});
+/// The product of each head with the Hadamard matrix of its width (Sylvester's, orthonormal), its own inverse: it keeps
+/// products of heads, and spreads an outlier over all elements. Where the width is no power of two, blocks of the
+/// largest one that divides it. x:[N,H,P].
+Value hadamard(Value x);
 /// silu(gate) * up (Shazeer 2020).
 Value swiglu(Value gate, Value up);
 /// gelu(gate) * up (Shazeer 2020).
@@ -183,8 +187,9 @@ struct KvPages {
   Value k, v;
 };
 /// Writes rows into their pages: row i goes to page table[seq_i][pos_i / 64], slot pos_i % 64. k,v:[N,K,P]
-/// table:i32[S,G].
-KvPages kv_append(KvPages pages, Value k, Value v, Value seq, Value pos, Value table);
+/// table:i32[S,G]. q:[N,H,P], only for pages of q8_0: the rows' queries, whose products with the keys are to change
+/// least when these are rounded; without them, each element becomes the nearest level.
+KvPages kv_append(KvPages pages, Value k, Value v, Value seq, Value pos, Value table, Value q = {});
 /// attention() against the pages: row i sees positions 0..pos_i of its sequence. Without `alibi`.
 Value attention_paged(Value q, KvPages pages, Value seq, Value pos, Value table, AttentionAttrs attrs);
 

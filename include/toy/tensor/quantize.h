@@ -28,5 +28,10 @@ void quantize(DType type, std::span<const float> values, std::span<const float> 
 /// 127 as f16, levels are the nearest of value / scale, ties to even. Where a value is not finite, or the scale would
 /// not be, the scale is NaN.
 F16 round_q8_0(std::span<const float, 32> values, int8_t* levels);
+/// Blocks of q8_0 with the scales of round_q8_0(), and levels that hardly change the product with the sum u of
+/// `queries` (rows of key.size() elements, a multiple of 32). What the levels so far made of it, off = sum (level scale
+/// - key) u, is spread over the elements from i on, where it costs least: key_i - off u_i / (|u|^2 / P + u_i^2 + ... +
+/// u_P^2) is what is rounded to the nearest level. With no queries, or zeros, the levels are those of round_q8_0().
+void round_key_q8_0(std::span<const float> key, std::span<const float> queries, F16* scales, int8_t* levels);
 
 }  // namespace toy

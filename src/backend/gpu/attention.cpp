@@ -1,4 +1,6 @@
 // Attention among the rows of a batch and over pages of a cache, and writing to these.
+#include <cmath>
+
 #include "backend/gpu/records.h"
 #include "toy/ops/attrs/structs.h"
 
@@ -52,12 +54,28 @@ bool takes_pages(const KernelQuery& q) noexcept { return q.in[0].dtype == DType:
 
 void kv_append(Launches& to, const KernelCall& c) noexcept {
   const View &kc = c.in[0], &k = c.in[2], &table = c.in[6];
+  const int group = c.in[7].data ? int(c.in[7].shape[1] / k.shape[1]) : 0;
   to.add(Kernel::kv_append, {int(k.shape[0]), int(k.shape[1])},
-         {to.fault(), to.call(), out(c, 0), out(c, 1), in(c, 2), in(c, 3), in(c, 4), in(c, 5), in(c, 6),
+         {to.fault(), to.call(), out(c, 0), out(c, 1), in(c, 2), in(c, 3), in(c, 4), in(c, 5), in(c, 6), in(c, 7),
           weight_type(kc.dtype), int(kc.shape[0]), int(k.shape[1]), int(k.shape[2]), int(table.shape[0]),
-          int(table.shape[1])});
+          int(table.shape[1]), group});
 }
-bool appends(const KernelQuery& q) noexcept { return q.in[2].dtype == DType::f32 && is_cache(q.in[0].dtype); }
+bool appends(const KernelQuery& q) noexcept {
+  if (q.in[7].present && q.in[7].shape[2] > WIDEST_KEY) return false;
+  return q.in[2].dtype == DType::f32 && is_cache(q.in[0].dtype);
+}
+
+// The largest power of two that divides the width of a head.
+int64_t hadamard_block(const Shape& x) { return x[2] & -x[2]; }
+void hadamard(Launches& to, const KernelCall& c) noexcept {
+  const int64_t block = hadamard_block(c.in[0].shape);
+  to.add(Kernel::hadamard, {int(c.in[0].count() / block)},
+         {in(c, 0), out(c, 0), int(block), 1.0f / std::sqrt(float(block))});
+}
+bool turns(const KernelQuery& q) noexcept {
+  const int64_t block = hadamard_block(q.in[0].shape);
+  return q.in[0].dtype == DType::f32 && block > 0 && block <= WIDEST_KEY;
+}
 
 void attention_mask(Launches& to, const KernelCall& c) noexcept {
   const int N = int(c.in[0].shape[0]);
@@ -105,6 +123,7 @@ KernelRecord attention_grad_kernel() {
 KernelRecord attention_paged_kernel() {
   return {.op = "attention_paged", .accepts = takes_pages, .code = attention_paged};
 }
+KernelRecord hadamard_kernel() { return {.op = "hadamard", .in_place = {{0, 0}}, .accepts = turns, .code = hadamard}; }
 KernelRecord kv_append_kernel() {
   return {.op = "kv_append", .in_place = {{0, 0}, {1, 1}}, .accepts = appends, .code = kv_append};
 }

@@ -47,6 +47,15 @@ void round_to(DType type, const double* x, int64_t n, double* y) {
   }
 }
 
+// A key in q8_0 that is to keep its products with the queries.
+void round_key(const double* x, const double* queries, int64_t count, int64_t n, double* y) {
+  const std::vector<float> key(x, x + n), q(queries, queries + count);
+  std::vector<int8_t> level(key.size());
+  std::vector<F16> scale(key.size() / 32);
+  round_key_q8_0(key, q, scale.data(), level.data());
+  for (size_t i = 0; i < key.size(); ++i) y[i] = double(to_float(scale[i / 32])) * level[i];
+}
+
 void kv_append(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const Cache cache(args.in[0], args.in[6]);
   const double *k = input(args, 2), *v = input(args, 3);
@@ -54,6 +63,8 @@ void kv_append(const ExecContext& ctx, const KernelArgs& args) noexcept {
   double *kc = output(args, 0), *vc = output(args, 1), *key = reinterpret_cast<double*>(args.workspace);
   double* value = key + cache.P;
   const DType type = args.attrs.as<KvAppendAttrs>().type;
+  const double* queries = input(args, 7);
+  const int64_t group = queries ? args.in[7].shape[1] / cache.K * cache.P : 0;  // of a head
   const int64_t N = args.in[2].shape[0];
   for (int64_t i = 0; i < N; ++i) {
     if (seq[i] < 0 || seq[i] >= cache.S) {
@@ -70,7 +81,9 @@ void kv_append(const ExecContext& ctx, const KernelArgs& args) noexcept {
       continue;
     }
     for (int64_t head = 0; head < cache.K; ++head) {
-      round_to(type, k + (i * cache.K + head) * cache.P, cache.P, key);
+      const double* exact = k + (i * cache.K + head) * cache.P;
+      if (queries) round_key(exact, queries + (i * cache.K + head) * group, group, cache.P, key);
+      if (!queries) round_to(type, exact, cache.P, key);
       round_to(type, v + (i * cache.K + head) * cache.P, cache.P, value);
       for (int64_t p = 0; p < cache.P; ++p) {
         kc[cache.k_at(page, head, pos[i], p)] = key[p];

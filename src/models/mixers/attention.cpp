@@ -125,7 +125,7 @@ Mixer make_attention(const ModelSpec& m, size_t layer, const Weights& w, RopeTab
   if (own_kv) states = {{StateSpec::Kind::keys, "k", kept, l.window}, {StateSpec::Kind::values, "v", kept, l.window}};
   const auto call = [=](Value x, LayerState& state, const Context& ctx) {
     const auto& [sequence, position, turn] = ctx.batch;
-    const bool paged = !state.slots.empty();
+    const bool paged = !state.slots.empty(), turned = turns_keys(state);
     if (!causal && (!ctx.until || paged)) refuse_encoder(name);
     Value rows = q.map(x), both, gate;
     if (gated)
@@ -134,13 +134,15 @@ Mixer make_attention(const ModelSpec& m, size_t layer, const Weights& w, RopeTab
     if (gated) gate = slice(both, 2, q.width, q.width);
     if (ssmax) queries = scalable(queries, ssmax, attrs.window, ctx.batch);
     if (differential) queries = DifferentialAttention::queries(queries, k.heads);
+    if (turned) queries = hadamard(queries);
     if (own_kv) {
       const Value mapped = k.map(x);
       Value keys = k.of(mapped, ctx.batch), values = v.of(v.map.weight ? v.map(x) : mapped, ctx.batch);
       if (differential) keys = DifferentialAttention::keys(keys), values = DifferentialAttention::values(values);
+      if (turned) keys = hadamard(keys), values = hadamard(values);
       if (paged) {
-        const KvPages kv =
-            kv_append({state.slots[0], state.slots[1]}, keys, values, sequence, position, state.page_table);
+        const KvPages kv = kv_append({state.slots[0], state.slots[1]}, keys, values, sequence, position,
+                                     state.page_table, turned ? queries : Value{});
         state.slots = {kv.k, kv.v};
       } else {
         state.keys = keys, state.values = values;
@@ -151,6 +153,7 @@ Mixer make_attention(const ModelSpec& m, size_t layer, const Weights& w, RopeTab
               : attend(queries, state.keys, state.values, attrs, ctx);
     // One more term exp(sink) in the sum below.
     if (sinks) o = o * reshape(sigmoid(attention_lse(o) - sinks), {-1, q.heads, 1});
+    if (turned) o = hadamard(o);
     if (differential) o = (*differential)(o, k.heads);
     if (gate) o = o * sigmoid(gate);
     return out(reshape(o, {-1, inner}));

@@ -43,10 +43,13 @@ Mixer make_latent(const ModelSpec& m, size_t layer, const Weights& w, RopeTables
     if (state.slots.empty()) {
       o = attention(wanted, kept, kept, sequence, position, attrs);
     } else {
-      const KvPages pages =
-          kv_append({state.slots[0], state.slots[1]}, kept, kept, sequence, position, state.page_table);
+      const bool turned = turns_keys(state);
+      if (turned) wanted = hadamard(wanted), kept = hadamard(kept);
+      const KvPages pages = kv_append({state.slots[0], state.slots[1]}, kept, kept, sequence, position,
+                                      state.page_table, turned ? wanted : Value{});
       state.slots = {pages.k, pages.v};
       o = attention_paged(wanted, pages, sequence, position, state.page_table, attrs);
+      if (turned) o = hadamard(o);
     }
     return out(reshape(expert_linear(slice(o, 2, 0, width), value, all), {-1, heads * values}));
   };

@@ -75,6 +75,11 @@ inline constexpr int64_t kMaxShortConv = 1024;
 /// Throws naming the layer and `what`.
 void check_range(const ModelSpec& spec, size_t layer, std::string_view what, int64_t value, int64_t least,
                  int64_t most);
+/// Are keys and values kept in q8_0? Then mixers turn them by hadamard(), so that they lose less when they are rounded;
+/// queries are turned like keys, which keeps their products, and outputs are turned back.
+inline bool turns_keys(const nn::LayerState& state) {
+  return !state.slots.empty() && state.slots[0].type().dtype == DType::q8_0;
+}
 /// Gives a size that is 0 the usual one.
 inline void fill_with(int64_t& size, int64_t usual) {
   if (size == 0) size = usual;

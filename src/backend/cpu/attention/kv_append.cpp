@@ -1,5 +1,5 @@
 // kv_append: the rows' keys and values go to their pages, in place, rounded to the type of the cache.
-//   in  kc:[pages,K,P,64] vc:[pages,K,64,P] k:[N,K,P] v:[N,K,P] seq:[N] pos:[N] table:[S,G]   out kc' vc'
+//   in  kc:[pages,K,P,64] vc:[pages,K,64,P] k:[N,K,P] v:[N,K,P] seq:[N] pos:[N] table:[S,G] q?:[N,H,P]   out kc' vc'
 // Keys are kept transposed: attention_paged reads a page as the right-hand side of an outer product.
 #define TOY_TARGET_FILE "backend/cpu/attention/kv_append.cpp"
 #include "backend/cpu/each_target.h"
@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <span>
 
 #include "backend/cpu/attention/kv_page.h"
 #include "backend/cpu/half-inl.h"
 #include "backend/cpu/kernels.h"
+#include "toy/tensor/quantize.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace toy::cpu::HWY_NAMESPACE {
@@ -58,7 +60,7 @@ F16 round_levels(const float* x, int8_t* level) {
 // The keys and the values of one row and head, to slot `slot` of its page.
 template <class T>
 void append_row(const KvPage<T>& keys, const KvPage<T>& values, const float* k, const float* v, int64_t width,
-                int64_t slot) {
+                int64_t slot, std::span<const float>) {
   constexpr int64_t kPiece = 64;
   from_f32(v, width, values.at + slot * width);
   T piece[kPiece];
@@ -70,19 +72,26 @@ void append_row(const KvPage<T>& keys, const KvPage<T>& values, const float* k, 
 }
 
 void append_row(const KvPage<float>& keys, const KvPage<float>& values, const float* k, const float* v, int64_t width,
-                int64_t slot) {
+                int64_t slot, std::span<const float>) {
   for (int64_t p = 0; p < width; ++p) keys.at[p * kKeyTile + slot] = k[p];
   std::memcpy(values.at + slot * width, v, size_t(width) * sizeof(float));
 }
 
 void append_row(const KvPage<Q8>& keys, const KvPage<Q8>& values, const float* k, const float* v, int64_t width,
-                int64_t slot) {
+                int64_t slot, std::span<const float> queries) {
   for (int64_t b = 0; b < width / kLevels; ++b) {
     const int64_t p = b * kLevels;
     values.scale[slot * (width / kLevels) + b] = round_levels(v + p, values.at + slot * width + p);
-    int8_t level[kLevels];
-    keys.scale[b * kKeyTile + slot] = round_levels(k + p, level);
-    for (int64_t i = 0; i < kLevels; ++i) keys.at[(p + i) * kKeyTile + slot] = level[i];
+  }
+  F16 scale[kWidest / kLevels];
+  int8_t level[kWidest];
+  for (int64_t piece = 0; piece < width; piece += kWidest) {
+    const int64_t n = std::min(kWidest, width - piece);
+    if (!queries.empty()) round_key_q8_0(std::span(k + piece, size_t(n)), queries, scale, level);
+    for (int64_t p = 0; p < n && queries.empty(); p += kLevels)
+      scale[p / kLevels] = round_levels(k + piece + p, level + p);
+    for (int64_t b = 0; b < n / kLevels; ++b) keys.scale[(piece / kLevels + b) * kKeyTile + slot] = scale[b];
+    for (int64_t i = 0; i < n; ++i) keys.at[(piece + i) * kKeyTile + slot] = level[i];
   }
 }
 
@@ -91,13 +100,15 @@ void append_row(const KvPage<Q8>& keys, const KvPage<Q8>& values, const float* k
 template <class T>
 void append(const KernelArgs& args, int64_t begin, int64_t end, int64_t page) {
   const int64_t heads = args.in[2].shape[1], width = args.in[2].shape[2];
+  const float* q = args.in[7].as<const float>();
+  const size_t group = q ? size_t(args.in[7].shape[1] / heads * width) : 0;  // floats of a kv head's queries
   const int64_t slot = args.in[5].as<const int32_t>()[begin] % kKeyTile;
   for (int64_t h = 0; h < heads; ++h) {
     const KvPage<T> keys(args.out[0], page, h, width), values(args.out[1], page, h, width);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t from = (i * heads + h) * width;
       append_row(keys, values, args.in[2].as<const float>() + from, args.in[3].as<const float>() + from, width,
-                 slot + i - begin);
+                 slot + i - begin, {q + size_t(i * heads + h) * group, group});
     }
   }
 }
@@ -125,6 +136,7 @@ namespace {
 HWY_EXPORT(kv_append_run);
 
 bool accepts(const KernelQuery& q) noexcept {
+  if (q.in[7].present && (q.in[7].dtype != DType::f32 || q.in[7].shape[2] > kWidest)) return false;
   return q.in[2].dtype == DType::f32 && q.in[3].dtype == DType::f32 && is_cache_type(q.in[0].dtype);
 }
 

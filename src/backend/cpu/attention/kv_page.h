@@ -17,6 +17,9 @@ namespace toy::cpu {
 /// Elements of a block of q8_0.
 inline constexpr int64_t kLevels = info_of(DType::q8_0).block;
 
+/// The widest head that kv_append takes with its queries.
+inline constexpr int64_t kWidest = 1024;
+
 /// The elements of f32 and f16 pages.
 template <class T>
 struct KvPage {

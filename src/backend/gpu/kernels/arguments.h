@@ -98,6 +98,8 @@ enum {
 #define TILE_OF_TOP_K 2048
 // Columns of a head's results that a group of attention computes; wider heads take several, which share the scores.
 #define COLUMNS_OF_A_HEAD 256
+// The widest block of hadamard, and head that kv_append takes with its queries.
+#define WIDEST_KEY 1024
 // Numbers of a state of the gated delta rule that an item holds, and keys at most: so many lie in local memory.
 #define ELEMENTS_OF_A_STATE 16
 #define WIDEST_STATE 2048
