@@ -89,6 +89,39 @@ TEST(LocalCommunicator, ARankThatDoesNotAnswerIsNamed) {
   expect_contains(error_of([&] { ranks[0]->send(1, {}); }), "another rank");
 }
 
+// What rank 0 says of the words of the others.
+std::string told_of(const std::vector<std::vector<std::string>>& words, const std::vector<std::string>& versions) {
+  std::string told;
+  on_all(int(words.size()), [&](Communicator& c) {
+    const auto me = size_t(c.rank());
+    const std::string said = error_of([&] { require_same_command(c, versions[me], words[me]); });
+    if (me == 0)
+      told = said;
+    else
+      EXPECT_EQ(said, "no error");
+  });
+  return told;
+}
+
+TEST(RankCommand, IsTheSameEverywhere) {
+  const std::vector<std::string> same{"train", "lora", "--lr", "4e-3", "--out", "my run"}, one(3, "1");
+  EXPECT_EQ(told_of({same, same, same}, one), "no error");
+  auto other = same;
+  other[3] = "9e-3", other.insert(other.begin() + 4, "--nonsense");
+  EXPECT_EQ(told_of({same, same, other}, one),
+            "rank 2 (host here) was started with --lr 9e-3 --nonsense where rank 0 was started with --lr 4e-3; start "
+            "all ranks with one command");
+  EXPECT_EQ(told_of({other, same, same}, one),
+            "rank 1 (host here) was started with --lr 4e-3 where rank 0 was started with --lr 9e-3 --nonsense; start "
+            "all ranks with one command");
+  // Words that begin alike or repeat, none, and an empty one.
+  expect_contains(told_of({{"train", "ab"}, {"train", "a"}}, one), "with a where rank 0 was started with ab");
+  expect_contains(told_of({{"train", "a", "a"}, {"train", "a"}}, one), "with nothing where rank 0 was started with a;");
+  expect_contains(told_of({{"train"}, {"train", ""}}, one), "with '' where rank 0 was started with nothing");
+  EXPECT_EQ(told_of({same, same}, {"1", "2"}),
+            "rank 1 (host here) is toy 2, rank 0 (host here) is toy 1; install one version everywhere");
+}
+
 // Those of a machine with so many cores that a rank may use.
 Cores cores(int32_t online, const std::vector<int>& list) {
   Cores c{.mask = {}, .online = online};
