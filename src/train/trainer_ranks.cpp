@@ -12,6 +12,10 @@
 
 namespace toy {
 
+std::span<const RankMemory> Trainer::rank_memory() const {
+  return crew_ ? std::span(crew_->memory()) : std::span<const RankMemory>();
+}
+
 void Trainer::share() {
   if (crew_->divides_updates())
     crew_->share({model_.params.get()});

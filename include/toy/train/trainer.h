@@ -226,6 +226,7 @@ class GradientSums;
 class LocalSteps;
 struct OwnedMoment;
 struct PartResult;
+struct RankMemory;
 struct StepPart;
 class Objective;
 
@@ -295,6 +296,8 @@ class Trainer {
   void each_moment(bool write, const UseMoment& f);
   /// Bytes that training and its evaluations hold: weights, moments, accumulators, arena, inputs.
   size_t planned_bytes() const { return plans_.bytes(device_); }
+  /// What each rank takes, in their order; above rank 0, this one alone; without others, nothing.
+  std::span<const RankMemory> rank_memory() const;
 
  private:
   /// Forward and backward of this process's shards; returns the losses of their passes.
