@@ -330,7 +330,7 @@ class Run {
       r.model_path = publish_model(model_, o_.out, {o_.stored, o_.mix});
       forget_finished(o_.out);
       if (trainer_->has_average()) {
-        const AveragedWeights averaged(model_.spec, *model_.params, trainer_->moments());
+        const AveragedModel averaged(*trainer_);
         r.average_path = average_path(o_.out, adapts());
         save_result(model_, r.average_path, {o_.stored, o_.mix});
       } else {
