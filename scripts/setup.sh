@@ -2,8 +2,8 @@
 # Installs the packages that building and testing need, with apt. Changes nothing if all are installed.
 #
 #   scripts/setup.sh          # to build, run and test
-#   scripts/setup.sh --dev    # also clang, clang-format, shellcheck (fuzzing, formatting), oneDNN (benchmarks) and PoCL (tests
-#                             # of the device opencl)
+#   scripts/setup.sh --dev    # also clang, clang-format, shellcheck (fuzzing, formatting), oneDNN (benchmarks), PoCL (tests
+#                             # of the device opencl) and MPICH (a test of the plugin, beside Open MPI, which stays mpirun)
 #   scripts/setup.sh --docs   # also doxygen (scripts/docs.sh)
 #   scripts/setup.sh --cross  # also clang, the compiler for 64-bit Arm and qemu-user (scripts/portability.sh)
 #
@@ -22,7 +22,7 @@ packages=(
 optional=(ccache:ccache mold:mold strace:strace libopenmpi-dev openmpi-bin:mpirun)
 # Debian's clang only recommends the sanitizers' runtime. Debian 12 has clang 14.
 dev=(clang:clang++ clang-format:clang-format libclang-rt-14-dev shellcheck:shellcheck libdnnl-dev pocl-opencl-icd
-     ocl-icd-libopencl1)
+     ocl-icd-libopencl1 mpich:mpiexec.hydra libmpich-dev)
 docs=(doxygen:doxygen)
 cross=(clang:clang++ g++-aarch64-linux-gnu:aarch64-linux-gnu-g++ qemu-user:qemu-aarch64)
 

@@ -6,6 +6,7 @@
 #endif
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -56,16 +57,23 @@ void release_mapped(std::span<const std::byte> part) {
 
 size_t total_memory() { return std::min(meminfo("MemTotal:"), read_limit("/sys/fs/cgroup/memory.max")); }
 
-size_t available_memory() {
-  size_t available = meminfo("MemAvailable:");
+FreeMemory free_memory() {
+  FreeMemory free{.machine = meminfo("MemAvailable:")};
   const size_t limit = read_limit("/sys/fs/cgroup/memory.max");
   if (limit != std::numeric_limits<size_t>::max()) {
     // What the page cache holds can be had back; the rest of the group's memory cannot.
     const size_t current = read_limit("/sys/fs/cgroup/memory.current"), cache = inactive_file();
     const size_t used = current - std::min(current, cache);
-    available = std::min(available, limit - std::min(limit, used));
+    free.group = limit - std::min(limit, used);
   }
-  return available;
+  struct stat group = {};
+  if (::stat("/sys/fs/cgroup", &group) == 0) free.group_id = group.st_ino;  // a container sees its own there
+  return free;
+}
+
+size_t available_memory() {
+  const FreeMemory free = free_memory();
+  return std::min(free.machine, free.group);
 }
 
 void require_memory(size_t bytes, std::string_view what, size_t free, std::string_view where) {

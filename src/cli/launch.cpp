@@ -19,9 +19,10 @@ bool trains(std::span<char*> arguments) {
 }
 
 // Rank 0 says when to stop; launchers send signals to all.
-int work_for(Communicator& ranks) {
+int work_for(Communicator& ranks, std::span<const std::string> words) {
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_IGN);
   try {
+    require_same_command(ranks, TOY_VERSION, words);
     return run_worker(ranks);
   } catch (const std::exception& e) {
     to_stderr(fmt::format("toy: rank {} (host {}): {}\n", ranks.rank(), ranks.host(ranks.rank()), e.what()));
@@ -49,8 +50,10 @@ int run_in_ranks(std::span<char*> arguments, const std::function<int(Communicato
   }
   if (const std::string few = share_cores(*ranks); !few.empty()) to_stderr(fmt::format("toy: {}\n", few));
   share_gpus(*ranks);
-  if (ranks->rank() > 0) return work_for(*ranks);
-  const int code = work(ranks.get());
+  const std::vector<std::string> words(arguments.begin() + 1, arguments.end());
+  if (ranks->rank() > 0) return work_for(*ranks, words);
+  int code = exit_code_of([&] { require_same_command(*ranks, TOY_VERSION, words); });
+  if (code == 0) code = work(ranks.get());
   try {
     dismiss_workers(*ranks, code);
   } catch (const Error&) {  // one is lost, as rank 0 has said

@@ -102,7 +102,10 @@ Calibration extrapolate(Device& device, Model& model, const Trainer& trainer, co
   TrainerOptions o = options;
   o.tokens = std::min(options.tokens, few);
   o.batch = std::min(options.batch, std::max<int64_t>(1, few / o.tokens));
-  o.accumulate = std::min<int64_t>(options.passes(), 2), o.shards = 1;
+  // Of several ranks, what this one computes, without exchange.
+  const int64_t passes = options.passes() / (options.ranks ? options.ranks->size() : 1);
+  o.accumulate = std::min<int64_t>(passes, 2);
+  o.shards = 1, o.ranks = nullptr, o.local_steps = 0, o.wire = TrainerOptions::Wire::f32;
   Trainer small(device, model, o);
   const int64_t rows = o.batch * o.accumulate;
   Calibration c;
@@ -111,7 +114,7 @@ Calibration extrapolate(Device& device, Model& model, const Trainer& trainer, co
     for (Session* session : small.sessions()) session->enable_profile(c.steps == 1);
     small.step(cut(windows(c.steps * rows, rows), rows, options.tokens, o.tokens), lr);
   }
-  c.step = c.first = extrapolated(trainer.plans(), options.passes(), small);
+  c.step = c.first = extrapolated(trainer.plans(), passes, small);
   if (text)
     c.batch = time_evaluation(small, *text) * trainer.plans().forwards[0]->cost().flops /
               small.plans().forwards[0]->cost().flops;

@@ -41,7 +41,9 @@ static void archive(auto& a, Windows& v) {
   a(v.inputs, v.targets, v.sequence, v.position, v.trained, v.answers, v.pixels, v.shares);
 }
 static void archive(auto& a, StepPart& v) { a(v.rows, v.weights, v.lr, v.scale, v.steps, v.updates); }
-static void archive(auto& a, PartResult& v) { a(v.losses, v.norm, v.error, v.code); }
+static void archive(auto& a, FreeMemory& v) { a(v.machine, v.group, v.group_id); }
+static void archive(auto& a, RankMemory& v) { a(v.rank, v.host, v.planned, v.needed, v.free); }
+static void archive(auto& a, PartResult& v) { a(v.losses, v.norm, v.error, v.code, v.memory); }
 static void archive(auto& a, TrainerRecipe& v) {
   a(v.device, v.arithmetic, v.threads, v.spec, v.name, v.lens, v.roles, v.adapters, v.options, v.tensors);
 }
@@ -135,13 +137,14 @@ Model empty_model(const TrainerRecipe& recipe, const Device& device) {
   return model;
 }
 
-Crew::Crew(Device& device, const Model& model, const TrainerOptions& options)
+Crew::Crew(Device& device, const Model& model, const TrainerOptions& options, const RankMemory& memory)
     : ranks_(*options.ranks),
       device_(device),
       options_(options),
       owners_(options.local_steps > 0 ? sharing_owners(model.spec, options) : owners_of(model.spec, options)),
       pool_(device.threads()),
-      skips_(options.local_steps > 0 ? size_t(ranks_.size()) : 0) {
+      skips_(options.local_steps > 0 ? size_t(ranks_.size()) : 0),
+      memory_{memory} {
   ranks_.give_up_after(options.rank_timeout);
   for (const TensorSpec& t : trained_tensors(model.spec)) tensors_.push_back(t.name);
   if (DeviceSums::possible(device))
@@ -151,6 +154,7 @@ Crew::Crew(Device& device, const Model& model, const TrainerOptions& options)
   to_others(packed(recipe_of(device, model, options)));
   try {
     collect({});
+    require_shared_room(memory_);
   } catch (const Error&) {
     close();
     throw;
@@ -278,6 +282,7 @@ std::vector<double> Crew::collect(const PartResult& mine) {
       fail_internal("{}the norm of the gradient was {} there and {} on rank 0; the machines compute differently", who,
                     result.norm, mine.norm);
     if (!same && r > 0) skips_[size_t(r)] = std::isfinite(result.norm) ? 0 : skips_[size_t(r)] + 1;
+    if (result.memory) memory_.push_back(*result.memory);
     losses.insert(losses.end(), result.losses.begin(), result.losses.end());
   }
   return losses;

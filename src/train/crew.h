@@ -5,11 +5,13 @@
 #include <exception>
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "toy/base/communicator.h"
 #include "toy/base/threads.h"
+#include "toy/train/memory.h"
 #include "toy/train/trainer.h"
 #include "train/device_sums.h"
 #include "train/sum_ranks.h"
@@ -43,7 +45,8 @@ struct PartResult {
   double norm = 0;             ///< of the step before, as this rank found it
   std::string error = {};      ///< why it could not; "": it could
   ErrorCode code = ErrorCode::failure;
-  std::exception_ptr thrown = {};  ///< in this process; not sent
+  std::optional<RankMemory> memory = {};  ///< of a rank that has made its trainer
+  std::exception_ptr thrown = {};         ///< in this process; not sent
   /// In a handler: of the exception that is handled.
   static PartResult of_failure();
 };
@@ -63,8 +66,9 @@ struct TrainerRecipe {
 /// A trainer's side of it.
 class Crew {
  public:
-  /// Rank 0: the others make trainers of that model. Throws what one of them finds wrong.
-  Crew(Device& device, const Model& model, const TrainerOptions& options);
+  /// Rank 0: the others make trainers of that model. Throws what one of them finds wrong, and where the ranks of a host
+  /// need more than it has. `memory`: of this rank.
+  Crew(Device& device, const Model& model, const TrainerOptions& options, const RankMemory& memory);
   /// Rank 0: their trainers are done.
   ~Crew();
   Crew(const Crew&) = delete;
@@ -72,6 +76,8 @@ class Crew {
 
   Communicator& ranks() { return ranks_; }
   bool leads() const { return ranks_.rank() == 0; }
+  /// Rank 0: of all ranks. Others: their own.
+  const std::vector<RankMemory>& memory() const { return memory_; }
   /// Of the step's passes, the first of this rank.
   int64_t first_pass() const { return first_pass(ranks_.rank()); }
   /// Of the rows of a step, this rank's.
@@ -121,6 +127,7 @@ class Crew {
   std::vector<int> owners_;           // which rank updates them; empty: every rank updates all
   ThreadPool pool_;                   // adds
   std::vector<int64_t> skips_;
+  std::vector<RankMemory> memory_;
   SumBuffers buffers_;
   Buffer copy_;                            // where the host does not see the device's memory
   std::unique_ptr<DeviceSums> on_device_;  // where the device does it all

@@ -79,12 +79,23 @@ std::string to_text(const std::vector<TensorRole>& roles) {
   return s;
 }
 
+void RunEstimate::tell_of_ranks(std::span<const RankMemory> memory) {
+  if (memory.empty()) return;
+  std::vector<RankMemory> all(memory.begin(), memory.end());
+  all.front().planned = fit.memory.total();  // with its texts, and what it looks at
+  ranks = all.size();
+  largest = *std::ranges::max_element(all, {}, &RankMemory::planned);
+}
+
 std::string to_text(const RunEstimate& e) {
   std::string s = fmt::format(
       "model   {}, {:.2f} M parameters{}\n", e.model, double(e.parameters) * 1e-6,
       e.trained == e.parameters ? "" : fmt::format(", of which {:.2f} M are trained", double(e.trained) * 1e-6));
   s += fmt::format("data    {}, {:.3g} epochs of {}\n", e.data, e.epochs, counted(e.rows, "row"));
   if (e.fit.memory.total() > 0) s += fmt::format("memory  {}\n", to_text(e.fit.memory));  // else nothing is left to do
+  if (e.largest)
+    s += fmt::format("        of {} ranks, rank {} (host {}) takes the most: {}\n", e.ranks, e.largest->rank,
+                     e.largest->host, format_bytes(e.largest->planned));
   if (const std::string less = e.fit.text(); !less.empty()) s += fmt::format("        {}\n", less);
   const bool all = e.measured_tokens == e.tokens_per_step;
   if (e.measured_steps > 0)
@@ -95,26 +106,30 @@ std::string to_text(const RunEstimate& e) {
 }
 
 nlohmann::ordered_json to_json(const RunEstimate& e) {
-  return {{"model", e.model},
-          {"parameters", e.parameters},
-          {"trained", e.trained},
-          {"memory", to_json(e.fit.memory)},
-          {"recompute",
-           {{"whole", e.fit.recompute.whole},
-            {"light", e.fit.recompute.light},
-            {"blocks", e.fit.blocks},
-            {"peak_bytes_without", e.fit.kept},
-            {"more_work", e.fit.more_work}}},
-          {"data", e.data},
-          {"rows", e.rows},
-          {"epochs", e.epochs},
-          {"steps", e.steps},
-          {"step_seconds", e.step_seconds},
-          {"measured_steps", e.measured_steps},
-          {"measured_tokens", e.measured_tokens},
-          {"preparing_seconds", e.preparing_seconds},
-          {"validation_seconds", e.validation_seconds},
-          {"seconds", e.seconds}};
+  nlohmann::ordered_json j{{"model", e.model},
+                           {"parameters", e.parameters},
+                           {"trained", e.trained},
+                           {"memory", to_json(e.fit.memory)},
+                           {"recompute",
+                            {{"whole", e.fit.recompute.whole},
+                             {"light", e.fit.recompute.light},
+                             {"blocks", e.fit.blocks},
+                             {"peak_bytes_without", e.fit.kept},
+                             {"more_work", e.fit.more_work}}},
+                           {"data", e.data},
+                           {"rows", e.rows},
+                           {"epochs", e.epochs},
+                           {"steps", e.steps},
+                           {"step_seconds", e.step_seconds},
+                           {"measured_steps", e.measured_steps},
+                           {"measured_tokens", e.measured_tokens},
+                           {"preparing_seconds", e.preparing_seconds},
+                           {"validation_seconds", e.validation_seconds},
+                           {"seconds", e.seconds}};
+  if (e.largest)
+    j["ranks"] = e.ranks,
+    j["largest_rank"] = {{"rank", e.largest->rank}, {"host", e.largest->host}, {"planned_bytes", e.largest->planned}};
+  return j;
 }
 
 }  // namespace toy

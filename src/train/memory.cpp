@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "toy/base/memory.h"
 #include "toy/runtime/plan_profile.h"
 
 namespace toy {
@@ -149,6 +148,40 @@ size_t bytes_beside(const Device& device, size_t weights, size_t foreseen) {
   const size_t there = anonymous_memory();
   const size_t beside = there - std::min(there, weights);
   return foreseen ? std::max(foreseen, beside + kSmallThings / 2) : beside + kSmallThings;
+}
+
+RankMemory memory_of_rank(const Device& device, const TrainPlans& plans, const ParamStore& weights,
+                          const Communicator& ranks) {
+  const bool first = ranks.rank() == 0;
+  const size_t planned = plans.bytes(device) + (first ? 0 : plans.mapped), there = first ? weights.bytes() : 0;
+  return {.rank = ranks.rank(),
+          .host = ranks.host(ranks.rank()),
+          .planned = planned + bytes_beside(device, there),
+          .needed = device.host_visible() ? planned - std::min(planned, there) : 0,
+          .free = free_memory()};
+}
+
+void require_shared_room(std::span<const RankMemory> ranks) {
+  const auto require = [&](const auto& shares, const auto& free_of) {
+    size_t together = 0, free = SIZE_MAX, count = 0;
+    const RankMemory* largest = nullptr;
+    for (const RankMemory& r : ranks) {
+      if (!shares(r)) continue;
+      if (!largest || r.needed > largest->needed) largest = &r;
+      together += r.needed, free = std::min(free, free_of(r)), ++count;
+    }
+    check(count < 2 || free == 0 || together <= free,
+          "memory: the {} ranks on host {} need {} together, the largest of them {} (rank {}), and {} are free there; "
+          "use fewer ranks on a host, --memory, which recomputes activations, a smaller --batch, or a smaller model",
+          count, largest->host, format_bytes(together), format_bytes(largest->needed), largest->rank,
+          format_bytes(free));
+  };
+  for (const RankMemory& first : ranks) {
+    const auto on_host = [&](const RankMemory& r) { return r.host == first.host; };
+    require(on_host, [](const RankMemory& r) { return r.free.machine; });
+    require([&](const RankMemory& r) { return on_host(r) && r.free.group_id == first.free.group_id; },
+            [](const RankMemory& r) { return r.free.group; });
+  }
 }
 
 std::string MemoryFit::text() const {

@@ -341,8 +341,9 @@ void feed_optimizer(Session& session, const OptimizerOptions& o, int64_t updates
 AveragedWeights::AveragedWeights(const ModelSpec& spec, const ParamStore& weights, const ParamStore& moments)
     : device_(weights.device()), between_(device_, size_t(1) << 20) {
   for (const TensorSpec& t : trained_tensors(spec))
-    pairs_.push_back({weights.place(t.name), moments.place(t.name + ".ema"),
-                      size_t(t.shape.count()) * size_of(weights.stored(t.name))});
+    if (const std::string average = t.name + ".ema"; moments.has(average))
+      pairs_.push_back(
+          {weights.place(t.name), moments.place(average), size_t(t.shape.count()) * size_of(weights.stored(t.name))});
   swap();
 }
 

@@ -101,9 +101,9 @@ class Run {
     const Calibration c =
         calibrate(device_, model_, *trainer_, options, windows, text, o_.rates().at(state_.step), e.steps);
     e.step_seconds = c.step;
-    e.measured_steps = c.steps;
-    e.measured_tokens = c.tokens;
+    e.measured_steps = c.steps, e.measured_tokens = c.tokens;
     e.tokens_per_step = tokens_per_step();
+    e.tell_of_ranks(trainer_->rank_memory());
     const ValidationTime v = validation_time(o_, state_.step, true, validator_->seconds(o_.eval_tokens, c.batch),
                                              validator_->seconds(0, c.batch));
     const double steps = e.steps == 0 ? 0 : std::max(c.first, c.step) + c.step * double(e.steps - 1);
@@ -335,7 +335,7 @@ class Run {
       r.model_path = publish_model(model_, o_.out, {o_.stored, o_.mix});
       forget_finished(o_.out);
       if (trainer_->has_average()) {
-        const AveragedWeights averaged(model_.spec, *model_.params, trainer_->moments());
+        const AveragedModel averaged(*trainer_);
         r.average_path = average_path(o_.out, adapts());
         save_result(model_, r.average_path, {o_.stored, o_.mix});
       } else {

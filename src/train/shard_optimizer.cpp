@@ -12,7 +12,7 @@ namespace toy {
 
 std::vector<int> owners_of(const ModelSpec& spec, const TrainerOptions& options) {
   const Communicator* ranks = options.ranks;
-  if (!ranks || ranks->size() == 1 || options.optimizer.ema > 0 || options.local_steps > 0) return {};
+  if (!ranks || ranks->size() == 1 || options.local_steps > 0) return {};
   return sharing_owners(spec, options);
 }
 

@@ -321,7 +321,13 @@ Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
   const ParamStore* store = model.params.get();
   const auto dtype_of = [store](const std::string& name) { return store->type(name).dtype; };
   plans_ = compile_training(device, model.spec, dtype_of, options);
-  require_room(device, model.spec, dtype_of, options, planned_bytes(), store->bytes());
+  const bool shares = options.ranks && options.ranks->size() > 1;
+  if (shares && options.ranks->rank() > 0)  // whose weights are yet to be sent
+    require_room(device, model.spec, dtype_of, options, planned_bytes() + plans_.mapped, 0);
+  else
+    require_room(device, model.spec, dtype_of, options, planned_bytes(), store->bytes());
+  const std::optional<RankMemory> memory =
+      shares ? std::optional(memory_of_rank(device, plans_, *store, *options.ranks)) : std::nullopt;
   all_moments_ = owned_moments(model.spec, options);
   for (const OwnedMoment& m : all_moments_)
     if (!m.weight && m.rank == (options.ranks ? options.ranks->rank() : 0)) moments_.add(m.local, m.type);
@@ -337,8 +343,8 @@ Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
     update_session_ = session(plans_.update, sums_->sum());
   }
   session_ = session(plans_.step, sums_ ? sums_->shard() : moments_);
-  if (options.ranks && options.ranks->size() > 1) {
-    crew_ = std::make_unique<Crew>(device, model, options);
+  if (shares) {
+    crew_ = std::make_unique<Crew>(device, model, options, *memory);
     if (options.local_steps > 0)
       local_ = std::make_unique<LocalSteps>(device, model, options, plans_, moments_, *sums_, arena_);
     else if (device.host_visible() && options.ranks->any_thread())

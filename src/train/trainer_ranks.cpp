@@ -12,6 +12,10 @@
 
 namespace toy {
 
+std::span<const RankMemory> Trainer::rank_memory() const {
+  return crew_ ? std::span(crew_->memory()) : std::span<const RankMemory>();
+}
+
 void Trainer::share() {
   if (crew_->divides_updates())
     crew_->share({model_.params.get()});
@@ -101,6 +105,34 @@ void Trainer::with_moment(const std::string& name, bool write, const UseMoment& 
 
 void Trainer::each_moment(bool write, const UseMoment& f) {
   for (const auto& [name, type] : all_moments()) with_moment(name, write, f);
+}
+
+void Trainer::fetch_from_owners(bool averages) {
+  if (!crew_) return;
+  share_once();  // before which the others have no weights
+  constexpr std::string_view kAverage = ".ema";
+  for (const OwnedMoment& m : all_moments_) {
+    if (m.rank == 0 || !m.name.ends_with(kAverage)) continue;
+    const std::string weight = m.name.substr(0, m.name.size() - kAverage.size());
+    Place at = model_.params->place(weight);
+    const auto write = [&](std::span<const std::byte> bytes) {
+      device_.upload(at, bytes.data(), bytes.size());
+      at = at + bytes.size();
+    };
+    crew_->fetch(m.rank, averages ? m.local : weight, bytes_of(device_.storage(m.type.dtype), m.type.shape), write);
+  }
+}
+
+AveragedModel::AveragedModel(Trainer& trainer) : trainer_(trainer) {
+  trainer_.fetch_from_owners(true);  // first, for it may share the weights
+  here_.emplace(trainer.model_.spec, *trainer.model_.params, trainer.moments_);
+}
+
+AveragedModel::~AveragedModel() {
+  try {
+    trainer_.fetch_from_owners(false);
+  } catch (const std::exception&) {  // a rank is lost, as whatever follows will say
+  }
 }
 
 void Trainer::serve() {

@@ -173,7 +173,7 @@ std::optional<Evaluation> Validator::validate(int64_t limit, bool with_sample) {
     if (!weights->few) part(weights->among_5, e.top5, e.top5_error);
   }
   if (trainer_.has_average()) {
-    const AveragedWeights averaged(model_.spec, *model_.params, trainer_.moments());
+    const AveragedModel averaged(trainer_);
     const std::optional<Losses> average = losses(limit);
     if (!average) return std::nullopt;
     e.average_loss = average->loss;

@@ -46,6 +46,7 @@ int run_worker(Communicator& ranks) {
     PartResult result;
     try {
       worker.emplace(ranks, trainer_recipe(message));
+      result.memory = worker->trainer->rank_memory().front();
     } catch (const std::exception&) {
       result = PartResult::of_failure();
     }

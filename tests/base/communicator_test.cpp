@@ -7,6 +7,7 @@
 #include <functional>
 #include <thread>
 
+#include "base/rank_cores.h"
 #include "testing/errors.h"
 
 namespace toy {
@@ -86,6 +87,91 @@ TEST(LocalCommunicator, ARankThatDoesNotAnswerIsNamed) {
   waiting.join();
   expect_contains(other, "another rank");
   expect_contains(error_of([&] { ranks[0]->send(1, {}); }), "another rank");
+}
+
+// What rank 0 says of the words of the others.
+std::string told_of(const std::vector<std::vector<std::string>>& words, const std::vector<std::string>& versions) {
+  std::string told;
+  on_all(int(words.size()), [&](Communicator& c) {
+    const auto me = size_t(c.rank());
+    const std::string said = error_of([&] { require_same_command(c, versions[me], words[me]); });
+    if (me == 0)
+      told = said;
+    else
+      EXPECT_EQ(said, "no error");
+  });
+  return told;
+}
+
+TEST(RankCommand, IsTheSameEverywhere) {
+  const std::vector<std::string> same{"train", "lora", "--lr", "4e-3", "--out", "my run"}, one(3, "1");
+  EXPECT_EQ(told_of({same, same, same}, one), "no error");
+  auto other = same;
+  other[3] = "9e-3", other.insert(other.begin() + 4, "--nonsense");
+  EXPECT_EQ(told_of({same, same, other}, one),
+            "rank 2 (host here) was started with --lr 9e-3 --nonsense where rank 0 was started with --lr 4e-3; start "
+            "all ranks with one command");
+  EXPECT_EQ(told_of({other, same, same}, one),
+            "rank 1 (host here) was started with --lr 4e-3 where rank 0 was started with --lr 9e-3 --nonsense; start "
+            "all ranks with one command");
+  // Words that begin alike or repeat, none, and an empty one.
+  expect_contains(told_of({{"train", "ab"}, {"train", "a"}}, one), "with a where rank 0 was started with ab");
+  expect_contains(told_of({{"train", "a", "a"}, {"train", "a"}}, one), "with nothing where rank 0 was started with a;");
+  expect_contains(told_of({{"train"}, {"train", ""}}, one), "with '' where rank 0 was started with nothing");
+  EXPECT_EQ(told_of({same, same}, {"1", "2"}),
+            "rank 1 (host here) is toy 2, rank 0 (host here) is toy 1; install one version everywhere");
+}
+
+// Those of a machine with so many cores that a rank may use.
+Cores cores(int32_t online, const std::vector<int>& list) {
+  Cores c{.mask = {}, .online = online};
+  CPU_ZERO(&c.mask);
+  for (const int cpu : list) CPU_SET(size_t(cpu), &c.mask);
+  return c;
+}
+std::vector<int> listed(const cpu_set_t& mask) {
+  std::vector<int> list;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(size_t(cpu), &mask)) list.push_back(cpu);
+  return list;
+}
+
+TEST(RankCores, RanksWithTheSameOnesDivideThem) {
+  // Rank 2 is alone on its machine, and rank 3 is bound to a core of its own.
+  const std::vector<std::string> hosts{"a", "a", "b", "a"};
+  const Cores five = cores(8, {0, 1, 2, 5, 7});
+  const std::vector<Cores> all{five, five, five, cores(8, {6})};
+  std::vector<int> both = listed(cores_of(0, hosts, all));
+  EXPECT_TRUE(both.size() == 2 || both.size() == 3);
+  for (const int cpu : listed(cores_of(1, hosts, all))) both.push_back(cpu);
+  EXPECT_EQ(both, listed(five.mask));
+  EXPECT_EQ(listed(cores_of(2, hosts, all)), listed(five.mask));
+  EXPECT_EQ(listed(cores_of(3, hosts, all)), std::vector{6});
+}
+
+TEST(RankCores, MoreRanksThanCoresHaveOneEach) {
+  const std::vector<std::string> hosts(5, "a");
+  const std::vector<Cores> all(5, cores(4, {1, 3}));
+  std::vector<int> taken;
+  for (int r = 0; r < 5; ++r)
+    for (const int cpu : listed(cores_of(r, hosts, all))) taken.push_back(cpu);
+  EXPECT_EQ(taken, (std::vector{1, 3, 1, 3, 1}));
+}
+
+TEST(RankCores, ARankWithFewIsNamed) {
+  const std::vector<std::string> two{"a", "b"}, one{"a", "a"};
+  const Cores all = cores(4, {0, 1, 2, 3}), few = cores(4, {2});  // mpirun binds each rank to one core
+  const auto said = [](const std::vector<std::string>& hosts, const std::vector<Cores>& of_ranks) {
+    return unused_cores(hosts, of_ranks);
+  };
+  EXPECT_EQ(said(two, {all, few}),
+            "rank 1 may use 1 of the 4 cores of b: start with mpirun --bind-to none, or srun --cpus-per-task");
+  expect_contains(said(two, {few, few}), "rank 0 may use 1 of the 4 cores of a");
+  expect_contains(said(one, {few, few}), "rank 0");
+  EXPECT_EQ(said(two, {all, all}), "");
+  EXPECT_EQ(said(one, {all, all}), "");
+  EXPECT_EQ(said(one, {cores(4, {0, 1}), cores(4, {2, 3})}), "");
+  EXPECT_EQ(said({"a", "a", "a", "a"}, {few, few, few, few}), "");
 }
 
 // A GPU for each rank of a machine, of those that a launcher gives to all of them.

@@ -9,7 +9,7 @@ source "$source/tests/mpi/jobs.sh"
 mpiexec=$root/usr/bin/mpiexec.hydra
 include=$(find "$root/usr/include" -path '*mpich*' -name mpi.h 2> /dev/null | head -n 1)
 library=$(find "$root/usr/lib" -name libmpich.so 2> /dev/null | head -n 1)
-[[ -x $mpiexec && -n $include && -n $library ]] || skip "there is no MPICH (apt-get install mpich libmpich-dev)"
+[[ -x $mpiexec && -n $include && -n $library ]] || skip "there is no MPICH (scripts/setup.sh --dev, or apt-get install mpich libmpich-dev)"
 [[ -z $root ]] || export LD_LIBRARY_PATH=$(dirname "$library")
 "$cxx" -O2 -std=c++20 -shared -fPIC -I "$source/src" -I "$(dirname "$include")" "$source/src/base/mpi/plugin.cpp" \
   -o libtoy_mpi.so -L"$(dirname "$library")" -lmpich

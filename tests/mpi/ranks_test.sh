@@ -144,12 +144,30 @@ fi
 if [[ $part == kills ]]; then
 RANDOM=${3:-$(date +%N | sed 's/^0*//')}
 echo "seed $RANDOM"
-on 0 train "${run[@]}" --out out/calm > log 2>&1
-all=30 round=0
+kinds=(tiny hybrid gpt2 lora)
+of_kind() {  # KIND: sets `run`, and `result`, the file that it makes
+  result=model.gguf
+  run=("${from[@]}" --size tiny)
+  case $1 in
+    hybrid) run=("${from[@]}" --size hybrid-tiny) ;;
+    gpt2) run=("${from[@]}" --size gpt2-tiny --optimizer lion) ;;
+    lora) run=(lora --model "$dir/out/calm-tiny/model.gguf" --rank 4 --lora-dropout 0.1) result=adapter.gguf ;;
+  esac
+  run+=("${common[@]}" --steps 40 --checkpoint-every 3 --time-limit 1000s)
+}
+for kind in "${kinds[@]}"; do
+  of_kind $kind
+  on 0 train "${run[@]}" --out out/calm-$kind > log 2>&1 || { cat log; failed "$kind"; }
+done
+all=30 round=0 n=0
 for ((kills = 0; kills < all;)); do
+  kind=${kinds[round % 4]}
+  of_kind $kind
   name=round-$((++round))
-  while [[ ! -e out/$name/model.gguf ]]; do
-    n=$((RANDOM % 2 ? 2 : 4)) killed=no
+  while [[ ! -e out/$name/$result ]]; do
+    numbers=() killed=no
+    for i in 1 2 4; do ((i == n)) || numbers+=($i); done  # never as many as before
+    n=${numbers[RANDOM % ${#numbers[@]}]}
     timeout -k 10 300 mpirun -np $n "$toy" train "${run[@]}" --resume --out "$dir/out/$name" > "$name.log" 2>&1 &
     mpirun=$!
     sleep "$((RANDOM % 2)).$((RANDOM % 10))"
@@ -161,10 +179,10 @@ for ((kills = 0; kills < all;)); do
     ended "$name" $mpirun 200
     [[ $code == 0 || $killed != no ]] || { cat "$name.log"; failed "$name: exit code $code, and nothing was killed"; }
     ((code != 2)) || { cat "$name.log"; failed "$name: cannot be resumed in $n ranks"; }
-    [[ $code != 0 || -e out/$name/model.gguf ]] || failed "$name: the job ended with 0 without a model"
+    [[ $code != 0 || -e out/$name/$result ]] || failed "$name: the job ended with 0 without a model"
   done
-  [[ $(sum "out/$name/model.gguf") == "$(sum out/calm/model.gguf)" ]] || failed "$name: other bytes after $kills kills"
-  echo "$name: $kills kills so far, the same sha256"
+  [[ $(sum "out/$name/$result") == "$(sum "out/calm-$kind/$result")" ]] || failed "$name ($kind): other bytes after $kills kills"
+  echo "$name ($kind): $kills kills so far, the same sha256"
 done
 launchers
 fi
@@ -218,14 +236,36 @@ begin refused 2 'start 4 ranks (here: ranks 2, shards 4)' train "${run[@]}" --lo
 begin refused 4 'steps is 40, and ranks meet every 7 steps' train "${run[@]}" --local-steps 7 --out out/none
 begin refused 0 'was trained with --shards 4, this is --shards 2' train --resume --out out/four --shards 2 --steps 9
 TOY_MPI_PLUGIN=/nowhere.so begin refused 2 'cannot be used: /nowhere.so' train "${run[@]}" --out out/none
-no_memory() {  # of a rank that has less than the others
-  local code=0
-  mpirun -np 1 "$toy" train "${from[@]}" --size tiny "${common[@]}" --steps 1 --device emulated --out out/none : \
-    -np 1 -x TOY_EMULATED_MEMORY=1M "$toy" train > memory.log 2> memory.err || code=$?
-  ((code == 2)) || { cat memory.log memory.err; failed "exit code $code for a rank without memory"; }
-  grep -q "^toy: rank 1 (host $(hostname)): memory: .* are free" memory.err || { cat memory.err; failed "the rank without memory is not named"; }
-}
-begin no_memory
+# Ranks that are started apart: with other words, of another version, with less memory.
+host=$(hostname)
+begin refused 1 "^toy: rank 1 (host $host) was started with --lr 9e-3 --nonsense where rank 0 was started with --lr 4e-3; " \
+  train "${run[@]}" --lr 4e-3 --out out/none : -np 1 "$toy" train "${run[@]}" --lr 9e-3 --nonsense --out out/none
+version=$("$toy" --version | cut -d ' ' -f 2) other=7.7.7
+((${#version} == ${#other})) || failed "toy's version has other than ${#other} letters"
+mkdir other
+sed "s/${version//./\\.}/$other/g" "$toy" > other/toy
+chmod +x other/toy
+TOY_MPI_PLUGIN=$(dirname "$toy")/libtoy_mpi.so begin refused 1 \
+  "^toy: rank 1 (host $host) is toy $other, rank 0 (host $host) is toy $version; " \
+  train "${run[@]}" --out out/none : -np 1 other/toy train "${run[@]}" --out out/none
+emulated=("${from[@]}" --size tiny "${common[@]}" --steps 1 --device emulated --out out/none)
+begin refused 1 "^toy: rank 1 (host $host): memory: .* are free" \
+  train "${emulated[@]}" : -np 1 -x TOY_EMULATED_MEMORY=1M "$toy" train "${emulated[@]}"
+# Each of four ranks has room for its 40% of what this host has, and all together have not.
+large=("${from[@]}" --size tiny --corpus book.txt --tokens 32 --shards 4 --threads 1 --steps 1)
+for b in 400 800; do on 0 train "${large[@]}" --batch $b --dry-run --json > dry.$b 2> /dev/null; done
+cat > batch.py << 'EOF'
+import json
+few, more = (json.load(open(f"dry.{b}"))["memory"]["peak_bytes"] for b in (400, 800))
+free = next(int(line.split()[1]) * 1024 for line in open("/proc/meminfo") if line.startswith("MemAvailable:"))
+try:
+    free = min(free, int(open("/sys/fs/cgroup/memory.max").read()) - int(open("/sys/fs/cgroup/memory.current").read()))
+except (OSError, ValueError):
+    pass
+print(4 * int(0.4 * free / (more - few) * 100))
+EOF
+begin refused 4 "^toy: memory: the 4 ranks on host $host need .* together, the largest of them .* are free there; use fewer ranks" \
+  train "${large[@]}" --batch "$(python3 batch.py)" --out out/none
 in_use() {  # a folder that another job writes to
   local mpirun
   timeout -k 10 300 mpirun -np 2 "$toy" train "${run[@]}" --steps 2000 --out "$dir/out/used" > used.log 2>&1 &
@@ -243,10 +283,18 @@ rm -rf out/used
 # ---- other commands run once
 [[ $(on 2 infer out/four --prompt A -n 1 --json 2> /dev/null | wc -l) == 1 ]] || failed "infer in 2 ranks"
 on 2 bench train --shape tiny --batch 4 --tokens 32 --steps 2 --warmup 1 --json > bench.json
+on 2 bench train --shape tiny --batch 4 --tokens 32 --steps 2 --warmup 1 > bench.txt
+grep -qE '% of 2 x [0-9]+; 2 ranks, exchange [0-9.]+ ms, waiting [0-9.]+ ms; peak' bench.txt || { cat bench.txt; failed "the text of bench train"; }
+on 2 train "${run[@]}" --dry-run --json > dry.json 2> /dev/null
+on 2 train "${run[@]}" --dry-run > dry.txt 2> /dev/null
+grep -qE "of 2 ranks, rank [01] \(host $host\) takes the most: [0-9.]+ MiB" dry.txt || { cat dry.txt; failed "the text of a dry run"; }
 python3 - << 'EOF'
 import json
 j = json.load(open("bench.json"))
 assert j["ranks"] == 2 and j["shards"] == 2 and j["tokens_per_s"] > 0 and j["exchange_us"] > 0 and j["wait_us"] >= 0, j
+assert abs(j["fraction_of_fma"] * 2 * j["fma_gflops"] / j["gflops"] - 1) < 1e-6, j
+j = json.load(open("dry.json"))
+assert j["ranks"] == 2 and j["largest_rank"]["planned_bytes"] >= j["memory"]["peak_bytes"], j
 EOF
 
 # ---- each rank takes the memory that was planned

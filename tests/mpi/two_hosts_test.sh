@@ -63,12 +63,42 @@ on_both train from-scratch "${options[@]}" --steps 30 --checkpoint-every 10 --ou
 [[ -z $(ls -A "$dir/b") ]] || failed "the second host has written files: $(ls -A "$dir/b")"
 echo "two hosts: one sha256"
 
-# ---- the cable is cut
 long=(train from-scratch "${options[@]}" --steps 150 --checkpoint-every 50 --rank-timeout 6s)
 "$toy" "${long[@]}" --out out/calm > log 2>&1
-timeout -k 10 200 bash -c "$(declare -f on_both); $(declare -p mca toy dir a); on_both \"\$@\"" run "${long[@]}" --out out/cut > log 2>&1 &
-job=$! begin=$SECONDS
-while [[ ! -e out/cut/checkpoints ]] && kill -0 $job 2> /dev/null; do sleep 0.05; done
+start() {  # NAME: sets `job` and `begin`, and waits for the first checkpoint
+  timeout -k 10 200 bash -c "$(declare -f on_both); $(declare -p mca toy dir a); on_both \"\$@\"" run "${long[@]}" --out "out/$1" > log 2>&1 &
+  job=$! begin=$SECONDS
+  while [[ ! -e out/$1/checkpoints ]] && kill -0 $job 2> /dev/null; do sleep 0.05; done
+}
+resumed() {  # NAME
+  on_both train --resume --out "out/$1" > log 2>&1 || { cat log; failed "$1: resuming"; }
+  [[ $(sum "out/$1/model.gguf") == "$(sum out/calm/model.gguf)" ]] || failed "$1: other bytes after it was resumed"
+}
+
+# ---- the rank on the second host dies, or hangs
+gets() {  # SIGNAL
+  local code=0 pid i
+  start "$1"
+  pid=$(comm -12 <(ip netns pids $b | sort) <(pgrep -f "^$toy train .*out/$1\$" | sort))
+  [[ -n $pid ]] || { cat log; failed "$1: there is no rank on the second host"; }
+  kill "-$1" "$pid"
+  begin=$SECONDS
+  wait $job || code=$?
+  ((code != 0)) || { cat log; failed "a job whose second host's rank got SIG$1 ended with 0"; }
+  [[ $1 == KILL ]] || grep -q 'rank 1 (host hostb) has not answered for 6 s' log || { cat log; failed "the rank that hangs is not named"; }
+  for ((i = 0; i < 150; ++i)); do  # the launcher's daemon there ends it
+    [[ -e /proc/$pid ]] || break
+    sleep 0.2
+  done
+  [[ ! -e /proc/$pid ]] || failed "$1: the rank on the second host is still there"
+  echo "SIG$1 on the second host: ended after $((SECONDS - begin)) s"
+  resumed "$1"
+}
+gets KILL
+gets STOP
+
+# ---- the cable is cut
+start cut
 cable down
 ranks_left() { pgrep -f "^$toy train .*out/cut\$" || true; }
 for i in $(seq 300); do  # both ranks notice, each by itself
@@ -85,6 +115,5 @@ grep -q 'rank 1 (host hostb) has not answered for 6 s' log || { cat log; failed 
 tail -n 1 out/cut/events.jsonl | grep -q '"run_end".*hostb' || failed "no run_end in events.jsonl"
 echo "the cable was cut: ended after $((SECONDS - begin)) s"
 cable up
-on_both train --resume --out out/cut > log 2>&1 || { cat log; failed "resuming"; }
-[[ $(sum out/cut/model.gguf) == "$(sum out/calm/model.gguf)" ]] || failed "other bytes after the cable was cut"
+resumed cut
 echo "ok"

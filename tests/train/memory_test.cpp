@@ -249,5 +249,32 @@ TEST(TrainMemory, ResumesUnderAnotherLimit) {
   EXPECT_EQ(testing::slurp(folder.path("whole/model.gguf")), testing::slurp(folder.path("parts/model.gguf")));
 }
 
+// Ranks of a host share its memory, and those of a cgroup what that may take.
+TEST(RankMemory, TheRanksOfAHostFitTogether) {
+  constexpr size_t kMiB = size_t(1) << 20;
+  const auto rank = [](int r, const char* host, size_t needed, size_t free, size_t group = SIZE_MAX, uint64_t id = 1) {
+    return RankMemory{
+        .rank = r,
+        .host = host,
+        .planned = needed,
+        .needed = needed * kMiB,
+        .free = {.machine = free * kMiB, .group = group == SIZE_MAX ? group : group * kMiB, .group_id = id}};
+  };
+  const auto said = [](const std::vector<RankMemory>& ranks) {
+    return testing::error_of([&] { require_shared_room(ranks); });
+  };
+  EXPECT_EQ(said({rank(0, "a", 302, 332), rank(1, "b", 302, 332)}), "no error");
+  EXPECT_EQ(said({rank(0, "a", 302, 604), rank(1, "a", 302, 604)}), "no error");
+  EXPECT_EQ(said({rank(0, "c", 300, 400), rank(1, "a", 290, 332), rank(2, "a", 302, 340)}),
+            "memory: the 2 ranks on host a need 592.0 MiB together, the largest of them 302.0 MiB (rank 2), and 332.0 "
+            "MiB are free there; use fewer ranks on a host, --memory, which recomputes activations, a smaller --batch, "
+            "or a smaller model");
+  EXPECT_EQ(said({rank(0, "a", 302, 0), rank(1, "a", 302, 0)}), "no error");  // unknown
+  // Containers that are limited each, and one that both are in.
+  EXPECT_EQ(said({rank(0, "a", 302, 900, 400, 1), rank(1, "a", 302, 900, 400, 2)}), "no error");
+  testing::expect_contains(said({rank(0, "a", 302, 900, 400, 1), rank(1, "a", 302, 900, 400, 1)}),
+                           "400.0 MiB are free");
+}
+
 }  // namespace
 }  // namespace toy

@@ -12,6 +12,7 @@
 #include "toy/base/communicator.h"
 #include "toy/models/adapter.h"
 #include "toy/train/worker.h"
+#include "train/calibrate.h"
 #include "train/crew.h"
 #include "train/early_sums.h"
 #include "train/gradient_sums.h"
@@ -168,6 +169,50 @@ TEST(Ranks, ManyBuckets) {
   expect_same_for_any_ranks(make, o, "many buckets in bf16, with accumulation");
 }
 
+// A long step is extrapolated from a small trainer of rank 0, while the others wait with theirs.
+TEST(Ranks, ALongStepIsExtrapolated) {
+  testing::Job job(2);
+  const auto device = make_cpu_device(1);
+  Model model = random_model(testing::small_model("tiny", {.vocab = 97,
+                                                           .d_model = 120,
+                                                           .context = 64,
+                                                           .tied = true,
+                                                           .heads = 3,
+                                                           .kv_heads = 1,
+                                                           .d_head = 40,
+                                                           .d_ff = 3000}),
+                             *device, 9);
+  TrainerOptions o{.batch = 36, .tokens = 64, .shards = 2, .ranks = &job.first(), .wire = TrainerOptions::Wire::bf16};
+  Trainer trainer(*device, model, o);
+  ASSERT_GT(trainer.plan().cost().flops * 2, 2e10);  // from where on it is tried
+  const auto ids = testing::walk(4000);
+  const WindowSampler sampler(ids, 1, 64, 1);
+  const auto windows = [&](int64_t first, int64_t count) { return sampler.windows(first, count); };
+  EXPECT_GT(calibrate(*device, model, trainer, o, windows, nullptr, 1e-3, 1).step, 0);
+  EXPECT_FALSE(trainer.step(windows(0, 36), 1e-3).skipped);
+}
+
+// Each rank says what it will take, of which rank 0's weights are there.
+TEST(Ranks, EachSaysWhatItTakes) {
+  testing::Job job(4);
+  const auto device = make_cpu_device(1);
+  Model model = random_model(testing::odd_spec(true), *device, 9);
+  TrainerOptions o = sharded();
+  o.tokens = kTokens, o.ranks = &job.first();
+  const Trainer trainer(*device, model, o);
+  const std::span<const RankMemory> all = trainer.rank_memory();
+  ASSERT_EQ(all.size(), 4u);
+  EXPECT_EQ(all[0].needed, trainer.planned_bytes() - model.params->bytes());
+  for (int r = 0; r < 4; ++r) {
+    EXPECT_EQ(all[size_t(r)].rank, r);
+    EXPECT_EQ(all[size_t(r)].host, "here");
+    EXPECT_GE(all[size_t(r)].needed, r == 0 ? 1 : model.params->bytes());
+    EXPECT_GE(all[size_t(r)].planned, all[size_t(r)].needed);
+    EXPECT_GT(all[size_t(r)].free.machine, 0u);
+  }
+  EXPECT_TRUE(Trainer(*device, model, {.batch = 4, .tokens = kTokens}).rank_memory().empty());
+}
+
 // Each tensor is in one bucket, from the step on that is the last to write its accumulator.
 TEST(Ranks, BucketsFollowBackward) {
   const auto device = make_cpu_device(1);
@@ -233,7 +278,7 @@ TEST(Ranks, ASkippedStepIsSkippedEverywhere) {
   EXPECT_EQ(after(&job.first()), after(nullptr));
 }
 
-// Each rank keeps what the optimizer remembers of the tensors that it updates; with averages, of all.
+// Each rank keeps what the optimizer remembers of the tensors that it updates, their averages, too.
 TEST(Ranks, DivideTheMomentsAmongThemselves) {
   testing::Job job(4);
   const auto device = make_cpu_device(1);
@@ -246,10 +291,11 @@ TEST(Ranks, DivideTheMomentsAmongThemselves) {
     EXPECT_EQ(trainer.all_moments().size(), moment_types(model.spec, o.optimizer).size());
     return std::pair(double(trainer.moments().bytes()), double(trainer.planned_bytes()));
   };
-  const auto alone = bytes_of_moments(nullptr, 0), shared = bytes_of_moments(&job.first(), 0);
-  EXPECT_LE(shared.first, 0.4 * alone.first);  // a quarter, as nearly as whole tensors allow
-  EXPECT_LE(shared.second, alone.second - 0.6 * alone.first);
-  EXPECT_EQ(bytes_of_moments(&job.first(), 0.9).first, bytes_of_moments(nullptr, 0.9).first);
+  for (const double ema : {0.0, 0.9}) {
+    const auto alone = bytes_of_moments(nullptr, ema), shared = bytes_of_moments(&job.first(), ema);
+    EXPECT_LE(shared.first, 0.4 * alone.first);  // a quarter, as nearly as whole tensors allow
+    EXPECT_LE(shared.second, alone.second - 0.6 * alone.first);
+  }
 }
 
 // What a rank finds wrong is said by the first one, and ends nothing.

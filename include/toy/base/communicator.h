@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace toy {
@@ -58,6 +59,10 @@ Launch launch_of_this_process();
 /// Of a process that a launcher started: the plugin libtoy_mpi.so, next to the program, in ../lib/toy, or where
 /// TOY_MPI_PLUGIN says. Throws Error{bad_input} where there is none, or one of another version.
 std::unique_ptr<Communicator> launched_communicator(const Launch& launch);
+
+/// All ranks call it. Throws on rank 0 Error{bad_input} naming the first rank of another version of the program, or
+/// whose command line has other words than that of rank 0, and these.
+void require_same_command(Communicator& ranks, std::string_view version, std::span<const std::string> words);
 
 /// Ranks that may use the same cores of a machine divide them among themselves. All ranks call it before they make
 /// threads. Returns, on rank 0, a warning where a launcher left cores of a machine unused; else "".

@@ -2,14 +2,21 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace toy {
 
-/// Bytes that this process can still allocate: what the system calls available, at most the cgroup's limit. 0 if
-/// unknown.
+/// Bytes that can still be allocated: on this machine (what the system calls available; 0 if unknown), and by the
+/// processes of this one's cgroup (the largest number where it has no limit), whose number tells it from others.
+struct FreeMemory {
+  size_t machine = 0, group = SIZE_MAX;
+  uint64_t group_id = 0;
+};
+FreeMemory free_memory();
+/// The smaller of the two: what this process can still allocate. 0 if unknown.
 size_t available_memory();
 /// Bytes of memory that the machine has, at most the cgroup's limit. 0 if unknown.
 size_t total_memory();

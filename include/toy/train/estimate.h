@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "toy/train/memory.h"
@@ -31,13 +32,15 @@ nlohmann::ordered_json to_json(const std::vector<TensorRole>& roles);
 struct RunEstimate {
   std::string model;  ///< its name
   int64_t parameters = 0;
-  int64_t trained = 0;            ///< parameters that the run changes
-  std::vector<TensorRole> roles;  ///< of all tensors; none where the run is complete
-  std::string data;               ///< what is trained on: paths
-  int64_t rows = 0;               ///< of an epoch
-  double epochs = 0;              ///< of the complete run
-  int64_t steps = 0;              ///< that the run has to make
-  MemoryFit fit;                  ///< of the whole process
+  int64_t trained = 0;                ///< parameters that the run changes
+  std::vector<TensorRole> roles;      ///< of all tensors; none where the run is complete
+  std::string data;                   ///< what is trained on: paths
+  int64_t rows = 0;                   ///< of an epoch
+  double epochs = 0;                  ///< of the complete run
+  int64_t steps = 0;                  ///< that the run has to make
+  MemoryFit fit;                      ///< of the whole process
+  std::optional<RankMemory> largest;  ///< of several ranks
+  size_t ranks = 1;
   int64_t tokens_per_step = 0;
   double step_seconds = 0;        ///< median of the steps that were made, or extrapolated from them
   int64_t measured_steps = 0;     ///< made here
@@ -47,6 +50,8 @@ struct RunEstimate {
   /// preparing, all steps and all validations, as far as a time limit lets them. Not counted: what files take, early
   /// stopping, and what is looked at beside (taps, gradients).
   double seconds = 0;
+  /// What the ranks take; none: there is one process.
+  void tell_of_ranks(std::span<const RankMemory> memory);
 };
 /// Some lines for people.
 std::string to_text(const RunEstimate& estimate);

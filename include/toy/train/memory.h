@@ -2,8 +2,10 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 
+#include "toy/base/memory.h"
 #include "toy/train/trainer.h"
 
 namespace toy {
@@ -31,6 +33,22 @@ TrainMemory memory_of(const TrainPlans& plans, const ModelSpec& spec, const Devi
 /// some for small things that come later (plans, events, graphs as JSON, stacks). `foreseen`: what this said before
 /// some of them came, so that it says the same again. Where the device has memory of its own: 0.
 size_t bytes_beside(const Device& device, size_t weights = 0, size_t foreseen = 0);
+
+/// What one of several ranks takes of its machine.
+struct RankMemory {
+  int rank = 0;
+  std::string host;
+  size_t planned = 0;  ///< bytes that its process will hold
+  size_t needed = 0;   ///< of the machine's memory, beyond what it holds; 0 where its device has memory of its own
+  FreeMemory free;     ///< before it takes them
+};
+/// Of this rank, whose trainer has allocated nothing yet. Weights of rank 0 are there; those of another rank are yet to
+/// be sent, and none of them stays in a file.
+RankMemory memory_of_rank(const Device& device, const TrainPlans& plans, const ParamStore& weights,
+                          const Communicator& ranks);
+/// Throws Error{bad_input} naming the first host whose ranks need more together than it has, or than their cgroup may
+/// take, and the largest of them.
+void require_shared_room(std::span<const RankMemory> ranks);
 
 /// How a training fits.
 struct MemoryFit {

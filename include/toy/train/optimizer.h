@@ -175,10 +175,10 @@ std::vector<Value> update_all(Graph& graph, const OptimizerOptions& options, Val
 void feed_optimizer(Session& session, const OptimizerOptions& options, int64_t updates, double lr);
 
 /// While it lives, weights and their averages (`<tensor>.ema` in `moments`) have changed places, so that everything
-/// that reads the weights reads the averages.
+/// that reads the weights reads the averages. See AveragedModel in toy/train/trainer.h.
 class AveragedWeights {
  public:
-  /// Both stores must outlive it; `moments` has an average of every weight (OptimizerOptions::ema).
+  /// Both stores must outlive it. Weights whose average (OptimizerOptions::ema) `moments` has not stay as they are.
   AveragedWeights(const ModelSpec& spec, const ParamStore& weights, const ParamStore& moments);
   ~AveragedWeights() { swap(); }
   AveragedWeights(const AveragedWeights&) = delete;

@@ -226,6 +226,7 @@ class GradientSums;
 class LocalSteps;
 struct OwnedMoment;
 struct PartResult;
+struct RankMemory;
 struct StepPart;
 class Objective;
 
@@ -295,8 +296,13 @@ class Trainer {
   void each_moment(bool write, const UseMoment& f);
   /// Bytes that training and its evaluations hold: weights, moments, accumulators, arena, inputs.
   size_t planned_bytes() const { return plans_.bytes(device_); }
+  /// What each rank takes, in their order; above rank 0, this one alone; without others, nothing.
+  std::span<const RankMemory> rank_memory() const;
 
  private:
+  friend class AveragedModel;
+  /// Rank 0's weights that other ranks update become what these have: their averages, or again the weights.
+  void fetch_from_owners(bool averages);
   /// Forward and backward of this process's shards; returns the losses of their passes.
   std::vector<double> run_shards(const StepPart& part);
   /// The same of all ranks.
@@ -334,6 +340,20 @@ class Trainer {
   int64_t steps_ = 0, updates_ = 0;
   double norm_ = 0;                 // of the last step
   double summed_ = 0, waited_ = 0;  // seconds in it
+};
+
+/// While it lives, everything that reads the weights of the trainer's model, on rank 0, reads their averages.
+class AveragedModel {
+ public:
+  /// There are averages (Trainer::has_average()). The trainer must outlive it, and makes no step meanwhile.
+  explicit AveragedModel(Trainer& trainer);
+  ~AveragedModel();
+  AveragedModel(const AveragedModel&) = delete;
+  AveragedModel& operator=(const AveragedModel&) = delete;
+
+ private:
+  Trainer& trainer_;
+  std::optional<AveragedWeights> here_;  // of the tensors that this rank updates
 };
 
 }  // namespace toy

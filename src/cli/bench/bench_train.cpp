@@ -168,6 +168,8 @@ struct BenchTrain : Command {
     const double products =
         mode == "lora" ? 4.0 * double(params) + 6.0 * double(trained_count(model.spec)) : 6.0 * double(params);
     const double gflop = (products * double(n) + 3 * mixers) * 1e-9, seconds = median(times), fma = median(ceilings);
+    const int count = ranks ? ranks->size() : 1;
+    const double fraction = gflop / seconds / (fma * count);  // as if each rank could do what this one can
     ordered_json j{{"shape", name},
                    {"mode", mode},
                    {"base", base},
@@ -179,7 +181,7 @@ struct BenchTrain : Command {
                    {"batch", trainer.batch},
                    {"tokens", trainer.tokens},
                    {"accumulate", options.accumulate},
-                   {"ranks", ranks ? ranks->size() : 1},
+                   {"ranks", count},
                    {"shards", options.shards},
                    {"wire", name_in_list(options.wire)},
                    {"params", params},
@@ -191,7 +193,7 @@ struct BenchTrain : Command {
                    {"wait_us", median(waits)},
                    {"gflops", gflop / seconds},
                    {"fma_gflops", fma},
-                   {"fraction_of_fma", gflop / seconds / fma},
+                   {"fraction_of_fma", fraction},
                    {"loss", loss},
                    {"planned_mib", fit.memory.total() >> 20},
                    {"recomputed_blocks", fit.recompute.whole},
@@ -202,9 +204,13 @@ struct BenchTrain : Command {
     if (profile)
       print_profile(engine.session(), fma, plan_of_sequences(engine.session().plan(), options.batch / options.shards));
     if (json) return print_json(j);
-    fmt::print("{} B={} T={}: {:.2f} ms per step, {:.0f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}; peak {} MiB{}\n",
-               name, trainer.batch, trainer.tokens, 1e3 * seconds, double(n) / seconds, gflop / seconds,
-               100 * gflop / seconds / fma, fma, peak_resident_memory() >> 20, device_text(*dev));
+    const std::string of_ranks = ranks ? fmt::format("; {} ranks, exchange {:.2f} ms, waiting {:.2f} ms", count,
+                                                     1e-3 * median(exchanges), 1e-3 * median(waits))
+                                       : "";
+    fmt::print(
+        "{} B={} T={}: {:.2f} ms per step, {:.0f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {}{:.0f}{}; peak {} MiB{}\n",
+        name, trainer.batch, trainer.tokens, 1e3 * seconds, double(n) / seconds, gflop / seconds, 100 * fraction,
+        ranks ? fmt::format("{} x ", count) : "", fma, of_ranks, peak_resident_memory() >> 20, device_text(*dev));
   }
 };
 
