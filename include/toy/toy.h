@@ -151,6 +151,7 @@
 #include "toy/text/tokenizer.h"
 #include "toy/train/contrastive.h"
 #include "toy/train/data.h"
+#include "toy/train/epochs_text.h"
 #include "toy/train/estimate.h"
 #include "toy/train/fine_tune.h"
 #include "toy/train/fit.h"

@@ -3,27 +3,33 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cstdint>
 #include <filesystem>
+#include <iterator>
+#include <utility>
 
 namespace toy {
 
 namespace {
 
+// Letters that are missing, too many or wrong, and pairs that are swapped.
+size_t distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1), before, last;  // of the beginning of `a`, and of those one and two shorter
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    last = std::exchange(before, row);
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({before[j] + 1, row[j - 1] + 1, before[j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], last[j - 2] + 1);
+    }
+  }
+  return row[b.size()];
+}
+
 // The candidate that is most like `word`, at a distance below `least`.
 std::string nearest_below(std::string_view word, size_t least, const std::vector<std::string>& candidates) {
-  const auto distance = [](std::string_view a, std::string_view b) {
-    std::vector<size_t> row(b.size() + 1);
-    for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-    for (size_t i = 1; i <= a.size(); ++i) {
-      size_t diagonal = row[0]++;
-      for (size_t j = 1; j <= b.size(); ++j) {
-        const size_t up = row[j];
-        row[j] = std::min({up + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-        diagonal = up;
-      }
-    }
-    return row[b.size()];
-  };
   std::string best;
   for (const std::string& c : candidates) {
     if (std::max(c.size(), word.size()) - std::min(c.size(), word.size()) >= least) continue;  // may be long, of a file
@@ -32,9 +38,19 @@ std::string nearest_below(std::string_view word, size_t least, const std::vector
   return best;
 }
 
-// A third of the letters wrong is a typing mistake, more is another word.
+char first_letter(std::string_view word) {
+  const size_t at = word.find_first_not_of('-');
+  return at == word.npos ? '\0' : char(std::tolower(uint8_t(word[at])));
+}
+
+// A third of the letters wrong is a typing mistake, and one more where the first letter is right. More is another word.
 std::string nearest_of(std::string_view word, size_t letters, const std::vector<std::string>& candidates) {
-  return nearest_below(word, letters / 3 + 2, candidates);
+  std::string near = nearest_below(word, std::max<size_t>(letters / 3, 1) + 1, candidates);
+  if (!near.empty()) return near;
+  std::vector<std::string> alike;
+  std::ranges::copy_if(candidates, std::back_inserter(alike),
+                       [&](const std::string& c) { return first_letter(c) == first_letter(word); });
+  return nearest_below(word, letters / 3 + 2, alike);
 }
 
 }  // namespace

@@ -44,6 +44,10 @@ void run(CLI::App& app, std::vector<std::string> given) {
       const size_t columns = size_t(terminal_width(STDOUT_FILENO));
       return fmt::print("{}\n", is_terminal(STDOUT_FILENO) ? wrapped(text, columns, 0) : text);
     }
+    if (given.size() == 2 && !given[1].starts_with("-") && !names_command(app, given[1])) {
+      const std::string near = near_topics(given[1]);
+      check(near.empty(), "there is no command, page or word '{}'; {}", one_line(given[1]), near);
+    }
     given.erase(given.begin());
     given.emplace_back("--help");
   }

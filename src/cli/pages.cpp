@@ -1,14 +1,18 @@
 #include "cli/pages.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/console.h"
@@ -64,19 +68,61 @@ const Page* find_page(std::string_view name) {
   return nullptr;
 }
 
-std::string explain_word(std::string_view word) {
+namespace {
+
+struct Word {
+  std::string_view name, text;
+  const Page& page;
+};
+
+// What the tables of pages explain.
+std::vector<Word> words() {
   constexpr std::string_view kBegin = "\n| **", kBetween = "** | ", kEnd = " |\n";
+  std::vector<Word> all;
   for (const Page& page : pages())
     for (size_t at = page.text.find(kBegin); at != page.text.npos; at = page.text.find(kBegin, at + 1)) {
       const size_t begin = at + kBegin.size(), between = page.text.find(kBetween, begin);
-      const size_t end = page.text.find(kEnd, begin);
-      if (between >= end) continue;
-      const std::string name(page.text.substr(begin, between - begin));
-      if (!same_letters(word, name) && !same_letters(word, name + "s")) continue;
-      const size_t text = between + kBetween.size();
-      return fmt::format("{}: {} (toy help {})", name, page.text.substr(text, end - text), page.name);
+      const size_t end = page.text.find(kEnd, begin), text = between + kBetween.size();
+      if (between < end)
+        all.push_back({page.text.substr(begin, between - begin), page.text.substr(text, end - text), page});
     }
+  return all;
+}
+
+// In any case.
+int64_t count_of(std::string_view part, std::string_view text) {
+  int64_t count = 0;
+  const auto same = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
+  for (auto at = text.begin(); (at = std::search(at, text.end(), part.begin(), part.end(), same)) != text.end(); ++at)
+    ++count;
+  return count;
+}
+
+}  // namespace
+
+std::string explain_word(std::string_view word) {
+  for (const Word& w : words())
+    if (same_letters(word, w.name) || same_letters(word, std::string(w.name) + "s"))
+      return fmt::format("{}: {} (toy help {})", w.name, w.text, w.page.name);
   return "";
+}
+
+std::string near_topics(std::string_view word) {
+  constexpr size_t kMost = 5, kLetters = 3;
+  if (word.size() < kLetters) return "";
+  std::vector<std::string> near;
+  for (const Word& w : words())
+    if (count_of(word, w.name) > 0) near.push_back(fmt::format("'{}'", w.name));
+  for (const Page& p : pages())
+    if (count_of(word, p.name) > 0) near.emplace_back(p.name);
+  if (near.size() > kMost) near.resize(kMost);
+  if (!near.empty()) return fmt::format("near are {} (toy help pages lists the manual)", fmt::join(near, ", "));
+  std::vector<std::pair<int64_t, std::string_view>> mentions;
+  for (const Page& p : pages())
+    if (const int64_t count = count_of(word, p.text); count > 0) mentions.emplace_back(-count, p.name);
+  std::ranges::sort(mentions);
+  for (size_t i = 0; i < std::min(mentions.size(), kMost); ++i) near.emplace_back(mentions[i].second);
+  return near.empty() ? "" : fmt::format("pages that have it: {} (toy help PAGE)", fmt::join(near, ", "));
 }
 
 void show(const Page& page) {

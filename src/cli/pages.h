@@ -22,6 +22,10 @@ const Page* find_page(std::string_view name);
 
 /// "nat", "Epochs": what the pages' tables of words (`| **nat** | ... |`) say of it, with the page; "" if nothing.
 std::string explain_word(std::string_view word);
+/// What `toy help` has that is like a word it does not know: words and pages that are named so, else pages that have
+/// it;
+/// "" for none.
+std::string near_topics(std::string_view word);
 
 /// Prints a page on stdout: its text, or on a terminal its lines wrapped, through $PAGER (default: less).
 void show(const Page& page);

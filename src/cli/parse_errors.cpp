@@ -184,7 +184,7 @@ std::string explain_swallowed(const CLI::App& app) {
     for (const std::string& value : o->count() ? o->results() : std::vector<std::string>())
       if (takes_any_text(o->get_name())) {
         const std::string option = value.substr(value.starts_with('\x01') ? 1 : 0);  // the mark of a text
-        if (option.starts_with("--") && app.get_option_no_throw(option))
+        if (option.starts_with("-") && app.get_option_no_throw(option))
           return fmt::format("{} has no value: what follows is the option {}; give one", o->get_name(), option);
       }
   return {};
@@ -251,6 +251,32 @@ std::string explain_conversion(const CLI::App& app, const std::string& text) {
   return {};
 }
 
+// `toy train --model M --lora_r 8`: its call with the command of the group that has the most of its options, the one
+// that is named later or the first, and of a model that is given an adapter. `option`: the first of the options.
+std::string explain_missing_command(const CLI::App& group, const std::vector<std::string>& words, size_t begin,
+                                    const std::string& option) {
+  const auto name_of = [](const std::string& word) { return word.substr(0, word.find('=')); };
+  const CLI::App* best = nullptr;
+  ptrdiff_t most = 0;
+  for (const CLI::App* s : group.get_subcommands({})) {
+    if (!s->get_option_no_throw(option)) continue;
+    ptrdiff_t fits = 2 * std::count_if(words.begin() + ptrdiff_t(begin), words.end(), [&](const std::string& word) {
+                       return word.starts_with("-") && !our_option(*s, name_of(word)).empty();
+                     });
+    if (s->get_name() == "lora" && option == "--model") fits += 1;
+    if (std::find(words.begin() + ptrdiff_t(begin), words.end(), s->get_name()) != words.end()) fits += 1000;
+    if (fits > most) most = fits, best = s;
+  }
+  if (!best) return {};
+  std::string call = full_name(*best);
+  for (size_t i = begin; i < words.size(); ++i) {
+    if (words[i] == best->get_name()) continue;
+    const std::string name = name_of(words[i]), ours = name.starts_with("-") ? our_option(*best, name) : "";
+    call += " " + (ours.empty() ? shell_quoted(words[i]) : ours + words[i].substr(name.size()));
+  }
+  return fmt::format("{} is an option of `{}`; write {}", option, full_name(*best), call);
+}
+
 // How the commands of a group are called on files.
 std::string usual_call(const CLI::App& app) {
   if (app.get_name() == "data")
@@ -268,7 +294,9 @@ std::string explain_unknown_command(const CLI::App& root, const std::vector<std:
   const CLI::App* app = &root;
   std::string option;  // that stands before the word
   bool is_value = false;
-  for (const std::string& word : words) {
+  size_t begin = 0;  // of the words after the command's name
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
     const std::vector<std::string> names = commands_of(*app);
     if (std::exchange(is_value, false)) continue;
     if (word.starts_with("-")) {
@@ -279,12 +307,12 @@ std::string explain_unknown_command(const CLI::App& root, const std::vector<std:
     if (word.starts_with("-") || names.empty()) continue;
     if (const CLI::App* sub = find_command(*app, word)) {
       app = sub;
+      begin = i + 1;
       continue;
     }
     if (app->get_require_subcommand_min() == 0) return {};  // the word is an argument
-    for (const CLI::App* s : app->get_subcommands({}))
-      if (!option.empty() && s->get_option_no_throw(option) && !app->get_option_no_throw(option))
-        return fmt::format("{0} is an option of `{1}`; write {1} {0} ...", option, full_name(*s));
+    if (!option.empty() && !app->get_option_no_throw(option))
+      if (const std::string own = explain_missing_command(*app, words, begin, option); !own.empty()) return own;
     std::error_code error;
     const bool is_run = std::filesystem::exists(word + "/config.json", error);
     if (app->get_name() == "train" && (is_run || word.ends_with(".gguf")) && std::filesystem::exists(word, error))
@@ -347,6 +375,7 @@ std::string explain(const CLI::App& root, const CLI::ParseError& error, const st
       break;
     case CLI::ExitCodes::ExcludesError:
       if (app.get_option_no_throw("text")) own = explain_unknown_option(root, words);  // its value may have become it
+      if (own.empty()) own = explain_swallowed(app);
       if (own.empty()) own = explain_quotes(words);
       if (own.empty()) own = explain_unquoted(app, words);
       if (const CLI::Option* o = app.get_option_no_throw("text"); own.empty() && o && o->count() > 0)
@@ -367,7 +396,7 @@ std::string explain(const CLI::App& root, const CLI::ParseError& error, const st
             o && other.empty() && own.ends_with("a whole number"))
           own += fmt::format(": {}", o->get_description());
         own.erase(colon, 1);
-        own += other;
+        own += other + needless_value(option, words);
       }
       if (app.get_name() == "convert" && own.starts_with("--type")) own += "; toy quantize writes quantized types";
       break;

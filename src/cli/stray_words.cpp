@@ -130,6 +130,11 @@ std::string explain_adapter(const CLI::App& app, const std::vector<std::string>&
   if (second.ends_with(".gguf") && !is_adapter(second) && !std::filesystem::exists(second, error))
     return fmt::format("the adapter is missing; write toy merge {} --lora ADAPTER --out {}", shell_quoted(arguments[0]),
                        shell_quoted(second));
+  if (is_model_file(second) && !is_adapter(second))
+    return fmt::format(
+        "'{}' is a whole model, and toy merge adds adapters to one; write toy merge {} --lora ADAPTER "
+        "--out FILE",
+        one_line(second), shell_quoted(arguments[0]));
   return fmt::format("'{}' is one argument too many; did you mean --lora {}?", one_line(second), shell_quoted(second));
 }
 
@@ -182,6 +187,10 @@ std::string explain_extra(const CLI::App& app, const std::string& text, const st
                                                                                    : "";
   if (const CLI::Option* o = app.get_option_no_throw(likely); o && o->count() == 0)
     return fmt::format("'{0}' is one argument too many; did you mean {1} {0}?", one_line(word), likely);
+  if (model && model->count() > 0 && is_file && is_model_file(word))
+    return fmt::format(
+        "'{}' is one model too many; `{}` takes one{}", one_line(word), full_name(app),
+        app.get_option_no_throw("--port") ? "; serve the other one with another --port, such as 8081" : "");
   std::vector<std::string> arguments;
   for (const CLI::Option* o : app.get_options())
     if (o->get_positional()) arguments.push_back(shown_name(*o));

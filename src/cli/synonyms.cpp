@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/help.h"
+#include "cli/needless_words.h"
 #include "cli/options.h"
 #include "cli/words_of_others.h"
 #include "toy/base/error.h"
@@ -157,11 +158,27 @@ std::string needless_option(const CLI::App& app, const std::string& theirs) {
   return {};
 }
 
+std::string needless_value(const std::string& option, const Words& words) {
+  for (const auto& v : others::kNeedlessValues)
+    for (size_t i = 0; i < words.size(); ++i) {
+      const bool here = words[i] == option || words[i] == option.substr(1, 2);  // "--n" and "-n"
+      if (v.option == option && here && i + 1 < words.size() && words[i + 1] == v.theirs)
+        return fmt::format("; {}", v.reason);
+    }
+  return {};
+}
+
 Words known_synonyms(const CLI::App& app) {
   Words names;
   for (const others::Synonym& s : others::kOptions)
     if (s.theirs.size() > 3 && app.get_option_no_throw(std::string(s.ours))) names.emplace_back(s.theirs);
   return names;
+}
+
+bool names_command(const CLI::App& root, const std::string& word) {
+  Words names;
+  for (const CLI::App* s : root.get_subcommands({})) names.push_back(s->get_name());
+  return our_command(root, word) != Words{word} || !nearest(word, names).empty() || !known_command(word).empty();
 }
 
 std::string known_command(const std::string& word) {

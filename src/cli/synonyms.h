@@ -21,6 +21,12 @@ std::vector<std::string> known_synonyms(const CLI::App& app);
 /// Why `toy` has no such option of another program: "every layer runs on --device"; "" for other words.
 std::string needless_option(const CLI::App& app, const std::string& theirs);
 
+/// "; leave it out": what to do about a value of another program, whose option is among the words, or "".
+std::string needless_value(const std::string& option, const std::vector<std::string>& words);
+
+/// Is the word a command, a recipe, or what another program calls one, or nearly?
+bool names_command(const CLI::App& root, const std::string& word);
+
 /// Our command for a word that is nearly one of another program; "" for other words.
 std::string known_command(const std::string& word);
 

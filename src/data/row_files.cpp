@@ -133,6 +133,10 @@ void for_each_of_table(const TextFile& file, char separator, const TakeRow& take
   check(is_utf8(text), "{}: not UTF-8", file.path);
   Table table(text, separator, file.path);
   const std::vector<std::string> names = table.row();
+  for (const char other : {';', '\t', ','})
+    check(names.size() > 1 || other == separator || names[0].find(other) == names[0].npos,
+          "{}: the columns of the table are separated by {}; write {}", file.path,
+          other == '\t' ? "tabs" : fmt::format("'{}'", other), separator == '\t' ? "tabs" : "commas");
   for (size_t i = 0; i < names.size(); ++i)
     check(std::find(names.begin(), names.begin() + int64_t(i), names[i]) == names.begin() + int64_t(i),
           "{}:1: two columns have the name '{}'", file.path, one_line(names[i]));

@@ -266,7 +266,9 @@ ordered_json drop_shared(RowForm& out) {
 }
 
 void preference(Row& row, RowForm& out) {
-  check(row.has("chosen") && row.has("rejected"), "'chosen' and 'rejected' go together; one of them is missing");
+  check(row.has("chosen") && row.has("rejected"),
+        "'{}' is missing; a row is {{\"prompt\": ..., \"chosen\": ..., \"rejected\": ...}}",
+        row.has("chosen") ? "rejected" : "chosen");
   const bool texts = row.has_text("chosen") && row.has_text("rejected");
   if ((row.has_text("instruction") || row.has_text("question")) && !row.has("prompt") && !row.has_list("messages")) {
     take_context(row, out);
@@ -404,7 +406,6 @@ std::string advice_on(const ordered_json& row) {
     const ordered_json& value = row.begin().value();
     if (value.is_array() && !value.empty() && value[0].is_object())
       return fmt::format("the rows are in the field '{}'; write that list alone", one_line(field));
-    if (field.find(';') != field.npos) return "the columns of the table are separated by ';'; write commas";
   }
   if (row.size() == 2 && row.front().is_string() && row.back().is_string())
     return fmt::format("try --map prompt={},completion={}", one_line(row.begin().key()),

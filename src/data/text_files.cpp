@@ -74,6 +74,21 @@ TextFile described(const std::string& path, const struct stat& st) {
   return {path, uint64_t(st.st_size), nanoseconds(st.st_mtim), nanoseconds(st.st_ctim)};
 }
 
+// A PNG, JPEG, GIF, WebP, PGM or PPM file; not all of them have NUL bytes.
+bool begins_as_picture(std::string_view text) {
+  for (const std::string_view magic : {"\x89PNG", "\xff\xd8\xff", "GIF87a", "GIF89a"})
+    if (text.starts_with(magic)) return true;
+  if (text.starts_with("RIFF") && text.substr(0, 12).ends_with("WEBP")) return true;
+  if (!text.starts_with("P5") && !text.starts_with("P6")) return false;
+  text.remove_prefix(2);
+  for (int numbers = 0; numbers < 3; ++numbers) {  // width, height, largest value
+    const size_t begin = text.find_first_not_of(" \t\r\n"), end = text.find_first_not_of("0123456789", begin);
+    if (begin == 0 || begin == text.npos || end == begin || end == text.npos) return false;
+    text.remove_prefix(end);
+  }
+  return true;
+}
+
 std::string start_of(const std::string& path) {
   const OpenFile file(path);
   std::string start(kSniffed, '\0');
@@ -118,7 +133,8 @@ std::string reason_against(const fs::path& path, bool is_folder, std::span<const
   if (st.st_size == 0) return "empty";
   for (const std::string& folder : except)
     if (!folder.empty() && lies_below(fs::weakly_canonical(path), folder)) return "written by toy itself";
-  return binary != BinaryFiles::taken && is_binary(start_of(path)) ? "no text (it has NUL bytes)" : "";
+  const std::string start = binary != BinaryFiles::taken ? start_of(path) : "";
+  return begins_as_picture(start) ? "a picture" : is_binary(start) ? "no text (it has NUL bytes)" : "";
 }
 
 void add_folder(const std::string& folder, std::span<const std::string> all_except, BinaryFiles binary,
@@ -190,7 +206,9 @@ TextFile looked_at(const std::string& path) {
 
 bool is_utf16(std::string_view text) { return text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"); }
 
-bool is_binary(std::string_view text) { return text.substr(0, kSniffed).find('\0') != text.npos; }
+bool is_binary(std::string_view text) {
+  return text.substr(0, kSniffed).find('\0') != text.npos || begins_as_picture(text);
+}
 
 bool is_untouched(const TextFile& before, const TextFile& now) {
   return before.bytes == now.bytes && before.modified == now.modified && before.changed == now.changed;
@@ -209,8 +227,7 @@ const char* why_not_text(std::string_view start) {
   if (start.starts_with("PAR1"))
     return "it is a Parquet file; write its rows as JSON Lines (pandas.read_parquet(PATH).to_json('rows.jsonl', "
            "orient='records', lines=True))";
-  for (const std::string_view magic : {"\x89PNG"sv, "\xff\xd8\xff"sv, "GIF8"sv})
-    if (start.starts_with(magic)) return "it is a picture; toy train vit learns from folders of pictures";
+  if (begins_as_picture(start)) return "it is a picture; toy train vit learns from folders of pictures";
   if (start.starts_with("%PDF")) return "it is a PDF; write its text to a file first, such as with pdftotext";
   if (start.starts_with("GGUF")) return "it is a model; give a text";
   if (is_utf16(start)) return "it is UTF-16; convert it first: iconv -f utf-16 -t utf-8 OLD > NEW";

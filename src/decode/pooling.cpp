@@ -35,11 +35,9 @@ EmbedOptions embed_options(const Model& model, const std::string& pooling) {
         "model {}: it ranks texts and has no pooling of its own; use toy rerank, or --pooling mean, cls or last",
         model.spec.name);
   check(!word.empty(),
-        "model {}: its file does not say how the vectors of tokens become an embedding, {}; use --pooling mean, cls or "
-        "last if you know it",
-        model.spec.name,
-        model.spec.causal ? "as it generates text, which toy infer does"
-                          : "which is what converters of encoders should write");
+        "model {}: {}its file does not say how the vectors of tokens become an embedding; add --pooling mean (or cls, "
+        "last), or use a model of embeddings such as all-MiniLM-L6-v2",
+        model.spec.name, model.spec.causal ? "it generates text, and " : "");
   return {.pooling = pooling_of(word), .normalize = rule.normalize.value_or(true)};
 }
 

@@ -117,7 +117,7 @@ const ordered_json& Fields::needed(const std::string& name) {
 bool Fields::flag(const std::string& name, bool otherwise) {
   const ordered_json* j = take(name);
   if (j == nullptr) return otherwise;
-  if (!j->is_boolean()) refuse_at(path(name), "is not true or false");
+  if (!j->is_boolean()) refuse_at(path(name), "is not true or false; send one of them without quotes");
   return j->get<bool>();
 }
 

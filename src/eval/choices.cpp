@@ -279,6 +279,7 @@ Question question_of(const ordered_json& row) {
         "the fields are not those of a question: needed are prompt, choices and answer, or those of HellaSwag, ARC or "
         "WinoGrande{}",
         row.contains("question") && row.contains("choices") ? "; rename 'question' to 'prompt'"
+        : row.contains("messages") ? "; toy eval MODEL --data FILE scores the answers of conversations"
         : row.contains("answer") || row.contains("answers") ? " (toy eval generate takes questions without choices)"
                                                             : "");
   check(q.choices.size() >= 2 && q.choices.size() <= kMostChoices, "there are {} choices, expected 2 to {}",

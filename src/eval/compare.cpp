@@ -102,7 +102,9 @@ void require_same_shape(const ModelSpec& a, const ModelSpec& b) {
     check(in_a[i].name == in_b[i].name, "the models differ: the first has '{}' where the second has '{}'", in_a[i].name,
           in_b[i].name);
     check(in_a[i].name != "token_embd.weight" || a.vocab == b.vocab,
-          "the models differ: the first has {} tokens and the second {}", a.vocab, b.vocab);
+          "the models differ: the first has {} tokens and the second {}; compare models of one tokenizer, such as a "
+          "model and its fine-tune",
+          a.vocab, b.vocab);
     check(in_a[i].shape == in_b[i].shape, "the models differ: '{}' is {} in the first and {} in the second",
           in_a[i].name, in_a[i].shape.str(), in_b[i].shape.str());
   }

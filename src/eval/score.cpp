@@ -13,7 +13,8 @@ double TextScore::perplexity() const { return std::exp(nats_per_token()); }
 double TextScore::bits_per_byte() const { return nats_per_byte() / std::numbers::ln2; }
 
 TextScore score_text(Device& device, const Model& model, const EvalText& text, const ScoreOptions& o,
-                     const std::function<void(const TokenScore&)>& on_token) {
+                     const std::function<void(const TokenScore&)>& on_token,
+                     const std::function<void(int64_t read, int64_t all)>& on_read) {
   check(o.top_logprobs >= 0, "top-logprobs is {}, expected 0 or more", o.top_logprobs);
   TextReader reader(device, model, text, o);
   ThreadPool team(device.host_threads());
@@ -37,6 +38,7 @@ TextScore score_text(Device& device, const Model& model, const EvalText& text, c
       nats.add(s.document, -s.token.logprob);
       if (on_token) on_token(s);
     }
+    if (on_read) on_read(reader.read(), reader.all());
   }
   return {.nats = nats.sum(),
           .tokens = nats.tokens(),

@@ -25,6 +25,7 @@ TextReader::TextReader(Device& device, const Model& model, const EvalText& text,
     for (const EvalWindow& w : eval_windows(length(d), context, stride)) {
       windows_.push_back({d, w});
       longest = std::max(longest, w.tokens);
+      all_ += w.tokens;
     }
   check(!windows_.empty(), "eval: there is nothing to score: the text has fewer than 2 tokens");
   const int64_t sequences =
@@ -43,6 +44,7 @@ bool TextReader::step() {
   if (at_ == windows_.size()) return false;
   collect();
   decoder_->decode(rows_);
+  read_ += int64_t(rows_.size());
   return true;
 }
 

@@ -24,6 +24,11 @@ class TextReader {
   TextReader(Device& device, const Model& model, const EvalText& text, const ScoreOptions& options);
   /// One call of the decoder. False where the text has been read.
   bool step();
+  /// @{
+  /// Tokens of all windows: that have been read, and all.
+  int64_t read() const { return read_; }
+  int64_t all() const { return all_; }
+  /// @}
   /// What the last call predicts, in the order of the text.
   const std::vector<PredictedToken>& predicted() const { return predicted_; }
   /// Logits [V] for the i-th of them.
@@ -44,6 +49,7 @@ class TextReader {
   std::unique_ptr<Decoder> decoder_;
   size_t at_ = 0;    // window
   int64_t fed_ = 0;  // of its tokens
+  int64_t read_ = 0, all_ = 0;
   std::vector<DecodeRow> rows_;
   std::vector<PredictedToken> predicted_;
 };

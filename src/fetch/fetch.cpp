@@ -130,9 +130,9 @@ class Fetch {
     check(o.endpoint.starts_with("http"), "HF_ENDPOINT is '{}'; write it with http:// or https://", o.endpoint);
     const size_t slash = o.repo.find('/');
     check(slash != o.repo.npos && is_name(o.repo.substr(0, slash)) && is_name(o.repo.substr(slash + 1)),
-          "'{}' is not the name of a repository; use OWNER/REPO{}", o.repo,
-          slash == o.repo.npos && o.repo.find(':') != o.repo.npos ? ", or `ollama pull`, whose models `toy list` finds"
-                                                                  : "");
+          "'{}' is not the name of a repository; use OWNER/REPO, as on huggingface.co, such as "
+          "HuggingFaceTB/SmolLM2-135M-Instruct{}",
+          o.repo, slash == o.repo.npos ? ", or `ollama pull`, whose models `toy list` finds" : "");
     check(is_revision(o.revision), "--revision is '{}'; use a branch, a tag or a commit", o.revision);
     folder_ = fs::path(o.cache) / fmt::format("models--{}--{}", o.repo.substr(0, slash), o.repo.substr(slash + 1));
     while (!endpoint().empty() && endpoint().back() == '/') o_.endpoint.pop_back();

@@ -131,6 +131,9 @@ void Http::perform(const std::string& url) {
   if (s.thrown) std::rethrow_exception(s.thrown);
   if (code == CURLE_ABORTED_BY_CALLBACK) throw Stopped();
   if (code == CURLE_OK) return;
+  if (code == CURLE_SSL_CONNECT_ERROR &&
+      std::string_view(reason).find("wrong version number") != std::string_view::npos)
+    fail("{}: the server answers without TLS; write http{}", url, url.substr(5, url.find('/', 8) - 5));  // "https"
   std::string text = fmt::format("{}: {}", url, *reason ? reason : curl().easy_strerror(code));
   if (code == CURLE_PEER_FAILED_VERIFICATION) text += "; SSL_CERT_FILE names a file of certificates to trust";
   if (code == CURLE_COULDNT_CONNECT) text += "; is the server running, and the address right?";

@@ -99,10 +99,7 @@ std::optional<std::string> ModelFinder::converted(const std::string& folder) con
   return file.string();
 }
 
-namespace {
-
-// The model that a run adapted, as its options name it.
-std::string base_of(const std::string& folder) {
+std::string base_of_adapter(const std::string& folder) {
   try {
     const runs::Summary run = runs::summarize_file((fs::path(folder) / runs::kEventsFile).string(), folder, false);
     return parse_json<nlohmann::json>(run.config.text).at("model").get<std::string>();
@@ -110,6 +107,8 @@ std::string base_of(const std::string& folder) {
     return "MODEL";
   }
 }
+
+namespace {
 
 // "smollm2" of "models/SmolLM2-135M.gguf"
 bool begins_the_name_of(const std::string& what, const std::string& name) {
@@ -175,13 +174,16 @@ std::string ModelFinder::model(const std::string& what) const {
   const runs::Made made = runs::newest_model(folder);
   if (!made.file.empty()) return told(*this, made);
   check(!fs::exists(fs::path(folder) / runs::kAdapterFile, error),
-        "{0}: the run made an adapter of {1}; give {2} with --lora {3}, or make one model of both: toy merge {2} "
-        "--lora {3} --out FILE",
-        folder, base_of(folder), shell_quoted(base_of(folder)), shell_quoted(folder));
+        "{0}: the run made an adapter of {1}; commands that run a model take {2} --lora {3}, others one model of both: "
+        "toy merge {2} --lora {3} --out FILE",
+        folder, base_of_adapter(folder), shell_quoted(base_of_adapter(folder)), shell_quoted(folder));
   if (const auto file = converted(folder)) return *file;
   std::vector<std::string> runs = runs::find_runs(folder);
   std::erase_if(runs, [](const std::string& run) { return runs::newest_model(run).file.empty(); });
   check(runs.empty(), "{}: a folder of runs; give one of {}", folder, fmt::join(runs, ", "));
+  check(!fs::is_empty(folder, error) || error,
+        "{}: the folder is empty; give a GGUF file, a run, or a folder of Hugging Face (config.json, *.safetensors)",
+        folder);
   fail(
       "{}: the folder has no model.gguf, no checkpoint and no weights of Hugging Face; train a model first, or "
       "give a GGUF file",

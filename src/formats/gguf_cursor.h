@@ -41,7 +41,8 @@ class Cursor {
   std::string read_string(std::string_view what) {
     const auto length = read<uint64_t>(what);
     if (length > remaining())
-      fail("{} of {} bytes, but the file has {} left; it is truncated or damaged", what, length, remaining());
+      fail("{} of {} bytes, but the file has {} left; it is truncated or damaged: copy or download it again", what,
+           length, remaining());
     // take() moves the field to the characters.
     return std::string(reinterpret_cast<const char*>(take(size_t(length), what)), size_t(length));
   }
@@ -55,8 +56,10 @@ class Cursor {
   /// Before anything is allocated for them: `count` things of at least `least` bytes each fit into the rest.
   void check_count(uint64_t count, size_t least, std::string_view what) const {
     if (count > remaining() / least)
-      fail("{} {}, at least {} bytes each, but the file has {} bytes left; it is truncated or damaged", count, what,
-           least, remaining());
+      fail(
+          "{} {}, at least {} bytes each, but the file has {} bytes left; it is truncated or damaged: copy or download "
+          "it again",
+          count, what, least, remaining());
   }
 
  private:

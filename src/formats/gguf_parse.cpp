@@ -28,10 +28,9 @@ void check_magic(std::span<const std::byte> bytes, const std::string& file) {
   if (text == kMagic) return;
   if (kMagic.starts_with(text)) fail("{}: the file ends after {} bytes; copy or download it again", file, bytes.size());
   std::string guess = describe_foreign_file(bytes);
-  if (!guess.empty() && guess.find(';') == guess.npos)
-    guess += "; give a .gguf file, a run, or a folder of Hugging Face";
-  fail("{}: not a GGUF file: it starts with {}, not 'GGUF'{}{}", file, in_quotes(text), guess.empty() ? "" : "; ",
-       guess);
+  if (guess.empty()) guess = "it may be damaged; copy or download it again";
+  if (guess.find(';') == guess.npos) guess += "; give a .gguf file, a run, or a folder of Hugging Face";
+  fail("{}: not a GGUF file: it starts with {}, not 'GGUF'; {}", file, in_quotes(text), guess);
 }
 
 Header read_header(Cursor& in) {

@@ -213,7 +213,16 @@ const Mix& find_mix(std::string_view name) {
   std::vector<std::string> longer;
   std::ranges::copy_if(names, std::back_inserter(longer),
                        [&](const auto& n) { return letters(n).starts_with(wanted); });
-  const std::string near = longer.empty() || longer.size() > 4 ? nearest(upper(name), names) : alternatives(longer);
+  std::string near = longer.empty() || longer.size() > 4 ? misspelt(upper(name), names) : alternatives(longer);
+  const size_t q = wanted.find('Q');
+  if (near.empty() && q != wanted.npos && q + 1 < wanted.size()) {
+    const std::string bits = wanted.substr(q, 2);  // "Q4" of "UD-Q4_K_XL": others have more mixes
+    std::vector<std::string> same;
+    std::ranges::copy_if(names, std::back_inserter(same), [&](const auto& n) { return contains(n, bits); });
+    if (!same.empty()) near = alternatives(same);
+    check(bits != "Q1", "quantize: there is no type '{}'; the smallest is Q2_K_S", name);
+  }
+  if (near.empty()) near = nearest(upper(name), names);
   if (!near.empty()) fail("quantize: there is no type '{}'; did you mean {}?", name, near);
   fail("quantize: there is no type '{}'; use one of {}", name, fmt::join(names, ", "));
 }

@@ -102,7 +102,8 @@ class GbnfParser {
 
   void parse_rule() {
     const std::string name = take_name();
-    if (name.empty()) fail_here("expected the name of a rule: letters, digits, - and _");
+    if (name.empty())
+      fail_here("expected a rule, such as root ::= \"yes\" | \"no\" (GBNF); its name has letters, digits, - and _");
     skip_space(false);
     if (!take("::=")) fail_here(fmt::format("expected ::= after '{}'", name));
     const size_t index = size_t(rule_index(name));

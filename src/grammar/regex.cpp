@@ -192,7 +192,7 @@ class RegexParser {
         if (depth >= kMaxGroups) refuse("groups nest too deeply");
         if (take('?') && !take(':')) {
           if (is('=') || is('!') || (is('<') && (is('=', 1) || is('!', 1))))
-            refuse("look-around that does not begin it");
+            refuse("look-around other than ^(?=...) or ^(?!...) at its beginning; leave it out");
           if (!is('<')) refuse("(? is followed by no kind of group; write flags out, [aA] for (?i)a");
           while (at_ < c_.size() && !take('>')) ++at_;  // a name
         }

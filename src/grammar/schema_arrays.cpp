@@ -26,7 +26,8 @@ class ArrayRules {
   Expr texts() {
     if (most_ >= 0 && most_ < least_) return rule(maker_.add_rule(a_.size_pointer, alternatives({})));
     if (std::max(least_, most_) > int64_t(kMaxStates))
-      doc_.refuse(a_.size_pointer, fmt::format("an array of {} items is too large", std::max(least_, most_)));
+      doc_.refuse(a_.size_pointer, fmt::format("an array of {} items is too large; use at most {}",
+                                               std::max(least_, most_), kMaxStates));
     if (a_.unique && (most_ < 0 || most_ > 1)) return different();
     if (!a_.contains.empty()) return containing();
     const int64_t n = int64_t(a_.prefix.size());

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 
 #include "grammar/formats.h"
 #include "grammar/regex.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
+#include "toy/base/nearest.h"
 #include "toy/base/utf8.h"
 
 namespace toy::grammar {
@@ -61,6 +63,28 @@ constexpr const char* kKeywords[] = {"type",
                                      "dependentSchemas",
                                      "unevaluatedProperties",
                                      "unevaluatedItems"};
+
+// Keywords that restrict nothing.
+constexpr const char* kAnnotations[] = {
+    "title",     "description", "default",         "example",       "examples",         "deprecated", "readOnly",
+    "writeOnly", "nullable",    "contentEncoding", "contentSchema", "contentMediaType", "definitions"};
+
+// Of a schema that everything would follow, as none of its keys is a keyword: what was probably meant. Else "".
+std::string why_no_schema(const Json& schema) {
+  std::vector<std::string> unknown;
+  for (const auto& [key, value] : schema.items()) {
+    if (!is_note(key) || key.starts_with('$')) return "";
+    if (std::ranges::find(kAnnotations, key) == std::end(kAnnotations) && !key.starts_with("x-"))
+      unknown.push_back("'" + one_line(key) + "'");
+  }
+  if (unknown.empty()) return "";
+  const std::vector<std::string> keywords(std::begin(kKeywords), std::end(kKeywords));
+  const std::string near = nearest(schema.begin().key(), keywords);
+  return fmt::format(
+      "{} {} of JSON Schema; {}", fmt::join(unknown, ", "), unknown.size() > 1 ? "are no keywords" : "is no keyword",
+      near.empty() ? R"(a schema of objects is {"type": "object", "properties": {"NAME": {"type": "string"}}})"
+                   : fmt::format("did you mean '{}'?", near));
+}
 
 bool is_definitions(std::string_view key) { return key == "$defs" || key == "definitions"; }
 // Is the keyword's value an object of schemas by names, or by patterns?
@@ -159,6 +183,7 @@ SchemaDocument::SchemaDocument(const Json& root, std::string name, GrammarBudget
   numbers_[&root_] = 2;
   if (!root.is_object() && !root.is_boolean())
     refuse("", fmt::format("a schema is an object or a boolean, not {}", json_text(root)));
+  if (const std::string why = root.is_object() ? why_no_schema(root) : ""; !why.empty()) refuse("", why);
 }
 
 int32_t SchemaDocument::node(const Json& schema, std::string pointer, int32_t in) {
@@ -167,6 +192,7 @@ int32_t SchemaDocument::node(const Json& schema, std::string pointer, int32_t in
   if (!is_new) return found->second;
   if (!schema.is_object())
     refuse(pointer, fmt::format("a schema is an object or a boolean, not {}", json_text(schema)));
+  if (const std::string why = why_no_schema(schema); !why.empty()) refuse(pointer, why);
   spend(20 + pointer.size() / 16, pointer);
   spend_bytes(200 + pointer.size(), pointer);
   const std::string id = text_of(schema, "$id");

@@ -96,7 +96,7 @@ Picture parse_picture(std::span<const std::byte> bytes, const std::string& name)
   if (begins(bytes, "RIFF")) kind = "a WebP file";
   if (begins(bytes, "BM")) kind = "a BMP file";
   if (begins(bytes, "P1") || begins(bytes, "P2") || begins(bytes, "P3")) kind = "a PNM file written as text";
-  fail("{}: {}; pictures are PNG, JPEG, or binary PGM and PPM files", name,
+  fail("{}: {}; convert it, as pictures are PNG, JPEG, or binary PGM and PPM files", name,
        kind.empty() ? "not a picture that toy reads" : kind);
 }
 

@@ -8,9 +8,11 @@ namespace toy {
 
 ScoreHead score_head(const ModelSpec& spec, const std::vector<std::string>& classes, const EmbeddingRule& rule) {
   if (spec.score.classifies() && spec.score.names == classes) return spec.score;
-  check(holds(spec, "label_names"),
-        "model {}: classifiers of texts are of the architectures bert, modern-bert and qwen3; this one is {}",
-        spec.name, spec.architecture);
+  check(
+      holds(spec, "label_names"),
+      "model {}: it is of the architecture {}, and classifiers of texts are of bert, modern-bert and qwen3; use such a "
+      "one, e.g. all-MiniLM-L6-v2, or make it: toy train from-scratch --size bert-tiny --objective mlm",
+      spec.name, spec.architecture);
   ScoreHead head{.labels = int64_t(classes.size()), .names = classes};
   if (holds(spec, "label_dense")) head.dense = holds(spec, "label_mean") ? ScoreHead::gelu_norm : ScoreHead::tanh;
   head.mean = holds(spec, "label_mean") && rule.pooling != "cls";

@@ -104,6 +104,7 @@ ModelSpec model_spec(const std::string& size_or_file, int64_t vocab, int64_t con
           size_or_file);
     std::ifstream f(size_or_file);
     if (!f) {
+      if (size_or_file.ends_with(".json")) fail("size: {}", no_such_file(size_or_file));
       const std::string near = nearest(size_or_file, size_names());
       if (!near.empty()) fail("there is no size '{}'; did you mean '{}'?", size_or_file, near);
       fail("there is no size '{}'; use one of {} (millions of parameters), or a JSON file of dimensions", size_or_file,

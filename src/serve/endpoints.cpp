@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "serve/api/anthropic.h"
 #include "serve/api/ollama.h"
@@ -77,6 +78,20 @@ static bool changes_models(std::string_view target) {
                              [&](std::string_view word) { return target == "/api/" + std::string(word); });
 }
 
+// What to ask instead of other servers' paths.
+static std::string_view instead_of(std::string_view target) {
+  constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
+      {"/generate", "send {\"prompt\": ..., \"max_tokens\": ...} to /v1/completions"},
+      {"/v1/audio/", "the model neither hears nor speaks"},
+      {"/v1/images/", "the model makes no pictures"},
+      {"/v1/moderations", "the model judges no texts"},
+      {"/v1/files", "nothing is kept here; send texts in requests"},
+      {"/v1/fine_tuning/", "toy train trains models"}};
+  for (const auto& [path, text] : kOthers)
+    if (target.starts_with(path)) return text;
+  return "";
+}
+
 ErrorBody Server::errors_of(const std::string& target) {
   const Route* r = route_of(target);
   return r ? r->errors : error_body;
@@ -105,6 +120,8 @@ void Server::route(const std::shared_ptr<Exchange>& exchange) {
     throw ApiError(404, fmt::format("there is no {}: a server has one model, which it was started with; `toy fetch` "
                                     "downloads models",
                                     one_line(target)));
+  if (const auto instead = instead_of(target); r == nullptr && !instead.empty())
+    throw ApiError(404, fmt::format("there is no {}; {}", one_line(target), instead));
   if (r == nullptr) {
     const auto all = endpoints();
     const auto name = [](std::string_view path) { return path.substr(path.starts_with("/v1/") ? 4 : 1); };

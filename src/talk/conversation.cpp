@@ -22,8 +22,9 @@ std::string_view only_line(std::string_view text, const std::string& path) {
   const size_t begin = text.find_first_not_of(kBlank);
   check(begin != text.npos, "{}: no conversation found; it holds nothing", path);
   text = text.substr(begin, text.find_last_not_of(kBlank) + 1 - begin);
-  check(text.find('\n') == text.npos, "{}: it has several lines, and a chat is one; use a file with one conversation",
-        path);
+  check(text[0] == '{' || text[0] == '[', "{}: it is no saved chat; give a file that /save wrote", path);
+  check(text.find('\n') == text.npos,
+        "{}: it has several lines, and a saved chat has one; give a file that /save wrote", path);
   return text;
 }
 
@@ -117,16 +118,21 @@ bool is_taken(const std::string& path) {
   return !std::filesystem::is_regular_file(path, error) || std::filesystem::file_size(path, error) > 0;
 }
 
+bool is_another_file(const std::string& path) {
+  if (!is_taken(path)) return false;
+  try {
+    load_conversation(path);
+    return false;
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::bad_input) throw;
+    return true;
+  }
+}
+
 void save_conversation(const std::string& path, const Conversation& conversation) {
   check(!path.empty(), "/save needs the name of a file");
-  if (is_taken(path)) {
-    try {
-      load_conversation(path);
-    } catch (const Error& e) {
-      if (e.code() != ErrorCode::bad_input) throw;
-      fail("{}; nothing was written, use another name", e.what());
-    }
-  }
+  check(!is_another_file(path), "{} exists and is no saved chat, so it stays as it is; use another name",
+        one_line(path));
   AtomicFile file(path);
   file.write(conversation.line() + "\n");
   file.commit();

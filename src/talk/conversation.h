@@ -60,6 +60,8 @@ class Conversation {
 Conversation load_conversation(const std::string& path);
 /// Whether the file exists and is not empty.
 bool is_taken(const std::string& path);
+/// Whether the file exists and holds something else than a conversation.
+bool is_another_file(const std::string& path);
 /// Writes it, completely or not at all. Throws Error{bad_input} where the file exists and is no conversation.
 void save_conversation(const std::string& path, const Conversation& conversation);
 

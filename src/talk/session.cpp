@@ -19,6 +19,16 @@ constexpr size_t kMostRounds = 16;  // of calls in an answer
 constexpr std::pair<std::string_view, std::string_view> kNamesOfOthers[] = {
     {"bye", "quit"}, {"exit", "quit"}, {"q", "quit"}, {"new", "clear"}, {"reset", "clear"}};
 
+// Commands of other programs without a counterpart, and what to do.
+constexpr std::pair<std::string_view, std::string_view> kNeedless[] = {
+    {"model", "a chat has one model; /quit leaves, and toy chat MODEL begins with another"},
+    {"models", "a chat has one model; /quit leaves, and toy chat MODEL begins with another"},
+    {"show", "toy describe MODEL shows the model"},
+    {"image", "toy chat reads no pictures"},
+    {"temperature", "write /set temperature VALUE"},
+    {"temp", "write /set temperature VALUE"},
+    {"seed", "write /set seed VALUE"}};
+
 }  // namespace
 
 struct Session::Known {
@@ -128,6 +138,7 @@ void Session::run_command(const CommandLine& command) {
       return (this->*known.run)(command);
     }
   }
+  for (const auto& [theirs, reason] : kNeedless) check(theirs != command.name, "there is no /{}; {}", theirs, reason);
   const std::vector<std::string> names = command_names();
   const auto begun = std::find_if(names.begin(), names.end(), [&](const std::string& n) {
     return !command.name.empty() && n.starts_with(command.name);
@@ -330,8 +341,7 @@ void Session::save(const CommandLine& command) {
   const std::string file = command.rest.empty() ? file_ : command.rest;
   check(!file.empty(), "/save needs the name of a file; write /save FILE");
   check(!conversation_.messages().empty(), "there is nothing to save yet; write a message");
-  if (file != file_ && is_taken(file)) {
-    load_conversation(file);  // throws where it is none
+  if (file != file_ && is_taken(file) && !is_another_file(file)) {
     const std::string taken = fmt::format("{} holds another conversation", one_line(file));
     check(screen_.interactive(), "{}; use another name, or remove it", taken);
     if (!screen_.confirm(taken + "; replace it?")) return;

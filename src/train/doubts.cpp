@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "toy/base/counted.h"
 #include "toy/base/utf8.h"
 #include "toy/data/examples.h"
+#include "toy/train/epochs_text.h"
 
 namespace toy {
 namespace {
@@ -69,6 +71,13 @@ std::vector<std::string> doubts_of(const DataOptions& options, const std::vector
                                    const DataSource* validation) {
   std::vector<std::string> doubts;
   std::error_code error;
+  std::set<std::string> seen;
+  for (const DataSource& source : sources)
+    for (const TextFile& f : source.files.files)
+      if (!seen.insert(std::filesystem::absolute(f.path, error).lexically_normal().string()).second)
+        doubts.push_back(
+            fmt::format("{}: it is given twice, so that text which is validated on is trained on, too; remove one{}",
+                        f.path, options.examples.empty() ? ", or give it a larger --corpus-weight" : ""));
   for (const DataSource& source : sources) {
     const auto& files = source.files.files;
     for (size_t i = 0; i < std::min(files.size(), kFiles) && doubts.empty() && !options.binary; ++i)
@@ -91,9 +100,9 @@ std::string doubt_of_epochs(const std::string& name, double taken, int64_t rows)
   const double epochs = taken / double(std::max<int64_t>(1, rows));
   if (epochs <= 1.01 * kMost) return {};  // a whole number of steps may be a little more
   return fmt::format(
-      "{}: {:.3g} epochs of {}, so the model may learn it by heart; use fewer --steps or --epochs, more data, or "
+      "{}: {} epochs of {}, so the model may learn it by heart; use fewer --steps or --epochs, more data, or "
       "--patience",
-      name, epochs, counted(rows, "row"));
+      name, epochs_text(epochs), counted(rows, "row"));
 }
 
 }  // namespace toy

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "toy/base/counted.h"
+#include "toy/train/epochs_text.h"
 
 namespace toy {
 namespace {
@@ -91,7 +92,7 @@ std::string to_text(const RunEstimate& e) {
   std::string s = fmt::format(
       "model   {}, {:.2f} M parameters{}\n", e.model, double(e.parameters) * 1e-6,
       e.trained == e.parameters ? "" : fmt::format(", of which {:.2f} M are trained", double(e.trained) * 1e-6));
-  s += fmt::format("data    {}, {:.3g} epochs of {}\n", e.data, e.epochs, counted(e.rows, "row"));
+  s += fmt::format("data    {}, {} epochs of {}\n", e.data, epochs_text(e.epochs), counted(e.rows, "row"));
   if (e.fit.memory.total() > 0) s += fmt::format("memory  {}\n", to_text(e.fit.memory));  // else nothing is left to do
   if (e.largest)
     s += fmt::format("        of {} ranks, rank {} (host {}) takes the most: {}\n", e.ranks, e.largest->rank,

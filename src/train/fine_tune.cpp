@@ -151,7 +151,9 @@ void take_embedding_rule(FineTuneOptions& o) {
   check(!spec.score.there(), "{}: it {} texts, and has no vectors to train; give a model of embeddings", o.init,
         spec.score.classifies() ? "classifies" : "ranks");
   check(rule.pooling == "mean" || rule.pooling == "cls" || rule.pooling == "last",
-        "{}: its file does not say how the vectors of tokens become an embedding; give a model of embeddings", o.init);
+        "{}: its file does not say how the vectors of tokens become an embedding; give a model of embeddings, such as "
+        "all-MiniLM-L6-v2",
+        o.init);
   o.trainer.contrastive->pooling = pooling_of(rule.pooling);
   settle_tokens(o, spec, rule, o.data.pairs->text_tokens);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "toy/base/checksum.h"
+#include "toy/base/counted.h"
 #include "toy/data/pairs.h"
 #include "train/contrastive.h"
 #include "train/doubts.h"
@@ -32,8 +33,9 @@ class PairDataset final : public Dataset {
       validating_.assign(training_.begin() + int64_t(kept), training_.end());
       training_.resize(kept);
     }
-    check(training_.size() >= 2, "{}: {} pairs to train on; the others of a batch are wrong answers, so give more",
-          name(), training_.size());
+    check(training_.size() >= 2,
+          "{}: {} to train on, and at least 2 are needed: the model learns to tell a pair from the others of a batch",
+          name(), counted(int64_t(training_.size()), "pair"));
   }
 
   void tokenize(const Tokenizer& tokenizer, std::optional<int64_t>, uint64_t seed, int64_t) override {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 #include <vector>
 
 #include "toy/base/atomic_file.h"
@@ -35,7 +36,8 @@ void make_durable_folder(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder.has_filename() ? folder : folder.parent_path();
   make_durable_folder(path.parent_path());
   std::filesystem::create_directory(path, error);
-  check(!error, "out: cannot make the folder '{}': {}; choose another out", path.string(), error.message());
+  check(!error, "out: cannot make the folder '{}': {}; choose another out", path.string(),
+        error == std::errc::no_such_file_or_directory ? "no new folders are possible there" : error.message());
   sync_folder(path.has_parent_path() ? path.parent_path().string() : ".", path.string());
 }
 

@@ -16,6 +16,7 @@
 #include "toy/runs/run.h"
 #include "train/agree.h"
 #include "train/calibrate.h"
+#include "train/coming_tokens.h"
 #include "train/config.h"
 #include "train/dataset.h"
 #include "train/publish.h"
@@ -48,14 +49,13 @@ class Run {
     if (!tokenizer) tokenizer = source.tokenizer(*data_);
     const ModelSpec spec = source.spec(*tokenizer);
     data_->find_chat_template(source.template_file(), *tokenizer, resume_.earlier("/texts/chat_time"));
+    if (o.memory > 0 && !o.data.corpus.empty() && !o.data.masks && !resumed()) plan_ahead(spec, source.held(spec));
     if (o_.policy) rollouts_ = make_rollouts(o_, *data_, spec, *tokenizer, tell_);
     data_->tokenize(*tokenizer, o.fit_tokens && !rollouts_ ? std::nullopt : std::optional(o_.trainer.tokens), o.seed,
                     std::min({kMostFittedTokens, spec.context, o.context > 0 ? o.context : spec.context}));
-    settle();
-    require_validation(o_, *data_, tell);
+    settle(), require_validation(o_, *data_, tell);
     config_ = config_of(o_, source, device, spec, data_->config());
-    model_.spec = spec;
-    resume_.compare(config_);
+    model_.spec = spec, resume_.compare(config_);
     if (resume_.complete()) return;
     require_room(device, spec, o.trainer.optimizer);
     plan_ahead(spec, source.held(spec));
@@ -387,7 +387,7 @@ class Run {
   void plan_ahead(const ModelSpec& spec, const Weights::DTypeOf& dtype_of) {
     const size_t base = base_bytes(spec), draws = rollouts_ ? rollouts_->bytes(device_, spec, dtype_of, o_.trainer) : 0;
     if (o_.memory > 0)
-      fit(spec, dtype_of, (beside_ = bytes_beside(device_) + base) + folding(spec) + draws);
+      fit(spec, dtype_of, (beside_ = bytes_beside(device_) + coming_tokens(*data_) + base) + folding(spec) + draws);
     else
       require_room(device_, spec, dtype_of, o_.trainer,
                    compile_training(device_, spec, dtype_of, o_.trainer).bytes(device_) + base + draws, 0);

@@ -13,6 +13,7 @@
 #include "toy/base/user_cache.h"
 #include "toy/chat/builtin.h"
 #include "toy/data/left_out.h"
+#include "train/coming_tokens.h"
 #include "train/doubts.h"
 
 namespace toy {
@@ -21,7 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr uint64_t kCacheFrom = uint64_t(64) << 20;  // bytes of text
 constexpr uint64_t kReleaseAfter = uint64_t(64) << 20;
 constexpr uint64_t kAround = uint64_t(128) << 10;  // what a place that is touched may bring along (fault-around)
 constexpr const char* kNoCache = "none";

@@ -125,11 +125,10 @@ std::pair<DType, std::string> faster_compute(Device& device) {
 void TrainerOptions::validate() const {
   constexpr int64_t kMaxRows = (int64_t(1) << 31) - 1;
   check_limits(*this);
-  check(batch <= kMaxRows / tokens, "batch {} of {} tokens is too large: expected at most {} rows per step", batch,
-        tokens, kMaxRows);
-  check(accumulate <= kMaxRows / (batch * tokens),
-        "accumulate {} times {} rows is too large: expected at most {} rows per step", accumulate, batch * tokens,
-        kMaxRows);
+  check(batch <= kMaxRows / tokens, "batch is {}; with {} tokens per row use at most {}", batch, tokens,
+        kMaxRows / tokens);
+  check(accumulate <= kMaxRows / (batch * tokens), "accumulate is {}; with {} tokens per batch use at most {}",
+        accumulate, batch * tokens, kMaxRows / (batch * tokens));
   check(accumulate == 1 || updates == gathered,
         "accumulate is {}: streaming updates forget each gradient as soon as it is used; use accumulate 1, or gathered "
         "updates",

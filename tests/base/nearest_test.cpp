@@ -12,6 +12,10 @@ namespace {
 TEST(Nearest, ATypingMistakeOrNothing) {
   EXPECT_EQ(nearest("traim", {"infer", "train"}), "train");
   EXPECT_EQ(nearest("serve", {"infer", "train"}), "");
+  EXPECT_EQ(nearest("tarin", {"infer", "train"}), "train");  // swapped letters are one mistake
+  EXPECT_EQ(nearest("--tempreture", {"--temperature"}), "--temperature");
+  EXPECT_EQ(nearest("--heads", {"--grads"}), "");  // two letters of five
+  EXPECT_EQ(nearest("--format", {"--lora"}), "");
 }
 
 TEST(Nearest, OneLetterThatIsWrongMissingOrTooMuch) {

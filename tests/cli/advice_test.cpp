@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "cli/command.h"
+#include "cli/needless_words.h"
 #include "cli/synonyms.h"
 #include "cli/words_of_others.h"
 

@@ -189,7 +189,8 @@ TEST_F(CliArguments, EmptyValuesAreRefused) {
   refuses("infer '' --prompt a", {"model is empty", "file"});
   refuses("train from-scratch --corpus ''", {"--corpus is empty"});
   const std::string train = "train from-scratch --corpus x --out " + path("run");
-  for (const char* option : {"--memory", "--data-cache", "--tensorboard", "--val", "--out"})
+  refuses("train from-scratch --corpus x --out ''", {"--out is empty"});
+  for (const char* option : {"--memory", "--data-cache", "--tensorboard", "--val"})
     refuses(train + " " + option + " ''", {std::string(option) + " is empty"});
   refuses("describe tiny --limit ''", {"--limit is empty"});
   refuses("runs show x --svg ''", {"--svg is empty"});

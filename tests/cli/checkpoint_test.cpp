@@ -407,7 +407,7 @@ TEST_F(Checkpoints, BadValues) {
   refuses(train("run", "--checkpoint-every -1"), {"--checkpoint-every is -1", "0 or more"});
   refuses(train("run", "--keep 0"), {"--keep is 0", "1 or more"});
   refuses(train("run", "--accumulate 0"), {"--accumulate is 0", "1 or more"});
-  refuses(train("run", "--accumulate 1000000000"), {"accumulate 1000000000", "too large"});
+  refuses(train("run", "--accumulate 1000000000"), {"accumulate is 1000000000", "use at most 134217727"});
   refuses(train("run", "--accumulate 2 --clip 0 --update streaming"), {"accumulate is 2", "streaming", "gathered"});
 }
 

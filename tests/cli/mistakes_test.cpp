@@ -32,7 +32,7 @@ TEST_F(Mistakes, BeforeThereIsAModel) {
       {"chat --url 127.0.0.1:8080 hi", "--url is '127.0.0.1:8080'; write http://127.0.0.1:8080"},
       {"convert a b.gguf --type q4", "--type is 'q4'; use f32, f16 or bf16; toy quantize writes quantized types"},
       {"train --corpus book.txt",
-       "--corpus is an option of `toy train from-scratch`; write toy train from-scratch --corpus ..."},
+       "--corpus is an option of `toy train from-scratch`; write toy train from-scratch --corpus book.txt"},
       {"train from_scratch --corpus book.txt", "unknown recipe 'from_scratch'; did you mean 'from-scratch'?"},
       {"train from-scratch", "--corpus is missing: give a file or a folder of text, or examples with --data"},
       {"train from-scratch book.txt", "'book.txt' is no option; did you mean --corpus book.txt?"},
@@ -51,7 +51,7 @@ TEST_F(Mistakes, BeforeThereIsAModel) {
        "unknown option '--load-in-4bit'; quantize the file first: toy quantize MODEL OUT --type Q4_K_M"},
       {"serve book.gguf --temp 0.5", "unknown option '--temp'; each request says how it is sampled"},
       {"serve book.gguf --api-key secret",
-       "unknown option '--api-key'; others can read a command line; put keys into a file for --api-key-file"},
+       "unknown option '--api-key'; other users could read the key (ps); write it into a file: --api-key-file FILE"},
       {"serve book.gguf -ngl 99", "unknown option '-ngl'; all layers run on --device; leave it out"},
       {"train from-scratch --corpus book.txt --steps 2k", "--steps is '2k'; use a whole number, such as 2000"},
       {"train from-scratch --corpus book.txt --size tinny", "there is no size 'tinny'; did you mean 'tiny'?"},
@@ -91,7 +91,9 @@ TEST_F(Mistakes, BeforeThereIsAModel) {
       {"infer book.txt Once upon", "too many arguments; put quotes around a text of several words"},
       {"eval book.txt book.txt", "'book.txt' is no option; did you mean --file book.txt?"},
       {"list me", "'me' is one argument too many; `toy list` takes none"},
-      {"fetch llama3", "'llama3' is not the name of a repository; use OWNER/REPO"},
+      {"fetch llama3",
+       "'llama3' is not the name of a repository; use OWNER/REPO, as on huggingface.co, such as "
+       "HuggingFaceTB/SmolLM2-135M-Instruct, or `ollama pull`, whose models `toy list` finds"},
       {"corpus story", "unknown corpus command 'story'; use one of stories, chats, qa, shapes, floor, ngram"},
       {"serve book.txt --port http", "--port is 'http'; use a whole number: Port to listen on; 0 takes a free one"},
   });
@@ -318,7 +320,9 @@ TEST_F(Mistakes, WithAModel) {
       {"infer hello out/tiny/model.gguf", "'out/tiny/model.gguf' is a model, and 'hello' is none; exchange the two"},
       {"tokenizer encode hello out/tiny/model.gguf",
        "'out/tiny/model.gguf' is a model, and 'hello' is none; the model comes first"},
-      {"serve out/tiny out/tiny/model.gguf", "'out/tiny/model.gguf' is one argument too many; `toy serve` takes MODEL"},
+      {"serve out/tiny out/tiny/model.gguf",
+       "'out/tiny/model.gguf' is one model too many; `toy serve` takes one; serve the other one with another --port, "
+       "such as 8081"},
       {"--model out/tiny/model.gguf",
        "'out/tiny/model.gguf' is no command; write one first, such as toy infer out/tiny/model.gguf or toy describe "
        "out/tiny/model.gguf"},
@@ -432,7 +436,8 @@ TEST_F(Mistakes, OfFilesAndArguments) {
       {"eval kl out/tiny out/other --file book.txt",
        "--base is missing (Model to compare with); did you mean --base out/tiny --model out/other?"},
       {"eval lmc --a out/tiny --b out/other --file book.txt",
-       "the models differ: the first has 256 tokens and the second 259"},
+       "the models differ: the first has 256 tokens and the second 259; compare models of one tokenizer, such as a "
+       "model and its fine-tune"},
       {"infer tiny.gguf hi",
        "tiny.gguf: no such file, no run below this folder, and no model of `toy list`; did you mean "
        "'tiny-model.gguf'?"},
@@ -454,8 +459,8 @@ TEST_F(Mistakes, OfFilesAndArguments) {
       {"bench tiny-model.gguf",
        "'tiny-model.gguf' is no command; toy bench infer MODEL measures a model, and toy bench machine this computer"},
       {"fetch llama3.2:1b",
-       "'llama3.2:1b' is not the name of a repository; use OWNER/REPO, or `ollama pull`, whose models `toy list` "
-       "finds"},
+       "'llama3.2:1b' is not the name of a repository; use OWNER/REPO, as on huggingface.co, such as "
+       "HuggingFaceTB/SmolLM2-135M-Instruct, or `ollama pull`, whose models `toy list` finds"},
   });
   const std::string file = path("config.yaml");  // as a system message, and as curl writes it
   EXPECT_NE(toy("chat nowhere hi --system " + file).err.find("'" + file + "' is taken as a text; \"$(cat " + file),

@@ -170,7 +170,7 @@ TEST_F(Examples, BadRowsSayWhy) {
             std::string::npos);
   EXPECT_NE(error_of(R"({"messages": [{"role": "user", "content": "a"}]})", &kChatMl).find("the assistant's"),
             std::string::npos);
-  EXPECT_NE(error_of(R"({"chosen": "a"})").find("go together"), std::string::npos);
+  EXPECT_NE(error_of(R"({"chosen": "a"})").find("'rejected' is missing; a row is {"), std::string::npos);
   EXPECT_NE(error_of(R"({"text": null})").find("the fields text (null); needed"), std::string::npos);
   EXPECT_NE(error_of("{}").find("it has no fields; needed"), std::string::npos);
   for (const auto& [extra, why] : {std::pair(R"("tools": "not json")", "'tools' is not a list"),
@@ -187,7 +187,6 @@ TEST_F(Examples, WhatWasMeantIsSaid) {
       {R"({"Instruction": "a", "Response": "b"})", "'Instruction': did you mean 'instruction'?"},
       {R"({"a": "x", "b": "y"})", "it has the fields a, b; try --map prompt=a,completion=b"},
       {R"({"data": [{"text": "a"}]})", "the rows are in the field 'data'; write that list alone"},
-      {R"({"prompt;completion": "a;b"})", "separated by ';'; write commas"},
       {R"({"anchor": "x", "positive": "y"})", "it has the fields anchor, positive; pairs of texts are for toy train"},
       {R"({"review": "x", "label": "y"})", "it has the fields review, label; texts with labels are for toy train"},
       {R"({"id": 1, "score": 2})", "it has the fields id, score; needed are text"},

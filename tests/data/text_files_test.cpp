@@ -66,7 +66,7 @@ TEST(TextFiles, AFolderIsItsTextsInOrder) {
   for (const auto& l : files.left_out) left.push_back(fs::path(l.path).filename().string() + ": " + l.reason);
   EXPECT_EQ(left, (std::vector<std::string>{".git: hidden", ".hidden: hidden", "dead: a link that leads nowhere",
                                             "empty: empty", "loop: a link to a folder", "log: written by toy itself",
-                                            "picture: no text (it has NUL bytes)", "pipe: no regular file"}));
+                                            "picture: a picture", "pipe: no regular file"}));
   EXPECT_EQ(left_out_note("in", files).substr(0, 40),
             "in: 7 files are taken; left out: " + folder.path("in/.git").substr(0, 7));
   EXPECT_TRUE(left_out_note("in", files).ends_with(", and 3 more"));

@@ -195,6 +195,8 @@ TEST_F(Requantize, Refuses) {
   const File from = File::open(from_);
   expect_contains(error_of([&] { plan_requantize(from, {.mix = "Q9"}); }),
                   "there is no type 'Q9'; use one of F32, F16");
+  expect_contains(error_of([&] { plan_requantize(from, {.mix = "Q5_K_XL"}); }),
+                  "did you mean Q5_0, Q5_1, Q5_K_S or Q5_K_M?");
   Imatrix m;
   m.columns["blk.0.ffn_up.weight"] = {1, 2, 3};
   expect_contains(error_of([&] { requantize(from, to_, {.mix = "Q4_0", .imatrix = &m}); }),

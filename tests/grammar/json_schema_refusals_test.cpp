@@ -28,6 +28,25 @@ Json list_of(int count, const std::function<Json(int)>& value) {
   return list;
 }
 
+TEST(JsonSchemaRefusals, NoKeywordAtAll) {
+  const auto error_of = [](const Json& schema) {
+    try {
+      json_schema_grammar(schema, "s.json");
+      return std::string();
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+  };
+  EXPECT_NE(error_of({{"name", "string"}, {"age", "integer"}}).find("'name', 'age' are no keywords of JSON Schema; a"),
+            std::string::npos);
+  EXPECT_NE(error_of({{"propertys", Json::object()}}).find("did you mean 'properties'?"), std::string::npos);
+  EXPECT_NE(error_of({{"properties", {{"a", {{"kind", "x"}}}}}}).find("s.json: /properties/a: 'kind' is no keyword"),
+            std::string::npos);
+  for (const Json& any : {Json::object(), Json{{"title", "t"}, {"x-order", 1}}, Json{{"$comment", "c"}, {"a", 1}},
+                          Json{{"type", "integer"}, {"unknown", 1}}})
+    EXPECT_EQ(error_of(any), "") << any;
+}
+
 TEST(JsonSchemaRefusals, TooLarge) {
   const Json whole{{"type", "integer"}}, text{{"type", "string"}};
   refuses({{"type", "array"}, {"items", whole}, {"maxItems", 100'000}}, "/maxItems");

@@ -218,7 +218,7 @@ TEST(Lora, TargetsAndRanks) {
                   "dora: 'output.weight' has none");
   expect_contains(message_of([&] { lora_adapter(spec, {.dora = true, .dropout = 0.1}); }), "lora-dropout is 0.1");
   expect_contains(message_of([&] { lora_adapter(spec, {.rank = 20}); }),
-                  "use a rank of at most 14, or give such maps a smaller one with --targets 'all-linear,attn_k=14'");
+                  "use a rank of at most 14, or give small maps one of their own: --targets all-linear,");
   expect_contains(message_of([&] { lora_adapter(spec, {.dora = true, .pissa = true}); }), "pissa");
   expect_contains(message_of([&] { lora_adapter(spec, {.pissa = true, .targets = {"output"}}); }),
                   "pissa: 'output.weight' has none");

@@ -78,9 +78,11 @@ inline constexpr int64_t kScoreBlock = 64;
 
 /// Reads documents in windows, each from a fresh state that begins with `bos`; tokens of a window that the previous one
 /// scored are only read. `on_token` sees every scored token in the order of the text. The result does not
-/// depend on the number of threads. Throws Error{bad_input} when there is nothing to score, for a token outside the
-/// vocabulary, for a stride that is not in 1 to the window, and when the memory will not suffice.
+/// depend on the number of threads. `on_read` hears after each call how many tokens of all windows have been read.
+/// Throws Error{bad_input} when there is nothing to score, for a token outside the vocabulary, for a stride that is not
+/// in 1 to the window, and when the memory will not suffice.
 TextScore score_text(Device& device, const Model& model, const EvalText& text, const ScoreOptions& options,
-                     const std::function<void(const TokenScore&)>& on_token = {});
+                     const std::function<void(const TokenScore&)>& on_token = {},
+                     const std::function<void(int64_t read, int64_t all)>& on_read = {});
 
 }  // namespace toy

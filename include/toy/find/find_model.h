@@ -11,6 +11,10 @@
 
 namespace toy {
 
+/// The model that the run of this folder made an adapter of, as the run's options name it; "MODEL" where it does not
+/// say so.
+std::string base_of_adapter(const std::string& folder);
+
 /// Finds models, adapters and runs.
 ///
 ///     const Model model = load_model(ModelFinder().model("smollm2"), *device);

@@ -14,9 +14,12 @@
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/nearest.h"
+#include "toy/base/run_files.h"
+#include "toy/base/shell_word.h"
 #include "toy/base/utf8.h"
 #include "toy/decode/decoder.h"
 #include "toy/decode/encoder.h"
+#include "toy/find/find_model.h"
 #include "toy/formats/gguf.h"
 #include "toy/models/vision.h"
 #include "toy/runs/run.h"
@@ -90,6 +93,9 @@ std::string file_of(const std::string& what) {
     for (const char* options : {"config.json", "train.json"})  // of a run to come
       if (const fs::path file = fs::path(folder) / options; planned(file)) return file.string();
     if (const auto converted = finder().converted(folder)) return *converted;
+    check(!fs::exists(fs::path(folder) / runs::kAdapterFile, error),
+          "{0}: the run made an adapter of {1}; toy describe {2} describes that, toy runs show {3} the run", folder,
+          base_of_adapter(folder), shell_quoted(base_of_adapter(folder)), shell_quoted(folder));
     fail("{}: the folder has no model.gguf, no checkpoint and no options of a run; give a GGUF file", folder);
   }
   if (const std::string listed = finder().listed(what); !listed.empty()) return listed;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -16,8 +17,10 @@
 #include "cli/options.h"
 #include "cli/run/classify.h"
 #include "cli/run/prompts.h"
+#include "cli/stray_words.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/clock.h"
+#include "toy/base/counted.h"
 #include "toy/base/error.h"
 #include "toy/base/gguf_name.h"
 #include "toy/base/json_text.h"
@@ -90,6 +93,11 @@ struct Eval : Command {
           "there is nothing to score; write toy eval {} --file TEXT, or --data for rows or pictures",
           shell_quoted(model_path));
     ScoreOptions& o = text.score;
+    std::error_code error;
+    check(
+        is_model_file(model_path) || !is_model_file(text.file) || !std::filesystem::is_regular_file(model_path, error),
+        "{0} is a model, and {1} is none; did you mean toy eval {0} --file {1}?", shell_quoted(text.file),
+        shell_quoted(model_path));
     model_path = model_file(model_path);
     if (!text.rows.empty() && spec_from_gguf(gguf::File::open(model_path)).vision.there()) {
       refuse_options_of_text(*parser, "--data");
@@ -117,11 +125,17 @@ struct Eval : Command {
     double nats = 0;
     int64_t done = 0;
     const TextScore score = with_sound_weights({model_path}, [&] {
-      return score_text(*dev, model, ids, o, [&](const TokenScore& t) {
-        if (lines) lines->write(line_of(t));
-        nats -= t.token.logprob;
-        progress.next(nats / double(++done));
-      });
+      return score_text(
+          *dev, model, ids, o,
+          [&](const TokenScore& t) {
+            if (lines) lines->write(line_of(t));
+            nats -= t.token.logprob;
+            if (++done, text.rows.empty()) progress.next(nats / double(done));
+          },
+          [&](int64_t read, int64_t all) {  // of rows, long parts may not count
+            if (!text.rows.empty())
+              progress.reached(read, all, done > 0 ? std::optional(nats / double(done)) : std::nullopt);
+          });
     });
     progress.end();
     if (lines) lines->commit();
@@ -206,6 +220,14 @@ EvalText EvalTextOptions::read_rows(const Model& model, const std::string& path)
   for (const TextFile& one : list_text_files(std::span(&rows, 1)).files) read_examples(one, maker, reading);
   check(!examples.empty(), "{}: there is no row to score", rows);
   documents_ = int64_t(examples.size());
+  const int64_t context = score.context > 0 ? score.context : model.spec.context;
+  const int64_t long_ones =
+      std::ranges::count_if(examples, [&](const Example& e) { return int64_t(e.ids.size()) > context; });
+  if (long_ones > 0)
+    to_stderr(
+        fmt::format("toy: {}: {} longer than the context of {} tokens, so the model does not see the beginning "
+                    "when it reads the end\n",
+                    one_line(rows), counted(long_ones, "row is", "rows are"), context));
   return examples_for_eval(*model.tokenizer, std::move(examples));
 }
 
@@ -237,9 +259,11 @@ EvalText EvalTextOptions::read(const Model& model, const std::string& path) {
 EvalProgress::EvalProgress(std::string_view label, int64_t total)
     : state_{.label = label, .brief = "", .total = total}, begin_(steady_seconds()), progress_(std::in_place) {}
 
-void EvalProgress::next(std::optional<double> loss) {
+void EvalProgress::next(std::optional<double> loss) { reached(state_.done + 1, state_.total, loss); }
+
+void EvalProgress::reached(int64_t done, int64_t total, std::optional<double> loss) {
   state_.loss = loss;
-  ++state_.done;
+  state_.done = done, state_.total = total;
   const double per_second = double(state_.done) / (steady_seconds() - begin_);
   if (loss) state_.tokens_per_second = per_second;
   state_.seconds_left = double(state_.total - state_.done) / per_second;

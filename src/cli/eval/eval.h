@@ -43,6 +43,8 @@ class EvalProgress {
   EvalProgress(std::string_view label, int64_t total);
   /// One more; `loss` so far where there is one.
   void next(std::optional<double> loss = {});
+  /// So many of so many.
+  void reached(int64_t done, int64_t total, std::optional<double> loss = {});
   /// Removes the bar, before a result is printed.
   void end() { progress_.reset(); }
 

@@ -242,10 +242,10 @@ struct Chat : Command {
     if (!tools_file.empty()) tools = talk::load_tools(tools_file);
     if (!schema_file.empty()) {
       form = {.kind = dialog::TextForm::json_schema, .field = schema_file};
-      form.schema = read_json<ordered_json>(schema_file, read_text(schema_file));
+      form.schema = read_schema(schema_file);
     } else if (!grammar_file.empty()) {
       check(tools_file.empty(), "--grammar with --tools is not supported; use one of them");
-      form = {.kind = dialog::TextForm::gbnf, .grammar = read_text(grammar_file), .field = grammar_file};
+      form = {.kind = dialog::TextForm::gbnf, .grammar = read_grammar(grammar_file), .field = grammar_file};
     }
   }
 

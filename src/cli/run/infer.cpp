@@ -142,10 +142,8 @@ struct Infer : Command {
     g.sampler = sampling.of(model);
     if (grammar_file.empty() && schema_file.empty()) return;
     require_tokenizer(model, model_path, schema_file.empty() ? "remove --grammar" : "remove --json-schema");
-    const std::string& path = schema_file.empty() ? grammar_file : schema_file;
-    const std::string text = read_text(path);
-    const Grammar grammar =
-        schema_file.empty() ? parse_gbnf(text, path) : json_schema_grammar(read_json<ordered_json>(path, text), path);
+    const Grammar grammar = schema_file.empty() ? parse_gbnf(read_grammar(grammar_file), grammar_file)
+                                                : json_schema_grammar(read_schema(schema_file), schema_file);
     g.sampler.constraint = grammar.constraint(TokenTrie(*model.tokenizer));
   }
 

@@ -57,7 +57,8 @@ Prompt parse_line(const std::string& where, const std::string& line) {
     check(value.is_string(), "{}: 'prompt' is not a string; {}", where, kForms);
     return {.where = where, .text = value.get<std::string>(), .ids = {}, .lora = lora};
   }
-  check(key == "prompt_ids", "{}: unknown key '{}'; {}", where, key, kForms);
+  check(key == "prompt_ids", "{}: unknown key '{}'; {}{}", where, key, kForms,
+        key == "messages" ? "; toy serve answers conversations" : "");
   check(value.is_array() && !value.empty(), "{}: 'prompt_ids' is not an array of ids; {}", where, kForms);
   for (const auto& id : value)
     check(id.is_number_integer() && id >= 0 && id <= INT32_MAX, "{}: 'prompt_ids' has {}; use token ids, 0 or more",
@@ -89,6 +90,18 @@ std::string read_text(const std::string& path, bool may_be_empty) {
   if (path == "-") return read_standard_input(may_be_empty);
   std::string text = read_text_file(path, may_be_empty);
   check(!is_binary(text), "{}: {}, or give it as standard input (-) to take its bytes", path, why_not_text(text));
+  return text;
+}
+
+nlohmann::ordered_json read_schema(const std::string& path) {
+  const std::string text = read_text(path);
+  check(text.starts_with('{') || text.find("::=") == text.npos, "{0}: it is a grammar; write --grammar {0}", path);
+  return read_json<nlohmann::ordered_json>(path, text);
+}
+
+std::string read_grammar(const std::string& path) {
+  std::string text = read_text(path);
+  check(!text.starts_with('{'), "{0}: it is JSON, and a grammar is GBNF; did you mean --json-schema {0}?", path);
   return text;
 }
 

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,12 @@ namespace toy::cli {
 
 /// A file's text, or what standard input holds for "-". Throws for an empty one.
 std::string read_text(const std::string& path, bool may_be_empty = false);
+
+/// @{
+/// The file of --json-schema, and of --grammar. Throws Error{bad_input} for one that is the other.
+nlohmann::ordered_json read_schema(const std::string& path);
+std::string read_grammar(const std::string& path);
+/// @}
 
 /// Numbers with commas, spaces or both between them. Errors name the option.
 std::vector<int32_t> parse_ids(const std::string& option, const std::string& text);

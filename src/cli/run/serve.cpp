@@ -282,10 +282,10 @@ struct Serve : Command {
                            .adapters_by_sequence = !names.empty(),
                            .repack = decoding.repacks(model, INT32_MAX, 0),
                            .hidden = true};
+    warn_of_long_context(model_path, model.spec, options.context);  // at once: a large cache takes its time
     options.cache = parser->count("--cache") > 0 ? cache_bytes(*dev) : likely_cache(model, options);
     Decoder decoder(*dev, model, options);
     const Draft proposes = draft.make(*dev, model, decoder, decoding, INT32_MAX);
-    warn_of_long_context(model_path, model.spec, decoder.context());
     serve::ServerOptions o = server_options(name, api_keys);
     // The chosen token and the one that follows it are all that the page shows the attention of.
     const LookOptions looks{.rows = 2, .exact = decoding.decoder.exact, .output = LookOptions::json};
@@ -294,6 +294,10 @@ struct Serve : Command {
     };
     o.adapters = names, o.speculation = proposes.options;
     to_stderr(cache_text(model.spec, decoder.state()));
+    if (stated_pooling(model.metadata).empty())
+      to_stderr(
+          "toy: the model's file states no pooling, so embeddings are the mean of all tokens; \"pooling\" in a "
+          "request says another\n");
     to_stderr(fmt::format("toy: requests that do not say how they are sampled use {}\n",
                           usual_sampling(model.metadata).text()));
     say_where(o.name, server.port());

@@ -12,6 +12,7 @@
 #include "cli/train/contact_sheet.h"
 #include "cli/train/data_check.h"
 #include "toy/base/error.h"
+#include "toy/base/shell_word.h"
 #include "toy/base/utf8.h"
 #include "toy/chat/builtin.h"
 #include "toy/train/data.h"
@@ -110,6 +111,11 @@ struct Show : Command {
     check(!of_pictures, "the options of pictures need --augment with a PNG file to write");
     check(!model.empty(), "--model is required; give a GGUF file with a tokenizer, or --augment for pictures");
     const gguf::File source = gguf::File::open(model_file(model, file));
+    check(
+        !spec_from_gguf(source).score.classifies(),
+        "{0}: it is a classifier, and rows are shown as models that write learn them; toy eval classify {0} {1} scores "
+        "rows with labels",
+        shell_quoted(model), shell_quoted(file));
     const auto tokenizer = load_tokenizer(source);
     check(tokenizer != nullptr, "{}: the file has no tokenizer; give a model that has one", source.path());
     std::optional<ChatTemplate> chat =

@@ -16,6 +16,7 @@
 #include "toy/base/json_text.h"
 #include "toy/base/memory.h"
 #include "toy/base/utf8.h"
+#include "toy/train/epochs_text.h"
 
 namespace toy::cli {
 namespace {
@@ -52,8 +53,8 @@ std::string to_text(const runs::RunStart& s) {
     what += " from scratch";
   else if (trained < all)
     what = fmt::format("{:.2f} M of the {:.2f} M parameters of {}", trained, all, s.base.value_or(model));
-  return fmt::format("training {} on {}: {}, {:.3g} epochs of {}{}", what, s.data.value_or("a text"),
-                     counted(s.steps, "step"), s.epochs.value_or(0), counted(s.windows_per_epoch, "row"),
+  return fmt::format("training {} on {}: {}, {} epochs of {}{}", what, s.data.value_or("a text"),
+                     counted(s.steps, "step"), epochs_text(s.epochs.value_or(0)), counted(s.windows_per_epoch, "row"),
                      s.ranks ? fmt::format(", {} ranks", *s.ranks) : "");
 }
 
@@ -76,6 +77,7 @@ void Reporter::event(const runs::Event& e) {
     say(one_line(to_text(*start)));
     say(fmt::format("{} training tokens, {} validation tokens, {} of memory planned", start->train_tokens,
                     start->validation_tokens, format_bytes(size_t(start->planned_bytes))));
+    if (!at_start_.empty()) say(at_start_);
     interrupt_.emplace();  // before the first step there is nothing to save, and a signal ends the program at once
   } else if (e.as<runs::Resume>()) {
     say(fmt::format("resumed after step {}", *e.step));
@@ -118,6 +120,7 @@ void Reporter::event(const runs::Event& e) {
 }
 
 void Reporter::show(const runs::Step& s, bool at_once) {
+  if (!first_loss_) first_loss_ = s.loss;
   last_ = s;
   last_is_printed_ = false;
   if (log_every_ > 0 && (at_once || step_ % log_every_ == 0)) print_loss();
@@ -133,6 +136,7 @@ void Reporter::print_loss() {
 }
 
 void Reporter::show_progress(bool at_once, bool with_time) {
+  at_once &= progress_.on_terminal() || log_every_ == 0;  // else the loss of this step stands above it
   progress_.show({.label = "step",
                   .brief = "",
                   .done = step_,
@@ -171,7 +175,11 @@ void Reporter::done(const TrainResult& r, const std::string& how_to_resume, cons
   if (r.was_complete && !json_) results_.put(r.model_path + "\n");
   for (const std::string& remark : r.remarks) say("toy: " + one_line(remark));
   if (!r.peft_path.empty()) say("for PEFT: " + one_line(r.peft_path));
-  if (!how_to_try.empty()) say("to try it: " + one_line(how_to_try));
+  const bool is_ruined = last_ && !last_->policy.reward && !(last_->loss < 3 * *first_loss_ + 2);
+  if (is_ruined)
+    say(fmt::format("toy: the loss rose from {:.4g} to {:.4g}, so the model is worse than before; use a smaller --lr",
+                    *first_loss_, last_->loss));
+  if (!how_to_try.empty() && !is_ruined) say("to try it: " + one_line(how_to_try));
   if (r.reason != TrainResult::stopped) return;
   std::error_code unknown;  // a folder that was removed has no name
   say(fmt::format("stopped after step {}{}; everything is in {}. To resume, in the folder {}:\n  {}", r.step,

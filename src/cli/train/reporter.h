@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "cli/console.h"
 #include "cli/interrupt.h"
@@ -31,6 +32,8 @@ class Reporter final : public TrainObserver {
 
   /// The output of a run that is only planned.
   void estimated(const RunEstimate& estimate, bool with_roles = false);
+  /// What is said once the run has begun.
+  void say_at_start(std::string text) { at_start_ = std::move(text); }
   /// The run has ended, or had before. `how_to_resume` and `how_to_try` (or "") are command lines. Ends the program by
   /// the signal that stopped the run, if one did.
   void done(const TrainResult& result, const std::string& how_to_resume, const std::string& how_to_try);
@@ -53,6 +56,8 @@ class Reporter final : public TrainObserver {
   std::optional<Interrupt> interrupt_;
   int64_t steps_ = 0, step_ = 0;  // of the run; that of last_
   std::optional<runs::Step> last_;
+  std::optional<double> first_loss_;
+  std::string at_start_;
   bool last_is_printed_ = false;
   double validation_began_ = 0;
 };

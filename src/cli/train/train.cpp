@@ -18,9 +18,11 @@
 #include "toy/base/json_text.h"
 #include "toy/base/run_files.h"
 #include "toy/base/shell_word.h"
+#include "toy/base/utf8.h"
 #include "toy/data/text_files.h"
 #include "toy/formats/gguf.h"
 #include "toy/runs/log.h"
+#include "toy/runs/run.h"
 #include "toy/train/recipes.h"
 
 namespace toy::cli {
@@ -226,11 +228,20 @@ struct Train : Command {
     if (const double usual = recipe.usual_lr(o.trainer.optimizer); o.lr > 300 * usual)  // 1e3 is soon typed for 1e-3
       to_stderr(fmt::format("toy: --lr {:g} is so large that a model is ruined with {}; {:g} is usual here\n", o.lr,
                             name_in_list(o.trainer.optimizer.kind), usual));
+    if (o.trainer.tokens == 1 && parser->get_option_no_throw("--tokens") && this->given("--tokens"))
+      to_stderr("toy: --tokens 1 shows the model one token at a time, so it learns no more than pairs; 128 is usual\n");
+    std::error_code error;
+    const bool is_run = std::filesystem::exists(std::filesystem::path(o.out) / runs::kEventsFile, error);
+    if (!is_run && this->given("--out") && std::filesystem::is_directory(o.out, error) &&
+        !runs::find_runs(o.out).empty())
+      to_stderr(fmt::format("toy: {0} has other runs in it; --out {0}/NAME keeps this one apart\n", one_line(o.out)));
     o.trainer.ranks = ranks;
     if (ranks && !this->given("--shards")) o.trainer.shards = ranks->size();
     const auto dev = device.make();
     Results results;
     Reporter reporter(results, json, log_every, ranks != nullptr);
+    if (std::holds_alternative<FromScratchOptions>(recipe.options) && !this->given("--tokenizer") && !o.resume)
+      reporter.say_at_start("the tokens are single bytes; --tokenizer spm:512 learns longer ones from the text");
     if (dry_run || explain) return reporter.estimated(recipe.estimate(*dev, reporter), explain);
     nlohmann::ordered_json config = options_json(*parser);
     config["shards"] = o.trainer.shards;

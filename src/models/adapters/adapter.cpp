@@ -114,22 +114,43 @@ std::vector<TensorSpec> lora_targets(const ModelSpec& spec, const std::vector<st
   return list;
 }
 
+// Refuses ranks that maps cannot have, with the largest that all can, and with ranks for the small ones.
+static void check_ranks(const std::vector<TensorSpec>& maps, const std::vector<Target>& targets, int64_t given) {
+  const TensorSpec* smallest = nullptr;
+  const auto most = [](const TensorSpec& t) { return std::min(t.shape.back(0), t.shape.back(1)); };
+  std::map<std::string, int64_t> own;  // by the stems of maps that are too small
+  int64_t wanted = 0;
+  for (const TensorSpec& t : maps) {
+    const Target& target = *target_of(targets, t);
+    const int64_t rank = target.rank.value_or(given);
+    check(rank >= 1, "rank is {}, expected at least 1", rank);
+    if (rank <= most(t)) continue;
+    if (!smallest || most(t) < most(*smallest)) smallest = &t, wanted = rank;
+    const auto [it, is_new] = own.emplace(stem_of(t), most(t));
+    if (!is_new) it->second = std::min(it->second, most(t));
+  }
+  if (!smallest) return;
+  std::string list = kAll;
+  for (const auto& [stem, rank] : own) list += fmt::format(",{}={}", stem, rank);
+  const std::string& pattern = target_of(targets, *smallest)->pattern;
+  fail("rank is {}, and '{}' is {}: use a rank of at most {}{}", wanted, smallest->name, smallest->shape.str(),
+       most(*smallest),
+       pattern == kAll ? fmt::format(", or give small maps one of their own: --targets {}", list) : "");
+}
+
 AdapterSpec lora_adapter(const ModelSpec& spec, const LoraOptions& o) {
   check_limits(o);
   check(!o.dora || !o.pissa, "pissa: there is none with dora; use one of them");
   check(!o.dora || o.dropout == 0, "lora-dropout is {}; DoRA is trained without, use 0", o.dropout);
   AdapterSpec adapter{.maps = {}, .dropout = o.dropout, .chat_template = {}};
   const std::vector<Target> targets = parse_targets(o.targets);
-  for (const TensorSpec& t : lora_targets(spec, o.targets)) {
+  const std::vector<TensorSpec> maps = lora_targets(spec, o.targets);
+  check_ranks(maps, targets, o.rank);
+  for (const TensorSpec& t : maps) {
     const Target& target = *target_of(targets, t);
-    const int64_t rank = target.rank.value_or(o.rank), most = std::min(t.shape.back(0), t.shape.back(1));
+    const int64_t rank = target.rank.value_or(o.rank);
     const double alpha = target.alpha.value_or(o.alpha);
-    check(rank >= 1, "rank is {}, expected at least 1", rank);
     check(alpha > 0 && std::isfinite(alpha), "alpha is {}, expected a positive number", alpha);
-    check(rank <= most, "rank is {}, and '{}' is {}: use a rank of at most {}{}", rank, t.name, t.shape.str(), most,
-          target.pattern == kAll
-              ? fmt::format(", or give such maps a smaller one with --targets '{},{}={}'", kAll, stem_of(t), most)
-              : "");
     if (o.dora) require_magnitudes(t);
     check(!o.pissa || t.init != TensorSpec::Init::embedding,
           "pissa: '{}' has none, only linear maps do; leave it out of the targets", t.name);

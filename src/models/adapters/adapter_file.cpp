@@ -78,7 +78,8 @@ class AdapterFile {
 
   void require_architecture(const ModelSpec& spec) const {
     const std::string there = file_.get_string("general.architecture");
-    check(there == spec.architecture, "{}: it is an adapter of a {}, this model is a {}", path(), there,
+    check(there == spec.architecture,
+          "{}: it is an adapter of a {}, this model is a {}; give the model that it was trained on", path(), there,
           spec.architecture);
   }
 

@@ -122,7 +122,9 @@ void read_logit_bias(Fields& f, SamplerOptions& s) {
     int32_t id = -1;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (error != std::errc() || end != key.data() + key.size() || id < 0)
-      refuse(fmt::format("'logit_bias' has the key '{}', which is not a token id", one_line(key)), "logit_bias");
+      refuse(fmt::format("'logit_bias' has the key '{}', which is not a token id; /tokenize gives the ids of a text",
+                         one_line(key)),
+             "logit_bias");
     try {
       s.logit_bias.emplace_back(id, json_number<double>(value, fmt::format("logit_bias of {}", id), -100, 100));
     } catch (const Error& e) {
