@@ -3,10 +3,9 @@
 #
 # Without this setting ccache keeps nothing that was compiled with a precompiled header.
 export CCACHE_SLOPPINESS="${CCACHE_SLOPPINESS:-pch_defines,time_macros}"
-# To make a precompiled header, ccache preprocesses its text, where the compiler takes an older NAME.gch for the header
-# NAME: the result would be the older one. So that goes first, and what ccache remembers of the header's own headers is
-# not asked.
+# A precompiled header itself is made anew: it holds the times of its headers, by which `#pragma once` knows them again,
+# and one from the cache has the times of another day.
 for argument; do
-  case $argument in *.gch) rm -f "$argument"; export CCACHE_NODIRECT=1 ;; esac
+  case $argument in *.gch) exec "$@" ;; esac
 done
 exec ccache "$@"
