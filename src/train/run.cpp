@@ -49,7 +49,7 @@ class Run {
     if (!tokenizer) tokenizer = source.tokenizer(*data_);
     const ModelSpec spec = source.spec(*tokenizer);
     data_->find_chat_template(source.template_file(), *tokenizer, resume_.earlier("/texts/chat_time"));
-    if (o.memory > 0 && !o.data.corpus.empty() && !o.data.masks && !resumed()) plan_ahead(spec, source.held(spec));
+    if (o.memory > 0 && foresees_tokens(o.data) && !resumed()) plan_ahead(spec, source.held(spec));
     if (o_.policy) rollouts_ = make_rollouts(o_, *data_, spec, *tokenizer, tell_);
     data_->tokenize(*tokenizer, o.fit_tokens && !rollouts_ ? std::nullopt : std::optional(o_.trainer.tokens), o.seed,
                     std::min({kMostFittedTokens, spec.context, o.context > 0 ? o.context : spec.context}));

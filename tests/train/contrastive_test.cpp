@@ -158,7 +158,7 @@ TEST_F(Contrastive, WhatCannotBeIsRefused) {
   testing::expect_contains(message({{"map", "anchor=title"}}), "pairs.jsonl:1: there is no field 'title'");
   std::ofstream(pairs_) << "{\"anchor\": \"a\", \"positive\": \"b\"}\n{\"anchor\": \"c\"}\n";
   testing::expect_contains(message(json::object()), "pairs.jsonl:2: there is no 'positive'");
-  testing::expect_contains(message({{"bad-rows", "skip"}}), "1 pairs to train on");
+  testing::expect_contains(message({{"bad-rows", "skip"}}), "1 pair to train on, and at least 2 are needed");
 }
 
 }  // namespace
