@@ -34,8 +34,8 @@ class Cli : public ::testing::Test, protected toy::testing::Folder {
         std::system((std::string(TOY_BINARY) + " " + arguments + " >" + out + " 2>" + err + " <" + input).c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(out), slurp(err)};
   }
-  // Exit code 2, and a last line that holds all the words. Notes on rows, steps and words of other programs may stand
-  // before it.
+  // Exit code 2, and a last line that holds all the words. Notes on rows, steps, folders and words of other programs
+  // may stand before it.
   void refuses(const std::string& arguments, const std::vector<std::string>& words) const {
     const Result r = toy(arguments);
     EXPECT_EQ(r.code, 2) << arguments << "\n" << r.err;
@@ -45,7 +45,7 @@ class Cli : public ::testing::Test, protected toy::testing::Folder {
     std::istringstream before(r.err.substr(0, last));
     for (std::string line; std::getline(before, line);)
       EXPECT_TRUE(line.ends_with("(said once for this file)") || line.find(" epochs of ") != line.npos ||
-                  line.ends_with(" here"))
+                  line.ends_with(" here") || line.ends_with(" keeps this one apart"))
           << arguments << "\n"
           << r.err;
     for (const std::string& w : words)
