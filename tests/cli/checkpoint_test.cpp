@@ -1,5 +1,5 @@
 // toy train --checkpoint-every, --resume, --accumulate; Ctrl-C; two runs in one folder; damage.
-#include <thread>
+#include <future>
 
 #include "cli/checkpoint_fixture.h"
 
@@ -112,10 +112,9 @@ TEST_F(Checkpoints, RunsStopSavesACheckpoint) {
     ASSERT_EQ(asked.code, 0) << asked.err;
     EXPECT_FALSE(json::parse(asked.out).at("ended"));
   }
-  int code = -1;
-  std::thread ends([&] { code = run.wait().code; });
+  auto ended = std::async(std::launch::async, [&] { return run.wait().code; });
   const Result last = toy(stop + " --json");
-  ends.join();
+  const int code = ended.get();
   if (code == 0) GTEST_SKIP() << "on this busy machine all steps were done before the run was asked to stop";
   EXPECT_EQ(code, 128 + SIGTERM);
   if (last.code == 0) EXPECT_EQ(json::parse(last.out).at("reason"), "stopped") << last.out;  // else it had ended
@@ -145,8 +144,7 @@ TEST_F(Checkpoints, ATimeLimitLeavesACheckpoint) {
   EXPECT_EQ(steps(second).front(), steps(first).back() + 1);
 }
 
-// What is validated because the clock ends a part of the run is not the run's: neither early stopping nor the best
-// checkpoint takes notice of it.
+// What is validated because the clock ends a part is not the run's: neither early stopping nor `best` takes notice.
 TEST_F(Checkpoints, ATimeLimitChangesNoByte) {
   const std::string options =
       "--steps 60 --eval-every 10 --eval-tokens 40 --patience 2 --min-delta 100 --checkpoint-every 10";
@@ -414,8 +412,7 @@ TEST_F(Checkpoints, BadValues) {
   refuses(train("run", "--accumulate 2 --clip 0 --update streaming"), {"accumulate is 2", "streaming", "gathered"});
 }
 
-// Accumulation: other bytes than the batch that it stands for, the same windows, nearly the same losses; a stop between
-// two steps of it goes on to the same bytes (kill tests of docs/checkpoints.md hold for all).
+// Accumulation: other bytes than the batch that it stands for, the same windows, nearly the same losses; it resumes.
 TEST_F(Checkpoints, AccumulationSeesTheSameWindows) {
   const auto first_loss = [&](const std::string& options) {
     const Result r = toy(train("run", options + " --steps 1 --json --overwrite"));
