@@ -231,14 +231,14 @@ std::string Checkpoints::save(const Model& model, Trainer& trainer, const ordere
     const std::string said = fmt::format("the checkpoint of step {} could not be written: {}", s.step, e.what());
     if (newest_.empty()) throw Error(e.code(), said + "; there is no earlier one to resume from");
     std::error_code unknown;
-    if (fs::exists(newest_, unknown)) throw with_way_on(Error(e.code(), said));
+    if (fs::exists(newest_, unknown)) throw with_resume_hint(Error(e.code(), said));
     throw Error(e.code(), fmt::format("{}; {}, the one before, is no longer there either", said, newest_));
   }
   tidy(s);
   return newest_;
 }
 
-Error Checkpoints::with_way_on(const Error& error) const {
+Error Checkpoints::with_resume_hint(const Error& error) const {
   constexpr const char* kResume = "--resume continues from it";
   const std::string said = error.what();
   if (newest_.empty() || said.find(kResume) != std::string::npos) return error;
@@ -249,7 +249,7 @@ void Checkpoints::tidy(const RunState& s) const {
   try {
     if (s.best && fs::exists(checkpoint_path(root_, s.best->step))) link_checkpoint(root_, kBest, s.best->step);
   } catch (const Error& e) {
-    throw with_way_on(e);
+    throw with_resume_hint(e);
   }
   std::vector<int64_t> steps = checkpoint_steps(root_);
   steps.resize(steps.size() - std::min(steps.size(), size_t(keep_)));

@@ -48,7 +48,7 @@ class Checkpoints {
   const std::string& newest() const { return newest_; }
   /// That error of a run, and that the newest checkpoint is there to go on from, if one is and the error does not say
   /// so.
-  Error with_way_on(const Error& error) const;
+  Error with_resume_hint(const Error& error) const;
   /// Makes the link `best` lead to the best one, and removes what is not to be kept. save() does. Throws
   /// Error{bad_input} where the link cannot be made, with what there is to go on from.
   void tidy(const RunState& s) const;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "toy/text/tokenizer.h"
 #include "train/dataset.h"
 
 namespace toy {
@@ -15,11 +16,13 @@ inline constexpr uint64_t kCacheFrom = uint64_t(64) << 20;
 /// disk; with `none`, refusals advise to name one.
 inline bool foresees_tokens(const DataOptions& o) { return !o.corpus.empty() && !o.masks && o.cache.empty(); }
 
-/// Before Dataset::tokenize(): bytes that the tokens will take in memory, about. After it: 0.
-inline size_t coming_tokens(const Dataset& data) {
+/// Bytes of memory that the tokens of those files will take at least, so that no run is refused which would fit: a
+/// token of two bytes for every byte of text where the vocabulary has little more than bytes, else for every sixteen.
+inline size_t least_token_bytes(const Dataset& data, const Tokenizer& tokenizer) {
   uint64_t bytes = 0;
   for (const TextFile& f : data.files()) bytes += f.bytes;
-  return data.tokens() > 0 || bytes > kCacheFrom ? 0 : size_t(sizeof(uint16_t) * bytes);
+  if (bytes > kCacheFrom) return 0;
+  return size_t(tokenizer.vocab_size() <= 260 ? 2 * bytes : bytes / 8);
 }
 
 }  // namespace toy

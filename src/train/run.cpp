@@ -49,13 +49,16 @@ class Run {
     if (!tokenizer) tokenizer = source.tokenizer(*data_);
     const ModelSpec spec = source.spec(*tokenizer);
     data_->find_chat_template(source.template_file(), *tokenizer, resume_.earlier("/texts/chat_time"));
-    if (o.memory > 0 && foresees_tokens(o.data) && !resumed()) plan_ahead(spec, source.held(spec));
+    if (o.memory > 0 && foresees_tokens(o.data) && !resumed())
+      plan_ahead(spec, source.held(spec), least_token_bytes(*data_, *tokenizer));
     if (o_.policy) rollouts_ = make_rollouts(o_, *data_, spec, *tokenizer, tell_);
     data_->tokenize(*tokenizer, o.fit_tokens && !rollouts_ ? std::nullopt : std::optional(o_.trainer.tokens), o.seed,
                     std::min({kMostFittedTokens, spec.context, o.context > 0 ? o.context : spec.context}));
-    settle(), require_validation(o_, *data_, tell);
+    settle();
+    require_validation(o_, *data_, tell);
     config_ = config_of(o_, source, device, spec, data_->config());
-    model_.spec = spec, resume_.compare(config_);
+    model_.spec = spec;
+    resume_.compare(config_);
     if (resume_.complete()) return;
     require_room(device, spec, o.trainer.optimizer);
     plan_ahead(spec, source.held(spec));
@@ -134,25 +137,15 @@ class Run {
       if (reason != TrainResult::time) write_finished(o_.out, {config_, r, resume_.init()});
     }
     r.seconds = elapsed();
-    tell_of_end(r);
+    tell_.ended(r);
     return r;
   }
 
-  /// The last event of a run that has begun. Returns the error with what it can be resumed from.
-  Error tell_of_failure(const Error& error) try {
-    const bool bad_input = error.code() == ErrorCode::bad_input;
-    const Error told = bad_input ? error : resume_.checkpoints().with_way_on(error);
-    runs::RunEnd e;
-    e.reason = "error";
-    if (state_.step > 0) e.final_loss = state_.loss;
-    e.exit_code = bad_input ? 2 : 1;
-    e.seconds = tell_.seconds();
-    e.error = told.what();
-    e.peak_rss_bytes = int64_t(peak_resident_memory());
-    tell_(std::move(e));
+  /// Tells that the run failed. Returns the error with what it can be resumed from.
+  Error tell_of_failure(const Error& error) {
+    Error told = error.code() == ErrorCode::bad_input ? error : resume_.checkpoints().with_resume_hint(error);
+    tell_.failed(told, state_.step > 0 ? std::optional(state_.loss) : std::nullopt);
     return told;
-  } catch (const std::exception&) {  // a full disk, say: what the run failed of is what counts
-    return error;
   }
 
  private:
@@ -226,20 +219,6 @@ class Run {
     Rollouts::Step step = judged([&] { return rollouts_->step(state_.windows); });
     if (const std::string cut = rollouts_->many_cut(step.policy); !cut.empty()) tell_.warn(cut);
     return step;
-  }
-
-  void tell_of_end(const TrainResult& r) {
-    const auto path = [](const std::string& p) { return p.empty() ? std::nullopt : std::optional(p); };
-    runs::RunEnd e;
-    e.reason = name_of(r.reason);
-    e.final_loss = r.final_loss;
-    e.seconds = r.seconds;
-    e.model = path(r.model_path);
-    e.average_model = path(r.average_path);
-    e.checkpoint = path(r.checkpoint);
-    e.peak_rss_bytes = int64_t(peak_resident_memory());
-    if (r.eval && !r.eval->reward) e.nats_per_byte = r.eval->nats_per_byte;
-    tell_(std::move(e));
   }
 
   // A step and what is due after it. Returns why the run ends there, or `done`.
@@ -384,13 +363,17 @@ class Run {
   }
 
   // Refuses what cannot fit before the weights are made, which takes longer than planning.
-  void plan_ahead(const ModelSpec& spec, const Weights::DTypeOf& dtype_of) {
-    const size_t base = base_bytes(spec), draws = rollouts_ ? rollouts_->bytes(device_, spec, dtype_of, o_.trainer) : 0;
-    if (o_.memory > 0)
-      fit(spec, dtype_of, (beside_ = bytes_beside(device_) + coming_tokens(*data_) + base) + folding(spec) + draws);
-    else
-      require_room(device_, spec, dtype_of, o_.trainer,
-                   compile_training(device_, spec, dtype_of, o_.trainer).bytes(device_) + base + draws, 0);
+  // `coming`: bytes that the process will hold and does not yet.
+  void plan_ahead(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, size_t coming = 0) {
+    const size_t base = base_bytes(spec);
+    const size_t draws = rollouts_ ? rollouts_->bytes(device_, spec, dtype_of, o_.trainer) : 0;
+    if (o_.memory > 0) {
+      beside_ = bytes_beside(device_) + coming + base;
+      fit(spec, dtype_of, beside_ + folding(spec) + draws);
+      return;
+    }
+    require_room(device_, spec, dtype_of, o_.trainer,
+                 compile_training(device_, spec, dtype_of, o_.trainer).bytes(device_) + base + draws, 0);
   }
 
   // What is recomputed to save memory depends on what the process holds beside the trainer: `other` and what is looked

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "toy/base/clock.h"
+#include "toy/base/memory.h"
 #include "train/run_folder.h"
 
 namespace toy {
@@ -26,6 +27,8 @@ struct PhaseOf {
   static const char* of_region(const std::string& name) { return name == "validation" ? "eval" : "end"; }
 };
 
+std::optional<std::string> some(const std::string& path) { return path.empty() ? std::nullopt : std::optional(path); }
+
 }  // namespace
 
 Teller::Teller(TrainObserver& observer, RunFolder& folder)
@@ -43,6 +46,31 @@ void Teller::operator()(runs::Event event) {
   event.t = seconds();
   observer_.event(event);
   folder_.record(std::move(event));
+}
+
+void Teller::ended(const TrainResult& r) {
+  runs::RunEnd e;
+  e.reason = name_of(r.reason);
+  e.final_loss = r.final_loss;
+  e.seconds = r.seconds;
+  e.model = some(r.model_path);
+  e.average_model = some(r.average_path);
+  e.checkpoint = some(r.checkpoint);
+  e.peak_rss_bytes = int64_t(peak_resident_memory());
+  if (r.eval && !r.eval->reward) e.nats_per_byte = r.eval->nats_per_byte;
+  operator()(std::move(e));
+}
+
+void Teller::failed(const Error& error, std::optional<double> loss) try {
+  runs::RunEnd e;
+  e.reason = "error";
+  e.final_loss = loss;
+  e.exit_code = error.code() == ErrorCode::bad_input ? 2 : 1;
+  e.seconds = seconds();
+  e.error = error.what();
+  e.peak_rss_bytes = int64_t(peak_resident_memory());
+  operator()(std::move(e));
+} catch (const std::exception&) {
 }
 
 }  // namespace toy

@@ -28,6 +28,11 @@ class Teller {
   void preparing(const std::string& what) { observer_.preparing(what); }
   void validating(int64_t done, int64_t batches) { observer_.validating(done, batches); }
   bool stop() { return agree(observer_.stop()); }
+  /// The last event of a run: how it ended.
+  void ended(const TrainResult& r);
+  /// The last event of a run that failed after this loss, if it had one. Where not even that can be told, a disk is
+  /// full, say, and what the run failed of is what counts: nothing is thrown.
+  void failed(const Error& error, std::optional<double> loss);
 
   /// Steps that are done, from now on.
   void at(int64_t step) { step_ = step; }

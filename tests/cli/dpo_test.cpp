@@ -110,7 +110,7 @@ TEST_F(CliDpo, RatedAnswersAndBadRows) {
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_GT(events("rated", "eval").back().at("reward_margin"), 0.05);
   const std::string bad = write("bad.jsonl", "\n" + pairs(3) + R"({"prompt": "a", "chosen": "b"})" + "\n");
-  refuses(dpo("x", " --data " + bad), {"bad.jsonl:5", "--bad-rows skip"});
+  refuses(dpo("x", " --data " + bad), {"bad.jsonl:5", "'rejected' is missing", "--bad-rows skip"});
   EXPECT_EQ(toy(dpo("skipped", " --data " + bad + " --bad-rows skip --steps 1")).code, 0);
   refuses(dpo("x", " --data " + file), {"rated.jsonl:1", "--loss kto"});
   refuses(dpo("x", " --data " + write("text.jsonl", "{\"text\": \"abc\"}\n")), {"text.jsonl:1", "chosen", "rejected"});
