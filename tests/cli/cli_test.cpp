@@ -89,6 +89,17 @@ TEST_F(Cli, BenchMeasures) {
   EXPECT_NE(train.err.find("adamw"), std::string::npos);
 }
 
+// Products in bf16 are compared with what the machine can do in bf16.
+TEST_F(Cli, BenchComparesWithTheCeilingOfItsProducts) {
+  const Result r = toy("bench train --shape tiny --batch 1 --tokens 16 --steps 1 --warmup 0 --compute bf16 --json");
+  if (r.code == 2 && r.err.find("bf16") != std::string::npos) GTEST_SKIP() << "this processor has no products in bf16";
+  ASSERT_EQ(r.code, 0) << r.err;
+  const auto j = nlohmann::json::parse(r.out);
+  EXPECT_GT(j.at("bf16_gflops").get<double>(), 0);
+  EXPECT_NEAR(j.at("fraction_of_bf16").get<double>() * j.at("bf16_gflops").get<double>(), j.at("gflops").get<double>(),
+              1e-9 * j.at("gflops").get<double>());
+}
+
 // One JSON line a shape, each from a process of its own.
 TEST_F(Cli, BenchMeasuresListsOfShapes) {
   const std::string mine = write("mine.json", R"({"d_model": 20, "n_layers": 1, "n_heads": 2, "d_ff": 28})");

@@ -11,7 +11,9 @@
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
+#include <utility>
 
 #include "backend/cpu/peak/peak.h"
 #include "backend/gpu/peak.h"
@@ -23,6 +25,7 @@
 #include "toy/base/philox.h"
 #include "toy/data/text_files.h"
 #include "toy/models/spec.h"
+#include "toy/ops/ops.h"
 #include "toy/tensor/buffer.h"
 
 namespace toy::cli {
@@ -57,6 +60,44 @@ double fma_ceiling(Device& device) {
 double int8_ceiling(Device& device) {
   ThreadPool* const team = host_team(device);
   return team ? best_of_ten(*team, bench::int8_dot_gops) : 0;
+}
+
+std::pair<double, int64_t> square_product(Device& dev, DType type) {
+  constexpr int64_t kMost = 4096;
+  constexpr double kLongEnough = 20e-3;
+  double best = 0;
+  int64_t size = 128;
+  if (!dev.has_products(type)) return {0, kMost};
+  for (;; size *= 2) {
+    Graph g;
+    const TensorType square{DType::f32, {size, size}, 0};
+    const Value y = linear(g.param("x", square), g.param("w", square));
+    PlanOptions options;
+    options.products = type;
+    ParamStore store(dev);
+    std::vector<float> values(size_t(size * size));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = float(i * 2654435761u % 1024) / 512 - 1;
+    for (const char* name : {"x", "w"}) store.add(name, square), store.write(name, values);
+    Session session(dev, std::make_shared<const Plan>(compile(g, std::vector<Value>{y}, {}, dev, options)), {&store});
+    session.enable_profile(true);
+    double before = 0, seconds = 0;
+    best = 0;
+    for (int i = 0; i < 4; ++i) {
+      session.run();
+      double all = 0;
+      for (const StepTime& t : session.profile()) all += t.seconds;
+      seconds = std::exchange(before, all), seconds = all - seconds;
+      if (i > 0) best = std::max(best, 2e-9 * double(size) * double(size) * double(size) / seconds);
+    }
+    if (seconds >= kLongEnough || size == kMost) return {best, size};
+  }
+}
+
+double bf16_ceiling(Device& device) {
+  if (!device.has_products(DType::bf16)) return 0;
+  ThreadPool* const team = host_team(device);
+  if (!team) return square_product(device, DType::bf16).first;
+  return std::max(best_of_ten(*team, bench::bf16_dot_gflops), best_of_ten(*team, bench::bf16_tile_gflops));
 }
 
 static double read_ceiling_of(ThreadPool& pool) {
@@ -98,7 +139,7 @@ std::vector<MemoryLevel> memory_levels(ThreadPool& pool) {
   return levels;
 }
 
-Ceilings::Ceilings(Device& device) : fma(fma_ceiling(device)) {
+Ceilings::Ceilings(Device& device) : fma(fma_ceiling(device)), bf16(bf16_ceiling(device)) {
   if (ThreadPool* const team = host_team(device)) {
     levels = memory_levels(*team);
     for (int i = 0; i < 5; ++i) exp = std::max(exp, bench::exp_gops(*team));
@@ -114,7 +155,7 @@ const MemoryLevel& Ceilings::level_of(double bytes) const {
                        [&](const MemoryLevel& l) { return l.holds == 0 || bytes <= double(l.holds); });
 }
 
-Ceilings::Best Ceilings::best_time(const Cost& cost, std::span<const Reuse> reuse) const {
+Ceilings::Best Ceilings::best_time(const Cost& cost, std::span<const Reuse> reuse, bool in_bf16) const {
   std::map<std::string, double> by_level;
   Best best{0, levels.front().name};
   for (const Reuse& r : reuse) {
@@ -124,15 +165,20 @@ Ceilings::Best Ceilings::best_time(const Cost& cost, std::span<const Reuse> reus
   }
   for (const auto& [name, seconds] : by_level)
     if (seconds > by_level[best.by]) best.by = name;
-  if (const double t = cost.flops / fma * 1e-9; t > best.seconds) best = {t, "FMA"};
+  const auto& [speed, name] = in_bf16 && bf16 > 0 ? std::pair(bf16, "bf16") : std::pair(fma, "FMA");
+  if (const double t = cost.flops / speed * 1e-9; t > best.seconds) best = {t, name};
   if (const double t = cost.transcendentals / exp * 1e-9; t > best.seconds) best = {t, "exp"};
   return best;
 }
 
-std::vector<Ceilings::Best> best_times(const Plan& plan, const Ceilings& ceilings) {
+std::vector<Ceilings::Best> best_times(const Plan& plan, const Ceilings& ceilings, DType products) {
+  const std::set<std::string> dense{"linear", "linear_grad_x", "linear_grad_w", "matmul", "linear_xent"};
   const std::vector<std::vector<Reuse>> reuse = reuse_of(plan);
   std::vector<Ceilings::Best> best;
-  for (size_t i = 0; i < plan.steps.size(); ++i) best.push_back(ceilings.best_time(plan.steps[i].cost, reuse[i]));
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const PlanStep& step = plan.steps[i];
+    best.push_back(ceilings.best_time(step.cost, reuse[i], products == DType::bf16 && dense.contains(step.op)));
+  }
   return best;
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/command.h"
@@ -24,6 +25,11 @@ ThreadPool* host_team(Device& device);
 double fma_ceiling(Device& device);
 double int8_ceiling(Device& device);
 double read_ceiling(Device& device);
+/// GFLOP/s of multiply-adds of bf16; 0 where dense products do not round to it. Of a GPU: of square_product().
+double bf16_ceiling(Device& device);
+/// y = x w^T of squares, in f32 or with operands rounded to another type: as large as takes some milliseconds. GFLOP/s,
+/// 0 where the device has no such products, and the size.
+std::pair<double, int64_t> square_product(Device& device, DType type);
 
 /// Bytes that a device with memory of its own has given out, 0 for others; " and N MiB of device 'cuda'".
 size_t device_bytes(const Device& device);
@@ -39,8 +45,9 @@ std::vector<MemoryLevel> memory_levels(ThreadPool& pool);
 
 /// What bounds an op: multiply-adds, transcendental functions, and the memory that holds its operands.
 struct Ceilings {
-  double fma = 0;  ///< GFLOP/s
-  double exp = 0;  ///< 1e9 a second
+  double fma = 0;   ///< GFLOP/s
+  double bf16 = 0;  ///< the same of operands in bf16, which are summed in f32; 0: none, or not known
+  double exp = 0;   ///< 1e9 a second
   std::vector<MemoryLevel> levels;
 
   Ceilings() = default;
@@ -49,13 +56,13 @@ struct Ceilings {
   const MemoryLevel& level_of(double bytes) const;
   struct Best {
     double seconds;
-    std::string by;  ///< "FMA", "exp", or a level of memory
+    std::string by;  ///< "FMA", "bf16", "exp", or a level of memory
   };
   /// The least time that work of this cost can take, whose bytes come from where `reuse` says that they are.
-  Best best_time(const Cost& cost, std::span<const Reuse> reuse) const;
+  Best best_time(const Cost& cost, std::span<const Reuse> reuse, bool in_bf16 = false) const;
 };
-/// Of each step of a plan that runs again and again.
-std::vector<Ceilings::Best> best_times(const Plan& plan, const Ceilings& ceilings);
+/// Of each step of a plan that runs again and again, whose dense products round to `products`.
+std::vector<Ceilings::Best> best_times(const Plan& plan, const Ceilings& ceilings, DType products = DType::f32);
 
 /// The names in "NAME[,NAME...]". Throws for one that is neither a size nor a file of dimensions, before anything is
 /// measured.

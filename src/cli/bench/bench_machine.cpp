@@ -12,7 +12,6 @@
 #include "cli/console.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
-#include "toy/ops/ops.h"
 #include "toy/tensor/buffer.h"
 
 namespace toy::cli {
@@ -47,39 +46,6 @@ struct Gemm {
     });
   }
 };
-
-// y = x w^T of squares, in f32 or with operands of another type: as large as takes some milliseconds. GFLOP/s, 0 where
-// the device has no such products, and the size.
-std::pair<double, int64_t> square_product(Device& dev, DType type) {
-  constexpr int64_t kMost = 4096;
-  constexpr double kLongEnough = 20e-3;
-  double best = 0;
-  int64_t size = 128;
-  if (!dev.has_products(type)) return {0, kMost};
-  for (;; size *= 2) {
-    Graph g;
-    const TensorType square{DType::f32, {size, size}, 0};
-    const Value y = linear(g.param("x", square), g.param("w", square));
-    PlanOptions options;
-    options.products = type;
-    ParamStore store(dev);
-    std::vector<float> values(size_t(size * size));
-    for (size_t i = 0; i < values.size(); ++i) values[i] = float(i * 2654435761u % 1024) / 512 - 1;
-    for (const char* name : {"x", "w"}) store.add(name, square), store.write(name, values);
-    Session session(dev, std::make_shared<const Plan>(compile(g, std::vector<Value>{y}, {}, dev, options)), {&store});
-    session.enable_profile(true);
-    double before = 0, seconds = 0;
-    best = 0;
-    for (int i = 0; i < 4; ++i) {
-      session.run();
-      double all = 0;
-      for (const StepTime& t : session.profile()) all += t.seconds;
-      seconds = std::exchange(before, all), seconds = all - seconds;
-      if (i > 0) best = std::max(best, 2e-9 * double(size) * double(size) * double(size) / seconds);
-    }
-    if (seconds >= kLongEnough || size == kMost) return {best, size};
-  }
-}
 
 // Figures of all threads together and of one, stated once for JSON and for a table.
 struct Figures {

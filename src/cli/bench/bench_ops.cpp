@@ -34,9 +34,9 @@ std::string operands_of(const PlanStep& s) {
 
 // One row for each op and shape, the dearest first.
 std::vector<OpTime> times_of(const Session& session, const Plan& plan, const std::string& phase,
-                             const Ceilings& ceilings) {
+                             const Ceilings& ceilings, DType products = DType::f32) {
   std::map<std::pair<std::string, std::string>, OpTime> rows;
-  const std::vector<Ceilings::Best> best = best_times(plan, ceilings);
+  const std::vector<Ceilings::Best> best = best_times(plan, ceilings, products);
   for (size_t i = 0; i < session.profile().size(); ++i) {
     const StepTime& t = session.profile()[i];
     if (t.runs == 0) continue;
@@ -116,13 +116,16 @@ struct BenchOps : Command {
       const ordered_json j{{"shape", shape},
                            {"threads", dev->threads()},
                            {"fma_gflops", ceilings.fma},
+                           {"bf16_gflops", ceilings.bf16},
                            {"exp_gops", ceilings.exp},
                            {"read_gbs", ceilings.levels.back().read},
                            {"training", to_json(training)},
                            {"decoding", to_json(decoding)}};
       return print_json(j);
     }
-    fmt::print("ceilings: f32 multiply-add {:.0f} GFLOP/s, exp {:.1f}e9/s, read", ceilings.fma, ceilings.exp);
+    fmt::print("ceilings: f32 multiply-add {:.0f} GFLOP/s, ", ceilings.fma);
+    if (ceilings.bf16 > 0) fmt::print("bf16 {:.0f}, ", ceilings.bf16);
+    fmt::print("exp {:.1f}e9/s, read", ceilings.exp);
     for (const MemoryLevel& l : ceilings.levels) fmt::print(" {} {:.0f}", l.name, l.read);
     fmt::print(" GB/s\n\n");
     print(training);
@@ -140,7 +143,7 @@ struct BenchOps : Command {
       engine.step(w, 1e-4);
     }
     return times_of(engine.session(), plan_of_sequences(engine.session().plan(), trainer.batch),
-                    fmt::format("training step, B={} T={}", trainer.batch, trainer.tokens), ceilings);
+                    fmt::format("training step, B={} T={}", trainer.batch, trainer.tokens), ceilings, options.compute);
   }
 
   std::vector<OpTime> decode(Device& dev, const Model& model, const Ceilings& ceilings) const {

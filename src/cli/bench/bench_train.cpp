@@ -151,6 +151,8 @@ struct BenchTrain : Command {
     const Windows w = random_windows(n, model.spec.vocab);
     std::vector<double> times, ceilings, exchanges, waits;
     double loss = 0;
+    const bool in_bf16 = options.compute == DType::bf16;
+    const double bf16 = in_bf16 ? bf16_ceiling(*dev) : 0;
     for (int64_t i = 0; i < warmup + steps; ++i) {
       if (i == warmup) engine.session().enable_profile(profile);
       ceilings.push_back(fma_ceiling(*dev));
@@ -169,7 +171,8 @@ struct BenchTrain : Command {
         mode == "lora" ? 4.0 * double(params) + 6.0 * double(trained_count(model.spec)) : 6.0 * double(params);
     const double gflop = (products * double(n) + 3 * mixers) * 1e-9, seconds = median(times), fma = median(ceilings);
     const int count = ranks ? ranks->size() : 1;
-    const double fraction = gflop / seconds / (fma * count);  // as if each rank could do what this one can
+    // As if each rank could do what this one can.
+    const double fraction = gflop / seconds / (fma * count), of_bf16 = in_bf16 ? gflop / seconds / (bf16 * count) : 0;
     ordered_json j{{"shape", name},
                    {"mode", mode},
                    {"base", base},
@@ -200,6 +203,7 @@ struct BenchTrain : Command {
                    {"lightly_recomputed_blocks", fit.recompute.light},
                    {"anonymous_mib", anonymous_memory() >> 20},
                    {"peak_rss_mib", peak_resident_memory() >> 20}};
+    if (in_bf16) j["bf16_gflops"] = bf16, j["fraction_of_bf16"] = of_bf16;
     if (const size_t held = device_bytes(*dev)) j["device_mib"] = held >> 20;
     if (profile)
       print_profile(engine.session(), fma, plan_of_sequences(engine.session().plan(), options.batch / options.shards));
@@ -208,9 +212,10 @@ struct BenchTrain : Command {
                                                      1e-3 * median(exchanges), 1e-3 * median(waits))
                                        : "";
     fmt::print(
-        "{} B={} T={}: {:.2f} ms per step, {:.0f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {}{:.0f}{}; peak {} MiB{}\n",
-        name, trainer.batch, trainer.tokens, 1e3 * seconds, double(n) / seconds, gflop / seconds, 100 * fraction,
-        ranks ? fmt::format("{} x ", count) : "", fma, of_ranks, peak_resident_memory() >> 20, device_text(*dev));
+        "{} B={} T={}: {:.2f} ms per step, {:.0f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {}{:.0f}{}{}; peak {} MiB{}\n",
+        name, trainer.batch, trainer.tokens, 1e3 * seconds, double(n) / seconds, gflop / seconds,
+        100 * (in_bf16 ? of_bf16 : fraction), ranks ? fmt::format("{} x ", count) : "", in_bf16 ? bf16 : fma,
+        in_bf16 ? " in bf16" : "", of_ranks, peak_resident_memory() >> 20, device_text(*dev));
   }
 };
 
