@@ -64,7 +64,7 @@ void Teller::ended(const TrainResult& r) {
 void Teller::failed(const Error& error, std::optional<double> loss) try {
   runs::RunEnd e;
   e.reason = "error";
-  e.final_loss = loss;
+  if (loss) e.final_loss = *loss;
   e.exit_code = error.code() == ErrorCode::bad_input ? 2 : 1;
   e.seconds = seconds();
   e.error = error.what();
