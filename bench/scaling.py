@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How cost grows as the work grows: a Markdown table of processor time and memory for each size of each kind of work.
 
-  bench/scaling.py build/release/toy                    # 10 minutes; --only context,turns --most 4096 for less
+  bench/scaling.py build/release/toy                    # an hour for 2 GB of text; --most 100000000 for less
 
 Times are processor seconds of one thread, user and system, the least of --repeat runs: other programs share caches and
 memory, and disturb even these. "Growth" compares a
@@ -115,7 +115,7 @@ KINDS = {
     "batch": ("sequences together, 64 tokens each", [1, 4, 16, 64]),
     "layers": ("layers", [4, 16, 64, 128]),
     "vocabulary": ("tokens of the vocabulary", [1024, 16384, 262144]),
-    "corpus_bytes": ("bytes of a corpus", [10**6, 4 * 10**6, 16 * 10**6, 64 * 10**6]),
+    "corpus_bytes": ("bytes of a corpus", [10**6, 16 * 10**6, 256 * 10**6, 2 * 10**9]),
     "runs": ("runs that are listed", [10, 100, 1000, 10000]),
     "adapters": ("adapters", [1, 4, 16, 64]),
     "grammar_rules": ("rules of a grammar", [1, 10, 100, 1000]),

@@ -5,8 +5,8 @@
 #   scripts/peers.sh            # into ${TOY_PEERS:-/opt/toy-peers}
 #   scripts/peers.sh --force    # install and check again
 #
-# A complete environment is left as it is. pip's output goes to PATH/install.log. stdout has only the interpreter's path,
-# so `PY=$(scripts/peers.sh)` works; messages go to stderr.
+# A complete environment is left as it is. The installers' output goes to PATH/install.log. stdout has only the
+# interpreter's path, so `PY=$(scripts/peers.sh)` works; messages go to stderr.
 set -euo pipefail
 
 dir=${TOY_PEERS:-/opt/toy-peers}
@@ -41,8 +41,9 @@ fail() { say "$1; the end of $log:"; tail -n 15 "$log" >&2; exit 1; }
 say "installing into $dir (about 6 minutes, 6 GB): ${packages[*]}"
 : > "$log"
 python3 -m venv "$dir" >> "$log" 2>&1 || fail "python3 -m venv failed (Debian: apt-get install python3-venv)"
-"$dir/bin/python" -m pip install --disable-pip-version-check --no-input "${packages[@]}" >> "$log" 2>&1 \
-  || fail "pip install failed"
+# uv finds versions that fit together in seconds; pip tries one after another, for many minutes.
+"$dir/bin/python" -m pip install --disable-pip-version-check --no-input uv >> "$log" 2>&1 || fail "pip install uv failed"
+"$dir/bin/uv" pip install --python "$dir/bin/python" "${packages[@]}" >> "$log" 2>&1 || fail "uv pip install failed"
 for module in $modules; do
   "$dir/bin/python" -c "import $module" >> "$log" 2>&1 || fail "module $module is installed but cannot be imported"
 done
