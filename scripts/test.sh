@@ -83,7 +83,8 @@ run_tests() {  # NAME FOLDER LIST-ARGUMENTS... -- SELECT-ARGUMENTS...
   shift
   echo "test: tests of $folder ..."
   ctest --test-dir "$folder" "${list[@]}" --show-only=json-v1 > "$logs/$name.json" 2> "$logs/$name-list.log" || true
-  ctest --test-dir "$folder" "${list[@]}" "$@" -j "$jobs" --timeout 300 --output-junit "$logs/$name.xml" \
+  # One more than there are cores: some tests wait for seconds, such as those of lost processes.
+  ctest --test-dir "$folder" "${list[@]}" "$@" -j "$((jobs + 1))" --timeout 300 --output-junit "$logs/$name.xml" \
     > "$logs/$name.log" 2>&1 || true
   echo "test: tests of $folder: done, $((SECONDS - begin)) s (log: $logs/$name.log)"
 }
@@ -137,7 +138,7 @@ else
   fi
   if ((${#leave_out[@]})); then select=(-LE "^($(IFS='|'; echo "${leave_out[*]}"))\$"); fi
 fi
-# Fuzzers are built while the tests run, with what these leave: some wait for seconds, such as those of lost processes.
+# Fuzzers are built while the tests run, with what these leave.
 fuzz_build=''
 build_fuzzers() {
   cmake -S tests/fuzz -B build/fuzz -G Ninja && nice -n 19 cmake --build build/fuzz -j "$jobs"
