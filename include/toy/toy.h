@@ -23,6 +23,7 @@
 #include "toy/base/folder_lock.h"
 #include "toy/base/gguf_name.h"
 #include "toy/base/glob.h"
+#include "toy/base/hub_address.h"
 #include "toy/base/json_text.h"
 #include "toy/base/memory.h"
 #include "toy/base/nearest.h"

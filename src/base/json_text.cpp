@@ -124,11 +124,13 @@ T json_number(const Json& json, std::string_view name, T least, T most) {
   const T v = fits ? json.template get<T>() : T();
   if (fits && least <= v && v <= most) return v;
   const bool any = least == std::numeric_limits<T>::lowest() && most == std::numeric_limits<T>::max();
+  const bool no_limit = kWhole && double(most) >= 0x1p31 - 1;  // that anyone would ask for
   const Json inner = json.is_string() ? parse_json<Json>(json.template get_ref<const std::string&>()) : Json();
   check(!inner.is_number(), "{} is {}, a text; write {} without quotes", name, json_text(json), json_text(inner));
   fail("{} is {}, expected {}{}", name, json_text(json), kWhole ? "a whole number" : "a number",
        any && kWhole                      ? " of 64 bits"
        : any && std::is_same_v<T, double> ? ""
+       : no_limit                         ? fmt::format(", {} or more", least)
                                           : fmt::format(" from {} to {}", least, most));
 }
 template int64_t json_number(const nlohmann::json&, std::string_view, int64_t, int64_t);

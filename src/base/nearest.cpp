@@ -9,6 +9,8 @@
 #include <iterator>
 #include <utility>
 
+#include "toy/base/shell_word.h"
+
 namespace toy {
 
 namespace {
@@ -74,17 +76,26 @@ static bool looks_like_repository(std::string_view path) {
   return std::ranges::count(path, '/') == 1 && path.find('.') == path.npos && path.front() != '/' && path.back() != '/';
 }
 
+std::string why_no_path(const std::string& path) {
+  if (path.find("://") != path.npos)
+    return "it is an address; download it first, such as with curl -O, and give the file";
+  if (path.starts_with("~/"))
+    return "no such file; the shell replaces ~ only where a word begins with it, without quotes";
+  if (path.find('*') != path.npos)
+    return "no such file; the shell replaces * only in a word of its own, without quotes, where files fit";
+  if (path.size() > 2 && std::isalpha(uint8_t(path[0])) && path[1] == ':' && (path[2] == '\\' || path[2] == '/')) {
+    std::string here = std::string("/mnt/") + char(std::tolower(uint8_t(path[0]))) + path.substr(2);
+    std::ranges::replace(here, '\\', '/');
+    return fmt::format("no such file; it is a path of Windows, and WSL has it as {}", shell_quoted(here));
+  }
+  return {};
+}
+
 std::string no_such_file(const std::string& path) {
   namespace fs = std::filesystem;
   const fs::path wanted(path);
   std::error_code error;
-  if (path.find("://") != path.npos)
-    return fmt::format("{}: it is an address; download it first, such as with curl -O, and give the file", path);
-  if (path.starts_with("~/"))
-    return fmt::format("{}: no such file; the shell replaces ~ only where a word begins with it, without quotes", path);
-  if (path.find('*') != path.npos)
-    return fmt::format(
-        "{}: no such file; the shell replaces * only in a word of its own, without quotes, where files fit", path);
+  if (const std::string why = why_no_path(path); !why.empty()) return fmt::format("{}: {}", path, why);
   fs::path there;  // how far the path exists
   for (const fs::path& part : wanted.parent_path()) {
     if (!fs::is_directory(there / part, error))

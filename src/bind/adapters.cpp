@@ -63,12 +63,30 @@ GivenAdapter parse_adapter(const std::string& text, bool named, const ModelFinde
   return g;
 }
 
+namespace {
+
+// The model that a run has made this adapter of, as its log says; "" where there is none. The file of a checkpoint is
+// two folders further down.
+std::string base_of(const std::string& adapter) {
+  for (const char* up : {".", "../.."})
+    if (const fs::path run = fs::path(adapter).parent_path() / up; fs::exists(run / runs::kEventsFile))
+      return base_of_adapter(run.lexically_normal().string());
+  return {};
+}
+
+}  // namespace
+
 void apply_adapters(Model& model, const std::vector<GivenAdapter>& given) {
-  for (const GivenAdapter& g : given)
-    if (hf::is_peft_folder(g.path))
-      hf::load_peft(model, g.path, g.scale);
-    else
-      load_adapter(model, g.path, g.scale);
+  for (const GivenAdapter& g : given) try {
+      if (hf::is_peft_folder(g.path))
+        hf::load_peft(model, g.path, g.scale);
+      else
+        load_adapter(model, g.path, g.scale);
+    } catch (const OtherBase& e) {
+      const std::string base = base_of(g.path);
+      if (base.empty() || base == "MODEL") throw;
+      fail("{}: it is an adapter of {}, not of this model: {}", g.path, base, e.why);
+    }
 }
 
 void require_tokenizer(const Model& model, const std::string& path, const char* way_out) {

@@ -35,8 +35,8 @@ using nlohmann::ordered_json;
 ChatTemplate template_for(const BoundModel& model, const std::string& name) {
   model.tokenizer();
   const auto chat = chat_template_of(model.model(), model.path(), name);
-  check(chat.has_value(), "{}: the model has no chat template; give one of {} as chat_template, or use generate",
-        model.path(), fmt::join(builtin_chat_templates(), ", "));
+  check(chat.has_value(), "{}: the model has no chat template; give {} as chat_template, or use generate", model.path(),
+        usable_chat_templates(model.tokenizer()));
   return *chat;
 }
 

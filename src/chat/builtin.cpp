@@ -57,6 +57,15 @@ std::vector<std::string> builtin_chat_templates() {
 
 namespace {
 
+std::vector<std::string> missing_tokens(const Builtin& b, const Tokenizer& tokenizer) {
+  std::vector<std::string> missing;
+  for (const std::string_view token : b.tokens)
+    if (tokenizer.encode(token, {.parse_special = true}).size() != 1) missing.emplace_back(token);
+  return missing;
+}
+
+bool has_end(const Tokenizer& tokenizer) { return tokenizer.eos() && !tokenizer.written(*tokenizer.eos()).empty(); }
+
 const Builtin* find(std::string_view name) {
   const auto found = std::ranges::find(builtins(), name, &Builtin::name);
   return found == builtins().end() ? nullptr : &*found;
@@ -71,14 +80,22 @@ ChatTemplate template_of(const Builtin& b) {
 std::optional<ChatTemplate> builtin_chat_template(std::string_view name, const Tokenizer& tokenizer) {
   const Builtin* found = find(name);
   if (!found) return std::nullopt;
-  std::vector<std::string> missing;
-  for (const std::string_view token : found->tokens)
-    if (tokenizer.encode(token, {.parse_special = true}).size() != 1) missing.emplace_back(token);
-  check(missing.empty(), "the chat template {} needs tokens that the vocabulary lacks: {}; use another of {}", name,
-        fmt::join(missing, ", "), fmt::join(builtin_chat_templates(), ", "));
-  check(!found->needs_eos || (tokenizer.eos() && !tokenizer.written(*tokenizer.eos()).empty()),
-        "the chat template {} ends answers with an end-of-sequence token, which the vocabulary lacks", name);
+  const std::vector<std::string> missing = missing_tokens(*found, tokenizer);
+  check(missing.empty(), "the chat template {} needs tokens that the vocabulary lacks: {}; use {}", name,
+        fmt::join(missing, ", "), usable_chat_templates(tokenizer));
+  check(!found->needs_eos || has_end(tokenizer),
+        "the chat template {} ends answers with an end-of-sequence token, which the vocabulary lacks; use {}", name,
+        usable_chat_templates(tokenizer));
   return template_of(*found);
+}
+
+std::string usable_chat_templates(const Tokenizer& tokenizer) {
+  std::vector<std::string_view> names;
+  for (const Builtin& b : builtins())
+    if (missing_tokens(b, tokenizer).empty() && (!b.needs_eos || has_end(tokenizer))) names.push_back(b.name);
+  if (names.empty()) return "a file";
+  const auto others = fmt::format("{}", fmt::join(names.begin() + 1, names.end(), ", "));
+  return fmt::format("{}{}", names[0], others.empty() ? "" : " (or " + others + ")");
 }
 
 ChatTemplate chat_template_named(const std::string& name_or_file, const Tokenizer& tokenizer) {

@@ -5,13 +5,16 @@
 #include <langinfo.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "cli/tables.h"
 #include "toy/base/atomic_file.h"
@@ -101,6 +104,19 @@ void ensure_standard_streams() {
   // A standard output for reading only: what is written to it is seen to fail.
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
     if (fcntl(fd, F_GETFD) == -1) (void)!open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+std::string lost_output(int error) {
+  if (error == 0) {  // a device says it again, and a full disk is still one
+    struct statvfs disk = {};
+    errno = 0;
+    if (::write(STDOUT_FILENO, "", 0) < 0)
+      error = errno;
+    else if (::fstatvfs(STDOUT_FILENO, &disk) == 0 && disk.f_blocks > 0 && disk.f_bavail == 0)
+      error = ENOSPC;
+  }
+  const std::string reason = error ? ": " + std::generic_category().message(error) : "";
+  return "stdout: the output could not be written" + reason;
 }
 
 bool is_terminal(int fd) { return isatty(fd) == 1; }

@@ -17,6 +17,8 @@ void write_file(const std::string& path, std::string_view text);
 std::string for_terminal(std::string_view text);
 /// Writes it above the status line, if there is one.
 void to_stderr(std::string_view text);
+/// What to say where stdout did not take what was printed. `error`: the errno of the write, 0 if it is not known.
+std::string lost_output(int error);
 /// Opens /dev/null in place of closed standard streams, so that no file of ours gets their numbers; writing to a
 /// standard output that was closed fails. Call it first.
 void ensure_standard_streams();

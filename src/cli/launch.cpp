@@ -8,6 +8,7 @@
 #include "cli/console.h"
 #include "cli/main.h"
 #include "toy/base/error.h"
+#include "toy/base/utf8.h"
 #include "toy/train/worker.h"
 
 namespace toy::cli {
@@ -36,7 +37,13 @@ int work_for(Communicator& ranks, std::span<const std::string> words) {
 int run_in_ranks(std::span<char*> arguments, const std::function<int(Communicator*)>& work) {
   const Launch launch = launch_of_this_process();
   if (launch.size == 1) return work(nullptr);
-  if (!trains(arguments)) return launch.rank > 0 ? 0 : work(nullptr);
+  if (!trains(arguments)) {
+    if (launch.rank > 0) return 0;
+    if (arguments.size() > 1 && arguments[1][0] != '-')
+      to_stderr(fmt::format("toy: toy {} uses one process of the {}; only toy train and toy bench train use several\n",
+                            one_line(arguments[1]), launch.size));
+    return work(nullptr);
+  }
   std::unique_ptr<Communicator> ranks;
   const auto load = [&] { ranks = launched_communicator(launch); };
   if (launch.rank == 0) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <system_error>
 
 #include "cli/command.h"
 #include "cli/console.h"
@@ -111,10 +113,11 @@ int exit_code_of(const std::function<void()>& work) {
     to_stderr(fmt::format("toy: {}\n", one_line(text)));
     return code;
   };
-  const char* lost = "stdout: the output could not be written";
   try {
     work();
-    return std::fflush(stdout) == 0 && !std::ferror(stdout) ? 0 : failed(1, lost);
+    errno = 0;
+    if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return 0;
+    return failed(1, lost_output(errno));
   } catch (const Exit& e) {
     return e.code;
   } catch (const Error& e) {
@@ -124,7 +127,9 @@ int exit_code_of(const std::function<void()>& work) {
   } catch (const std::bad_alloc&) {
     return failed(2, "memory: there is not enough for this; use a smaller model, batch or context");
   } catch (const std::exception& e) {
-    return failed(1, std::ferror(stdout) ? lost : e.what());
+    if (!std::ferror(stdout)) return failed(1, e.what());
+    const auto* system = dynamic_cast<const std::system_error*>(&e);  // fmt's, of a write
+    return failed(1, lost_output(system ? system->code().value() : 0));
   }
 }
 

@@ -72,6 +72,10 @@ inline constexpr std::string_view kMapPreferences = "--map prompt=NAME,chosen=NA
 inline constexpr std::string_view kMapPairs = "--map anchor=NAME,positive=NAME names the fields";
 inline constexpr std::string_view kMapClasses = "--map text=NAME,label=NAME names the fields";
 
+inline constexpr std::string_view kDevices =
+    "toy devices lists all devices; --device is an option of the commands that compute, such as toy infer";
+inline constexpr std::string_view kSystemFile = "--system \"$(cat FILE)\" takes the text of a file";
+
 // Options of other programs that have no counterpart, and why; `of`: only where the command has this option; `in`: only
 // of this command ("train vit") and those of its group ("train"). What a reason names has to be there. The first
 // counts.
@@ -92,6 +96,12 @@ inline constexpr Needless kNeedless[] = {
     {"--flash-attn", "attention never stores its scores"},
     {"-fa", "attention never stores its scores"},
     {"--gpu", "--device cuda computes on a GPU (toy devices shows what this machine has)", "--device"},
+    {"--gpu", kDevices, {}, "devices"},
+    {"--cuda", kDevices, {}, "devices"},
+    {"--device", kDevices, {}, "devices"},
+    {"--system-file", kSystemFile, "--system", "chat"},
+    {"--system-prompt-file", kSystemFile, "--system", "chat"},
+    {"-sysf", kSystemFile, "--system", "chat"},
     {"--cuda", "--device cuda computes on a GPU (toy devices shows what this machine has)", "--device"},
     {"--text", "--corpus takes a file or a folder; write the text into a file", "--corpus"},
     {"--prompt", "--file scores the text of a file, and --file - reads standard input", "--stride"},
@@ -289,6 +299,7 @@ inline constexpr struct {
 inline constexpr struct {
   std::string_view option, theirs, reason;
 } kNeedlessValues[] = {{"--seed", "-1", "leave it out, or write --seed $RANDOM for another each time"},
+                       {"--seed", "random", "leave it out, or write --seed $RANDOM for another each time"},
                        {"--n", "-1", "leave it out, or give a large number; a text ends by itself where it can"}};
 
 }  // namespace toy::cli::others

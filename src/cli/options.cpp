@@ -156,6 +156,21 @@ void warn_of_long_context(const std::string& path, const ModelSpec& spec, int64_
                           spec.context, positions));
 }
 
+namespace {
+
+// $'...' of bash with line breaks for "\n", everything else as it is; "" for what is long or would act on a terminal.
+std::string with_line_breaks(const std::string& text) {
+  constexpr size_t kLongest = 60;
+  if (text.size() > kLongest || one_line(text) != text) return {};
+  std::string word = "$'";
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool is_break = text[i] == '\\' && i + 1 < text.size() && text[i + 1] == 'n';
+    if ((text[i] == '\\' && !is_break) || text[i] == '\'') word += '\\';
+    word += text[i];
+  }
+  return word + "'";
+}
+
 void note_if_file(const std::string& text, const std::string& option) {
   std::error_code error;
   const std::string file = text.substr(text.starts_with('@'));  // as curl has it
@@ -165,6 +180,22 @@ void note_if_file(const std::string& text, const std::string& option) {
                         !reads           ? ", not as a file"
                         : option.empty() ? fmt::format("; \"$(cat {})\" is what the file holds", shell_quoted(file))
                                          : fmt::format("; {} {} reads the file", option, shell_quoted(file))));
+}
+
+}  // namespace
+
+// Those of code stand in strings.
+void note_line_breaks(const std::string& text) {
+  const size_t at = text.find("\\n");
+  if (at == text.npos || std::count(text.begin(), text.begin() + std::ptrdiff_t(at), '"') % 2 == 1) return;
+  const std::string word = with_line_breaks(text);
+  to_stderr(fmt::format("toy: \\n in the text is a backslash and an n; for a line break write {}\n",
+                        word.empty() ? "$'...\\n...'" : word));
+}
+
+void note_text(const std::string& text, const std::string& option) {
+  note_if_file(text, option);
+  note_line_breaks(text);
 }
 
 void print_warnings(const std::string& path, const std::vector<std::string>& warnings) {

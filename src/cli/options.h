@@ -73,8 +73,12 @@ void warn_of_long_context(const std::string& path, const ModelSpec& spec, int64_
 
 /// Notes about a file that was opened, one line each on stderr.
 void print_warnings(const std::string& path, const std::vector<std::string>& warnings);
-/// Says on stderr that a text is the name of a file, which `option` would read, if there is such a file.
-void note_if_file(const std::string& text, const std::string& option);
+/// @{
+/// Says on stderr what a text of the command line may have been meant to be: a file, which `option` would read, or a
+/// line break, where it has a backslash and an n.
+void note_text(const std::string& text, const std::string& option);
+void note_line_breaks(const std::string& text);
+/// @}
 
 /// The words of the command line (without the program), the values of text options marked so that the parser cannot
 /// mistake them.

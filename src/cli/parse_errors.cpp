@@ -75,6 +75,7 @@ std::string instead_of(const CLI::App& app, const std::string& option) {
   if (longer.size() > 1 && longer.size() <= 4) return fmt::format("did you mean {}?", fmt::join(longer, " or "));
   std::string near = longer.size() == 1 ? longer.front() : nearest(option, names);
   if (near.empty()) near = nearest(option, known_synonyms(app));
+  if (near.empty() && names.size() <= 2) return fmt::format("`{}` has only {}", full_name(app), fmt::join(names, ", "));
   return near.empty() ? fmt::format("`{} --help-all` shows all", full_name(app))
                       : fmt::format("did you mean '{}'?", near);
 }

@@ -10,6 +10,7 @@
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
+#include "toy/chat/builtin.h"
 #include "toy/dialog/dialog_input.h"
 
 namespace toy {
@@ -50,6 +51,16 @@ ordered_json joined(ordered_json first, const ordered_json& second) {
 int64_t Example::counted(size_t tokens) const {
   return std::count(trained.begin(), trained.begin() + int64_t(std::min(tokens, trained.size())), 1);
 }
+
+// A vocabulary without any may be one that is still to get the tokens of a template.
+static std::string templates_for(const Tokenizer& tokenizer) {
+  const std::string usable = usable_chat_templates(tokenizer);
+  return usable == "a file" ? "give --chat-template, such as chatml, or a file" : "add --chat-template " + usable;
+}
+
+NeedsTemplate::NeedsTemplate(const Tokenizer& tokenizer)
+    : Error(ErrorCode::bad_input,
+            "messages need a chat template, and the model has none; " + templates_for(tokenizer)) {}
 
 std::string_view name_of(RowKind kind) {
   constexpr std::string_view kNames[] = {"text", "completion", "messages", "instruction", "preference", "rated"};
@@ -145,7 +156,7 @@ ExampleRow ExampleMaker::example(const RowForm& form) const {
 // `from`: the first message whose tokens may be learned.
 Example ExampleMaker::messages(const RowForm& form, const ordered_json& all, size_t from,
                                std::vector<std::string>& notes) const {
-  if (dialog_ == nullptr) throw NeedsTemplate();
+  if (dialog_ == nullptr) throw NeedsTemplate(tokenizer_);
   LearnedDialog learned = dialog_->learned({.messages = all,
                                             .tools = form.tools,
                                             .documents = form.documents,

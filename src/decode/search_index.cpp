@@ -5,10 +5,12 @@
 #include <cctype>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 #include "toy/base/checksum.h"
 #include "toy/base/error.h"
+#include "toy/base/shell_word.h"
 
 namespace toy {
 namespace {
@@ -150,15 +152,36 @@ void write_search_index(const std::string& path, std::span<const Passage> passag
 
 bool is_search_index(const std::string& path) { return gguf::type_of_file(path) == kArchitecture; }
 
+namespace {
+
+// "it is a model, no index; make one with toy search build MODEL FOLDER --out INDEX"
+[[noreturn]] void refuse_other(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const bool is_folder = fs::is_directory(path, error),
+             is_model = is_folder ? fs::exists(fs::path(path) / "config.json", error) ||
+                                        fs::exists(fs::path(path) / "model.gguf", error)
+                                  : gguf::type_of_file(path) == "model";
+  const std::string word = shell_quoted(path);
+  fail("{}: it is {}no index; make one with toy search build {} {} --out INDEX", path,
+       is_model    ? "a model, "
+       : is_folder ? "a folder, "
+                   : "",
+       is_model ? word : "MODEL", is_folder && !is_model ? word : "FOLDER");
+}
+
+}  // namespace
+
 SearchIndex SearchIndex::open(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) refuse_other(path);
   std::ifstream file(path, std::ios::binary);
   std::array<char, 4> magic{};
-  check(!file.read(magic.data(), magic.size()) || std::string_view(magic.data(), magic.size()) == "GGUF",
-        "{}: it is no index; make one with toy search build MODEL FOLDER --out INDEX", path);
+  if (file.read(magic.data(), magic.size()) && std::string_view(magic.data(), magic.size()) != "GGUF")
+    refuse_other(path);
   SearchIndex index(gguf::File::open(path));
   const gguf::File& f = index.file_;
-  check(f.get_string("general.architecture", "") == kArchitecture, "{}: it is no index; make one with toy search build",
-        path);
+  if (f.get_string("general.architecture", "") != kArchitecture) refuse_other(path);
   const gguf::TensorInfo& t = f.require(kVectors);
   check(t.dtype == DType::f32 && t.shape.rank() == 2 && t.shape[0] > 0, "{}: its vectors are not f32 [passages,width]",
         path);

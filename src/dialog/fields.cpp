@@ -98,7 +98,8 @@ bool Fields::has(const std::string& name) {
 
 const ordered_json& Fields::needed(const std::string& name) {
   if (const ordered_json* value = take(name)) return *value;
-  static const std::set<std::string> kTexts = {"content", "text", "prompt", "input"};  // what others call a text
+  // What others call a text, or several.
+  static const std::set<std::string> kTexts = {"content", "text", "prompt", "input", "texts", "prompts", "sentences"};
   constexpr const char* kCode = "missing_required_parameter";
   for (const auto& [other, value] : values_)
     if (!meant(other, {name}).empty() || !other_name(other, {name}).empty() ||

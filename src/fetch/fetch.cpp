@@ -17,6 +17,7 @@
 #include "fetch/http.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
+#include "toy/base/hub_address.h"
 #include "toy/base/memory.h"
 
 namespace toy::fetch {
@@ -101,32 +102,11 @@ class Partial {
   int fd_;
 };
 
-// "https://huggingface.co/OWNER/REPO/resolve/main/FILE", as a browser shows it.
-void refuse_address(const std::string& given) {
-  const std::string address = given.substr(0, given.find_first_of("?#"));  // "?download=true"
-  constexpr std::string_view kHost = "huggingface.co/";
-  const size_t host = address.find(kHost);
-  if (host == address.npos) return;
-  std::vector<std::string> parts;  // OWNER, REPO, resolve, REVISION, FILE
-  for (size_t at = host + kHost.size(); at <= address.size();) {
-    const size_t end = std::min(address.find('/', at), address.size());
-    parts.push_back(address.substr(at, end - at));
-    at = end + 1;
-  }
-  constexpr size_t kBeforeFile = 4;
-  if (parts.size() < 2 || !is_name(parts[0]) || !is_name(parts[1])) return;
-  check(parts[0] != "datasets" && parts[0] != "spaces", "'{}' is no model; give the OWNER/REPO of one", address);
-  std::string file;
-  for (size_t i = kBeforeFile; i < parts.size(); ++i) file += (file.empty() ? " " : "/") + parts[i];
-  const bool is_main = parts.size() < kBeforeFile || parts[3] == "main";
-  fail("'{}' is an address; write toy fetch {}/{}{}{}", address, parts[0], parts[1], file,
-       is_main ? "" : " --revision " + parts[3]);
-}
-
 class Fetch {
  public:
   explicit Fetch(const FetchOptions& o) : o_(o), http_(o.token, o.stop) {
-    refuse_address(o.repo);
+    if (const std::string command = fetch_of_address(o.repo); !command.empty())
+      fail("'{}' is an address; write {}", o.repo, command);
     check(o.endpoint.starts_with("http"), "HF_ENDPOINT is '{}'; write it with http:// or https://", o.endpoint);
     const size_t slash = o.repo.find('/');
     check(slash != o.repo.npos && is_name(o.repo.substr(0, slash)) && is_name(o.repo.substr(slash + 1)),
@@ -183,6 +163,7 @@ class Fetch {
 
   // Waits longer each time. `tries` counts those without progress.
   void wait_after(const Transient& e, int tries) const {
+    if (dynamic_cast<const NoAddress*>(&e)) throw NoAddress(e.what());
     if (tries >= kTries) throw Transient(fmt::format("{}; run the command again to resume", e.what()));
     if (o_.retrying) o_.retrying(e.what());
     const auto until =
@@ -282,6 +263,12 @@ class Fetch {
 
 }  // namespace
 
-std::vector<Fetched> fetch(const FetchOptions& options) { return Fetch(options).run(); }
+std::vector<Fetched> fetch(const FetchOptions& options) {
+  try {
+    return Fetch(options).run();
+  } catch (const Transient& e) {  // nothing that the caller has to correct
+    fail_internal("{}", e.what());
+  }
+}
 
 }  // namespace toy::fetch

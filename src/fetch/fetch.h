@@ -33,7 +33,8 @@ struct Fetched {
 /// Downloads the files into `cache`/models--OWNER--NAME as huggingface_hub lays them out: blobs by their checksums, and
 /// snapshots/COMMIT/FILE, which links to them. A file gets its name when its size and checksum are right. What was
 /// downloaded of it before stays in blobs/SUM.incomplete, from where the next call resumes. Throws Error{bad_input} for
-/// a repository or file that is not there or not accessible, a full disk, and a network that fails repeatedly.
+/// a repository or file that is not there or not accessible, a full disk, and Error{failure} where there is no network,
+/// or it fails repeatedly.
 std::vector<Fetched> fetch(const FetchOptions& options);
 
 }  // namespace toy::fetch

@@ -134,10 +134,12 @@ void Http::perform(const std::string& url) {
   if (code == CURLE_SSL_CONNECT_ERROR &&
       std::string_view(reason).find("wrong version number") != std::string_view::npos)
     fail("{}: the server answers without TLS; write http{}", url, url.substr(5, url.find('/', 8) - 5));  // "https"
+  if (code == CURLE_COULDNT_RESOLVE_HOST)
+    throw NoAddress(fmt::format("{}; is there a network? HF_ENDPOINT names another server",
+                                *reason ? reason : curl().easy_strerror(code)));
   std::string text = fmt::format("{}: {}", url, *reason ? reason : curl().easy_strerror(code));
   if (code == CURLE_PEER_FAILED_VERIFICATION) text += "; SSL_CERT_FILE names a file of certificates to trust";
   if (code == CURLE_COULDNT_CONNECT) text += "; is the server running, and the address right?";
-  if (code == CURLE_COULDNT_RESOLVE_HOST) text += "; is there a network? HF_ENDPOINT names another server";
   if (may_pass(code)) throw Transient(text);
   fail("{}", text);
 }

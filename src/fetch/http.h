@@ -18,6 +18,12 @@ class Transient : public Error {
   explicit Transient(const std::string& text) : Error(ErrorCode::bad_input, text) {}
 };
 
+/// The server has no address, as without a network: it will not help to ask again at once.
+class NoAddress : public Transient {
+ public:
+  using Transient::Transient;
+};
+
 /// The work was stopped by whoever asked for it.
 struct Stopped {};
 

@@ -14,6 +14,8 @@
 #include "toy/base/checksum.h"
 #include "toy/base/error.h"
 #include "toy/base/folder_lock.h"
+#include "toy/base/gguf_name.h"
+#include "toy/base/hub_address.h"
 #include "toy/base/json_text.h"
 #include "toy/base/nearest.h"
 #include "toy/base/run_files.h"
@@ -99,6 +101,18 @@ std::optional<std::string> ModelFinder::converted(const std::string& folder) con
   return file.string();
 }
 
+std::string folder_of_part(const std::string& file) {
+  const fs::path path(file), folder = path.has_parent_path() ? path.parent_path() : ".";
+  const std::string name = path.filename().string();
+  const bool is_part = name == "config.json" || name == "tokenizer.json" || name == "tokenizer_config.json" ||
+                       name == "generation_config.json" || name == "model.safetensors.index.json" ||
+                       path.extension() == ".safetensors";
+  std::error_code error;
+  const auto has = [&](const char* other) { return fs::exists(folder / other, error); };
+  const bool is_model = has("config.json") && (has("model.safetensors") || has("model.safetensors.index.json"));
+  return is_part && is_model && fs::is_regular_file(path, error) ? folder.string() : "";
+}
+
 std::string base_of_adapter(const std::string& folder) {
   try {
     const runs::Summary run = runs::summarize_file((fs::path(folder) / runs::kEventsFile).string(), folder, false);
@@ -120,7 +134,28 @@ bool begins_the_name_of(const std::string& what, const std::string& name) {
          std::ranges::equal(beginning, std::string_view(last).substr(0, beginning.size()), same);
 }
 
+// config.json, tokenizer.json and the weights: of a model's folder.
+void refuse_part(const std::string& file) {
+  const std::string folder = folder_of_part(file);
+  check(folder.empty(), "{}: it is a part of a model; give the model's folder, {}", file, shell_quoted(folder));
+}
+
+// The GGUF files in a folder, by name; of a model that is split over files the first.
+std::vector<std::string> files_in(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (fs::directory_iterator i(folder, error), end; !error && i != end; i.increment(error))
+    if (const std::optional<SplitName> split = find_split(i->path().string());
+        i->path().extension() == ".gguf" && (!split || split->part == 1))
+      files.push_back(shell_quoted(i->path().string()));
+  std::ranges::sort(files);
+  return files;
+}
+
 [[noreturn]] void no_model(const std::string& what, const std::vector<std::string>& roots) {
+  const std::string fetch = fetch_of_address(what), why = why_no_path(what);
+  check(fetch.empty(), "{}: it is an address; {} downloads the model", what, fetch);
+  check(why.empty(), "{}: {}", what, why);
   std::vector<std::string> names;
   for (const std::string& root : roots) std::ranges::copy(runs::find_runs(root), std::back_inserter(names));
   for (const catalog::Entry& e : catalog::list(catalog::default_places())) names.push_back(e.name);
@@ -169,6 +204,7 @@ std::string ModelFinder::model(const std::string& what) const {
   if (folder.empty()) {
     const std::string known = listed(what);
     if (known.empty() && !fs::exists(what, error)) no_model(what, roots);
+    if (known.empty()) refuse_part(what);
     return known.empty() ? what : known;
   }
   const runs::Made made = runs::newest_model(folder);
@@ -184,6 +220,9 @@ std::string ModelFinder::model(const std::string& what) const {
   check(!fs::is_empty(folder, error) || error,
         "{}: the folder is empty; give a GGUF file, a run, or a folder of Hugging Face (config.json, *.safetensors)",
         folder);
+  const std::vector<std::string> files = files_in(folder);
+  check(files.empty(), "{}: a folder of GGUF files; give {}{}", folder, files.size() > 1 ? "one of " : "",
+        fmt::join(files, ", "));
   fail(
       "{}: the folder has no model.gguf, no checkpoint and no weights of Hugging Face; train a model first, or "
       "give a GGUF file",

@@ -96,6 +96,9 @@ void File::Impl::add_parts() {
   check(name && uint32_t(name->parts) == count,
         "{}: one of {} parts of a model, whose names end with -00001-of-{:05}.gguf; give it the name it had", path,
         count, count);
+  const int missing = name->missing();
+  check(missing == 0, "{}: part {} of {} is missing, {}; download it into the same folder", path, missing, count,
+        missing > 0 ? name->of(missing) : "");
   Contents all;
   for (int part = 1; part <= name->parts; ++part) {
     const std::string file = name->of(part);

@@ -24,6 +24,11 @@ constexpr Signature kSignatures[] = {
     {"algg", "it is an adapter of the time before GGUF (ggla); convert its source again"},
     {"version https://git-lfs", "it is a git-lfs pointer, not the file itself; fetch it with 'git lfs pull'"},
     {"\x1f\x8b", "it is a gzip archive; unpack it first"},
+    {"%PDF", "it is a PDF, no model"},
+    {"\x89PNG", "it is a picture, no model"},
+    {"\xff\xd8\xff", "it is a picture, no model"},
+    {"PAR1", "it is a Parquet file of rows, no model"},
+    {"\x93NUMPY", "it is a file of NumPy, no model"},
 };
 
 bool looks_like_safetensors(std::string_view text) {
@@ -66,6 +71,9 @@ std::string describe_foreign_file(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), std::min<size_t>(bytes.size(), 256));
   for (const Signature& s : kSignatures)
     if (text.starts_with(s.start)) return std::string(s.sentence);
+  if (text.starts_with("PK\x03\x04") &&
+      (text.find("[Content_Types].xml") != text.npos || text.find("mimetypeapplication/") != text.npos))
+    return "it is a document of an office program, no model";
   if (text.starts_with("PK\x03\x04")) return fmt::format("it is a zip archive, perhaps a PyTorch model; {}", kConvert);
   if (text.starts_with("\x80\x02")) return fmt::format("it is a Python pickle, perhaps a PyTorch model; {}", kConvert);
   if (looks_like_safetensors(text))

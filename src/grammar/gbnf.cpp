@@ -28,7 +28,8 @@ class GbnfParser {
     for (size_t i = 0; i < rules_.size(); ++i)
       if (!defined_[i]) {
         at_ = first_use_[i];
-        fail_here(fmt::format("there is no rule '{}'", rules_[i].name));
+        fail_here(
+            fmt::format("there is no rule '{0}'; add {0} ::= ..., or write \"{0}\" for the text", rules_[i].name));
       }
     return std::move(rules_);
   }

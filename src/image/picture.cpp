@@ -67,8 +67,9 @@ void check_dimensions(const std::string& name, uint64_t width, uint64_t height, 
   check(width <= uint64_t(kMostPixels) && height <= uint64_t(kMostPixels) / width,
         "{}: the picture is {} x {}; at most {} million pixels are read", name, width, height, kMostPixels >> 20);
   check(width * height / pixels_a_byte <= bytes,
-        "{}: the header says {} x {} pixels, and the {} bytes of the file cannot hold as many", name, width, height,
-        bytes);
+        "{}: the header says {} x {} pixels, and the {} bytes of the file cannot hold as many; it is cut off, so copy "
+        "it again",
+        name, width, height, bytes);
 }
 
 PnmHeader parse_pnm_header(std::span<const std::byte> bytes, const std::string& name) {
@@ -81,8 +82,9 @@ PnmHeader parse_pnm_header(std::span<const std::byte> bytes, const std::string& 
         most > 255 ? "that of 16-bit pictures, and 255 is read" : "and 255 is read");
   check_dimensions(name, width, height, bytes.size(), 1);
   const size_t begin = words.end(), needed = size_t(width) * size_t(height) * size_t(channels);
-  check(bytes.size() - begin >= needed, "{}: the header says {} x {} pixels, {} bytes, and {} follow; the file is cut",
-        name, width, height, needed, bytes.size() - begin);
+  check(bytes.size() - begin >= needed,
+        "{}: the header says {} x {} pixels, {} bytes, and {} follow; it is cut off, so copy it again", name, width,
+        height, needed, bytes.size() - begin);
   return {int64_t(width), int64_t(height), channels, begin};
 }
 

@@ -27,6 +27,13 @@ std::string plain(const std::string& text) {
   return out.empty() ? "-" : out;
 }
 
+// Our own words, in quotes.
+std::string sentence(const std::string& text) {
+  std::string out;
+  for (const char c : text.substr(0, kMostBytes)) out += c >= ' ' && c < '\x7f' && c != '"' && c != '\\' ? c : '?';
+  return out;
+}
+
 std::string time_text(int64_t milliseconds) {
   return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(std::time_t(milliseconds / 1000)), milliseconds % 1000);
 }
@@ -49,6 +56,7 @@ std::string log_line(const Answered& a, LogForm form, int64_t unix_milliseconds)
     if (n.prompt >= 0) j["prompt_tokens"] = n.prompt, j["cached_tokens"] = n.cached, j["completion_tokens"] = n.tokens;
     if (n.first >= 0) j["first_token_seconds"] = rounded(n.first);
     if (!n.ignored.empty()) j["ignored"] = plain(n.ignored);
+    if (!n.error.empty()) j["error"] = sentence(n.error);
     return json_text(j);
   }
   std::string line = fmt::format("{} {} {} {} {} {:.3f}s", time_text(unix_milliseconds), plain(r.client),
@@ -57,6 +65,7 @@ std::string log_line(const Answered& a, LogForm form, int64_t unix_milliseconds)
   if (n.prompt >= 0) line += fmt::format(" prompt={} cached={} tokens={}", n.prompt, n.cached, n.tokens);
   if (n.first >= 0) line += fmt::format(" first={:.3f}s", n.first);
   if (!n.ignored.empty()) line += " ignored=" + plain(n.ignored);
+  if (!n.error.empty()) line += fmt::format(" error=\"{}\"", sentence(n.error));
   return line;
 }
 

@@ -85,6 +85,7 @@ static std::string_view instead_of(std::string_view target) {
       {"/v1/audio/", "the model neither hears nor speaks"},
       {"/v1/images/", "the model makes no pictures"},
       {"/v1/moderations", "the model judges no texts"},
+      {"/slots/", "POST /v1/state saves and restores what was read (toy serve --state DIR)"},
       {"/v1/files", "nothing is kept here; send texts in requests"},
       {"/v1/fine_tuning/", "toy train trains models"}};
   for (const auto& [path, text] : kOthers)

@@ -179,7 +179,7 @@ void Server::embed(const std::shared_ptr<Exchange>& exchange, const EmbeddingsRe
     refuse(fmt::format("'dimensions' is {}; this model's embeddings have {}", *r.dimensions, width_), "dimensions");
   if (int64_t(r.inputs.size()) > kMostNumbers / width_)
     refuse(fmt::format("'input' has {} texts; use at most {}", r.inputs.size(), kMostNumbers / width_), "input");
-  const auto job = std::make_shared<EmbeddingsJob>(exchange, r, pooling_of(r, pooling_), name_of(r.model));
+  const auto job = std::make_shared<EmbeddingsJob>(exchange, r, pooling_, name_of(r.model));
   std::vector<TextRequest> texts;
   for (std::vector<int32_t>& ids : prompts_.complete(r.inputs)) {
     prompts_.require_fits(int64_t(ids.size()), "input");

@@ -36,6 +36,11 @@ TEST(Nearest, FilesOfTheFolder) {
             folder.path("text/a/book.txt") + ": no such file; there is no folder '" + folder.path("text") + "'");
   testing::expect_contains(no_such_file("https://a.org/b.txt"), "it is an address; download it first");
   testing::expect_contains(no_such_file("~/b.txt"), "the shell replaces ~ only where a word begins with it");
+  for (const char* windows : {"C:\\My Books\\b.txt", "C:/My Books/b.txt"})
+    EXPECT_EQ(no_such_file(windows), std::string(windows) +
+                                         ": no such file; it is a path of Windows, and WSL has it as '/mnt/c/My "
+                                         "Books/b.txt'");
+  EXPECT_EQ(why_no_path("c:b"), "");
   testing::expect_contains(no_such_file("*.txt"), "the shell replaces * only in a word of its own");
 }
 

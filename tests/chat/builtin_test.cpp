@@ -92,9 +92,9 @@ TEST(BuiltinTemplates, FitTheVocabulary) {
   };
   testing::expect_contains(refusal("llama3", *chatml),
                            "the chat template llama3 needs tokens that the vocabulary lacks: <|start_header_id|>, "
-                           "<|end_header_id|>, <|eot_id|>; use another of chatml, llama3, plain, zephyr");
+                           "<|end_header_id|>, <|eot_id|>; use chatml (or plain, zephyr)");
   for (const char* name : {"plain", "zephyr"})
-    testing::expect_contains(refusal(name, *none), "an end-of-sequence token, which the vocabulary lacks");
+    testing::expect_contains(refusal(name, *none), "an end-of-sequence token, which the vocabulary lacks; use a file");
   testing::expect_contains(refusal("chatlm", *chatml), "'chatlm' is no file and none of chatml, llama3, plain, zephyr");
   const testing::Folder folder;
   EXPECT_EQ(chat_template_named(folder.write("own.jinja", "{{ 1 + 1 }}"), *none).source(), "{{ 1 + 1 }}");

@@ -61,12 +61,20 @@ TEST_F(CliFetch, Refuses) {
 TEST_F(CliFetch, AnInterruptedDownloadHasNoName) {
   cut_ = true;
   const Result r = toy("fetch me/it");
-  EXPECT_EQ(r.code, 2) << r.err;
+  EXPECT_EQ(r.code, 1) << r.err;
+  EXPECT_EQ(r.err.find("trying again"), r.err.rfind("trying again")) << r.err;  // said once
   EXPECT_NE(r.err.find("run the command again to resume"), std::string::npos) << r.err;
   EXPECT_FALSE(fs::exists(path("hub/models--me--it/snapshots")));
   EXPECT_EQ(slurp(path("hub/models--me--it/blobs/") + kSum + ".incomplete"), "hello");
   cut_ = false;
   EXPECT_EQ(toy("fetch me/it").code, 0);
+}
+
+TEST_F(CliFetch, WithoutANetwork) {
+  ::setenv("HF_ENDPOINT", "http://hub.invalid", 1);
+  const Result r = toy("fetch me/it");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_EQ(r.err, "toy: Could not resolve host: hub.invalid; is there a network? HF_ENDPOINT names another server\n");
 }
 
 // A proxy gets the complete address.

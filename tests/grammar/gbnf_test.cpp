@@ -75,7 +75,8 @@ TEST(Gbnf, NestingIsCounted) {
 TEST(Gbnf, ErrorsSayWhereAndWhat) {
   EXPECT_EQ(error_of("root ::= \"a"), "grammar: line 1, column 12: the text ends inside quotes or brackets");
   EXPECT_EQ(error_of("x ::= \"a\""), "grammar: there is no rule 'root', which is the complete text; add root ::= ...");
-  EXPECT_EQ(error_of("root ::= a\n\na ::= b"), "grammar: line 3, column 7: there is no rule 'b'");
+  EXPECT_EQ(error_of("root ::= a\n\na ::= b"),
+            "grammar: line 3, column 7: there is no rule 'b'; add b ::= ..., or write \"b\" for the text");
   EXPECT_EQ(error_of("root ::= \"a\"\nroot ::= \"b\""), "grammar: line 2, column 9: rule 'root' is defined twice");
   EXPECT_NE(error_of("root = \"a\"").find("expected ::= after 'root'"), std::string::npos);
   EXPECT_NE(error_of("root ::= (\"a\"").find("expected )"), std::string::npos);

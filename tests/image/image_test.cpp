@@ -52,7 +52,7 @@ std::string refusal(const std::string& text) {
 TEST(Pictures, WhatIsRefusedBeforeAnythingIsAllocated) {
   expect_contains(refusal("P6 100000 100000 255\n"), "at most 64 million pixels");
   expect_contains(refusal("P6 8000 8000 255\n"), "cannot hold");
-  expect_contains(refusal("P6 2 2 255\nabc"), "the file is cut");
+  expect_contains(refusal("P6 2 2 255\nabc"), "it is cut off, so copy it again");
   expect_contains(refusal("P6 0 5 255\n"), "no pixels");
   expect_contains(refusal("P5 1 1 65535\nab"), "16-bit");
   expect_contains(refusal("P5 1 1 1\na"), "255 is read");

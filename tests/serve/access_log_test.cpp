@@ -34,6 +34,10 @@ TEST(AccessLog, Lines) {
       "path": "/v1/chat/completions", "status": 200, "seconds": 1.25, "key": 2, "prompt_tokens": 12, "cached_tokens": 5,
       "completion_tokens": 34, "first_token_seconds": 0.0625, "ignored": "user,\\x20store"})"));
   r.key = 0;
+  const RequestNotes refused{.error = "no request \"at\n all"};
+  EXPECT_EQ(log_line(answered(r, refused), LogForm::text, 0),
+            "1970-01-01T00:00:00.000Z 127.0.0.1 POST /v1/chat/completions 200 1.250s error=\"no request ?at? all\"");
+  EXPECT_EQ(parse_json<ordered_json>(log_line(answered(r, refused), LogForm::json, 0))["error"], "no request ?at? all");
   EXPECT_EQ(log_line(answered(r), LogForm::text, 0),
             "1970-01-01T00:00:00.000Z 127.0.0.1 POST /v1/chat/completions 200 1.250s");
 }
@@ -78,7 +82,9 @@ TEST(AccessLog, WhatIsLogged) {
   HttpCalls calls;
   calls.answered = [&](const Answered& a) {
     const std::scoped_lock lock(mutex);
-    seen.push_back(fmt::format("{} {} {} {}", a.request.method, a.request.target, a.status, a.notes.tokens));
+    seen.push_back(
+        fmt::format("{} {} {} {} {}", a.request.method, a.request.target, a.status, a.notes.tokens, a.notes.error));
+    EXPECT_EQ(a.request.client, "127.0.0.1") << seen.back();
   };
   calls.admit = [](HttpRequest& r) {
     return r.target == "/no" ? Admission{.reply = HttpReply{.status = 403}} : Admission{};
@@ -95,14 +101,19 @@ TEST(AccessLog, WhatIsLogged) {
         },
         calls);
     for (const std::string& bytes : {post("/a", "{}"), post("/no", "{}"), post("/b", "wait"), post("/c", "12345678901"),
-                                     std::string("nonsense\r\n\r\n")}) {
+                                     std::string("nonsense\r\n\r\n"), std::string("\x16\x03\x01\x02\x00", 5)}) {
       Client c(server.port());
       c.send(bytes);
       c.receive();
     }
   }
-  EXPECT_EQ(seen,
-            (std::vector<std::string>{"POST /a 200 7", "POST /no 403 0", "POST /b 500 7", "POST /c 413 0", "  400 0"}));
+  EXPECT_EQ(
+      seen,
+      (std::vector<std::string>{
+          "POST /a 200 7 ", "POST /no 403 0 ", "POST /b 500 7 ", "POST /c 413 0 the request's body is larger than 10 B",
+          "  400 0 the request is not valid HTTP: bad version",
+          "  400 0 the client speaks https, and this server http: write http://, or start it with --tls-cert and "
+          "--tls-key"}));
 }
 
 TEST(Metrics, HistogramsCountUpTo) {

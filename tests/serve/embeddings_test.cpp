@@ -56,6 +56,17 @@ TEST(Embeddings, TextsIdsAndEncodings) {
   }
 }
 
+// Where the model's file states none, and the request neither.
+TEST(Embeddings, SayWhatPoolingWasAssumed) {
+  const Loopback server;
+  const auto ask = [&](const std::string& fields) { return server.post("/v1/embeddings", "{" + fields + "}").json(); };
+  EXPECT_NE(
+      ask(R"("input": "abc")").value("warning", "").find("states no pooling, so these are the means of all tokens"),
+      std::string::npos);
+  EXPECT_FALSE(ask(R"("input": "abc", "pooling": "mean")").contains("warning"));
+  EXPECT_EQ(pooling_warning({}, "last"), "");
+}
+
 // The first token's state depends on nothing after it, the last one's on everything.
 TEST(Embeddings, Pooling) {
   const Loopback server;
@@ -102,6 +113,7 @@ TEST(Embeddings, BadRequests) {
     EXPECT_EQ(r.json()["error"]["param"], param.empty() ? ordered_json() : ordered_json(param)) << r.body;
   };
   refuses("", "input", "missing");
+  refuses(R"("texts": ["a"])", "input", "the field 'texts' is unknown; did you mean 'input'?");
   refuses(R"("input": "")", "input", "empty");
   refuses(R"("input": [])", "input", "array");
   refuses(R"("input": ["a", ""])", "input", "empty");

@@ -34,6 +34,8 @@ TEST(LlamaServer, NothingRanks) {
   for (const char* target : {"/api/pull", "/api/create"})
     EXPECT_NE(server.post(target, R"({"name": "llama3"})").body.find("a server has one model"), std::string::npos);
   EXPECT_NE(server.post("/v1/other", "{}").body.find("the endpoints are /, /health"), std::string::npos);
+  EXPECT_EQ(server.post("/slots/0?action=save", R"({"filename": "x"})").error(),
+            "there is no /slots/0; POST /v1/state saves and restores what was read (toy serve --state DIR)");
   EXPECT_EQ(server.post("/v1/chat", "{}").error(), "there is no /v1/chat; did you mean /v1/chat/completions?");
   EXPECT_NE(server.post("/v1/chat/completionss", "{}").body.find("did you mean /v1/chat/completions?"),
             std::string::npos);

@@ -7,6 +7,7 @@
 #include "serve/api/ignored.h"
 #include "serve/api/responses.h"
 #include "serve/http/percent.h"
+#include "testing/errors.h"
 
 namespace toy::serve {
 namespace {
@@ -47,6 +48,8 @@ TEST(Tolerance, SentinelsSayWhatTheySayElsewhere) {
   EXPECT_EQ(parse_completion(R"({"prompt": "a", "logprobs": false})", false).logprobs, std::nullopt);
   EXPECT_THROW(chat(R"(, "max_tokens": 0)"), FieldError);
   EXPECT_THROW(chat(R"(, "max_tokens": -2)"), FieldError);
+  EXPECT_EQ(testing::message_of([] { chat(R"(, "max_tokens": -5)"); }),
+            "'max_tokens' is -5, expected 1 or more, or -1 for as many as fit");
   EXPECT_THROW(chat(R"(, "tool_choice": "required")"), FieldError);
   EXPECT_THROW(chat(R"(, "top_logprobs": 2)"), FieldError);
 }

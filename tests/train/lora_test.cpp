@@ -265,9 +265,11 @@ TEST(Lora, FilesKeepEveryBit) {
       testing::small_model(
           "tiny", {.vocab = 97, .d_model = 32, .context = 64, .heads = 2, .kv_heads = 1, .d_head = 16, .d_ff = 50}),
       *device, 3);
-  expect_contains(message_of([&] { load_adapter(small, path); }), "tensor 'blk.0.attn_q.weight.lora_a' is [5,36]");
+  expect_contains(message_of([&] { load_adapter(small, path); }),
+                  "it is an adapter of another model: 'blk.0.attn_q.weight.lora_a' is [5,36]");
   Model gpt2 = random_model(testing::gpt2_spec(), *device, 3);
-  expect_contains(message_of([&] { load_adapter(gpt2, path); }), "it is an adapter of a llama, this model is a gpt2");
+  expect_contains(message_of([&] { load_adapter(gpt2, path); }),
+                  "it is an adapter of another model: its architecture is llama, and this one's gpt2");
 }
 
 // Of magnitudes, and of output and embeddings, tied (then merging makes them two tensors) or not.

@@ -298,7 +298,7 @@ TEST_F(Classify, AnAdapterThatDoesNotFitChangesNothing) {
     EXPECT_EQ(tensors_of(model.spec).size(), tensors);
     EXPECT_FALSE(model.params->has("cls.output.weight"));
   };
-  refused(changed("", "blk.0.attn_q", "blk.7.attn_q"), "which this model does not have");
+  refused(changed("", "blk.0.attn_q", "blk.7.attn_q"), "which this one does not have");
   refused(changed("cls.output.weight", "", ""), "cls.output.weight");
   load_adapter(model, r.model_path);
   EXPECT_TRUE(model.spec.score.classifies());

@@ -17,6 +17,10 @@ std::string misspelt(std::string_view word, const std::vector<std::string>& cand
 /// The same as nearest() for names of files, whose endings are alike anyway: only the letters before the ending count.
 std::string nearest_path(const std::string& path, const std::vector<std::string>& candidates);
 
+/// What a name is that can be no path here, and what to do: an address of the web, a path of Windows, and a ~ or * that
+/// the shell has not replaced. "" for any other.
+std::string why_no_path(const std::string& path);
+
 /// "PATH: no such file; " and what helps: the name in its folder that is most like it, the first folder of the path
 /// that is missing, or to check the path.
 std::string no_such_file(const std::string& path);

@@ -73,10 +73,7 @@ struct RowForm;
 /// Messages in a row for a model without a chat template: no other row of that kind can be read, either.
 class NeedsTemplate : public Error {
  public:
-  NeedsTemplate()
-      : Error(ErrorCode::bad_input,
-              "messages need a chat template, and the model has none; give --chat-template, such as chatml, or a "
-              "file") {}
+  explicit NeedsTemplate(const Tokenizer& tokenizer);
 };
 
 /// Turns rows into tokens. docs/data.md says which fields there are, and how the assistant's tokens are found.

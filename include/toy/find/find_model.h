@@ -15,6 +15,9 @@ namespace toy {
 /// say so.
 std::string base_of_adapter(const std::string& folder);
 
+/// The folder of the Hugging Face model that this file is a part of, such as its config.json; "" for any other file.
+std::string folder_of_part(const std::string& file);
+
 /// Finds models, adapters and runs.
 ///
 ///     const Model model = load_model(ModelFinder().model("smollm2"), *device);

@@ -4,10 +4,20 @@
 #include <string>
 #include <vector>
 
+#include "toy/base/error.h"
 #include "toy/base/options.h"
 #include "toy/models/model.h"
 
 namespace toy {
+
+/// An adapter that does not fit a model, because it was trained on another one.
+class OtherBase : public Error {
+ public:
+  /// `why_so`: the part that does not fit.
+  OtherBase(const std::string& path, const std::string& why_so)
+      : Error(ErrorCode::bad_input, path + ": it is an adapter of another model: " + why_so), why(why_so) {}
+  std::string why;
+};
 
 /// What a new adapter is like.
 struct LoraOptions {

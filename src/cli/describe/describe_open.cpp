@@ -107,6 +107,8 @@ std::string file_of(const std::string& what) {
 
 // A size, a file of dimensions or a GGUF.
 Described open_model(const std::string& what, int64_t vocab = 0, int64_t context = 0) {
+  const std::string folder = folder_of_part(what);
+  check(folder.empty(), "{}: it is a part of a model; write toy describe {}", what, shell_quoted(folder));
   if (is_size(what) || what.ends_with(".json")) return {model_spec(what, vocab, context)};
   const gguf::File file = gguf::File::open(what);
   Described d{spec_from_gguf(file)};

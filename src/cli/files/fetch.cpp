@@ -50,7 +50,10 @@ struct Fetch : Command {
     const double begin = steady_seconds();
     std::optional<uint64_t> at_begin;
     o.stop = [&] { return interrupt.signal() != 0; };
-    o.retrying = [](const std::string& why) { to_stderr(fmt::format("toy: {}; trying again\n", one_line(why))); };
+    o.retrying = [said = std::string()](const std::string& why) mutable {  // each reason once
+      if (why != said) to_stderr(fmt::format("toy: {}; trying again\n", one_line(why)));
+      said = why;
+    };
     o.progress = [&](uint64_t done, uint64_t total) {
       constexpr uint64_t kMiB = 1 << 20;
       if (!at_begin) at_begin = done;

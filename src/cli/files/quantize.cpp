@@ -14,9 +14,11 @@
 #include "cli/progress.h"
 #include "cli/run/prompts.h"
 #include "toy/base/clock.h"
+#include "toy/base/counted.h"
 #include "toy/base/error.h"
 #include "toy/base/gguf_name.h"
 #include "toy/base/glob.h"
+#include "toy/base/memory.h"
 #include "toy/base/shell_word.h"
 #include "toy/eval/importance.h"
 #include "toy/formats/requantize.h"
@@ -33,6 +35,8 @@ std::string upper(std::string text) {
   for (char& c : text) c = char(std::toupper(static_cast<unsigned char>(c)));
   return text;
 }
+
+constexpr size_t kLittle = 20'000;  // bytes of text: a fifth of what the help asks for
 
 struct Collect : Command {
   std::string model_path, file, out;
@@ -68,6 +72,9 @@ struct Collect : Command {
     require_tokenizer(model, model_path);
     print_warnings(model_path, model.warnings);
     const std::vector<int32_t> tokens = encode_prompt(*model.tokenizer, text, {.parse_special = parse_special});
+    if (text.size() < kLittle)
+      to_stderr(fmt::format("toy: {} ({}) are too few to tell which columns matter; use a text of 100 kB or more\n",
+                            format_bytes(text.size()), counted(int64_t(tokens.size()), "token")));
     std::optional<Progress> progress(std::in_place);
     Interrupt interrupt;
     const double begin = steady_seconds();

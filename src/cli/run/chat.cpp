@@ -27,6 +27,7 @@
 #include "toy/base/json_text.h"
 #include "toy/base/nearest.h"
 #include "toy/base/utf8.h"
+#include "toy/chat/builtin.h"
 #include "toy/decode/text_stream.h"
 #include "toy/grammar/grammar.h"
 #include "toy/models/embedding_rule.h"
@@ -214,8 +215,8 @@ struct Chat : Command {
 
   ChatTemplate the_template(const Model& model) const {
     std::optional<ChatTemplate> found = chat_template.load(model, model_path);
-    check(found.has_value(), "{}: the model has no chat template; give one with --chat-template, or use toy infer",
-          model_path);
+    check(found.has_value(), "{}: the model has no chat template; add --chat-template {}, or use toy infer", model_path,
+          usable_chat_templates(*model.tokenizer));
     return *std::move(found);
   }
 
@@ -225,8 +226,8 @@ struct Chat : Command {
     given.parsed();
     answers.sampling.read(*parser);
     read_rules();
-    note_if_file(system, "");
-    note_if_file(message, "");
+    note_text(system, "");
+    note_text(message, "");
     if (!url.empty()) return talk_to_server(given);
     check(!model_path.empty(), "model is missing; name a file, or a server with --url");
     answers.sampling.check_together(*parser);

@@ -79,7 +79,7 @@ struct Embed : Command {
 
   std::vector<std::vector<int32_t>> tokens(const Model& model, std::vector<bool>& cut) const {
     check(given("text") || given("--file"), "there is no text; give one, or --file with a text per line");
-    note_if_file(text, "--file");
+    note_text(text, "--file");
     const std::vector<bind::TextToEmbed> sources =
         file.empty() ? std::vector<bind::TextToEmbed>{{"text", text}} : read_text_lines(file);
     std::vector<std::vector<int32_t>> ids = bind::ids_to_embed(model, model_path, sources, given_options.prefix,

@@ -155,6 +155,15 @@ struct Infer : Command {
     const StopFilter stops_are_sound(stops);
   }
 
+  // What to do where a prompt and what follows do not fit.
+  std::string way_out(int64_t tokens, int64_t n, int64_t room, const ModelSpec& spec) const {
+    constexpr int64_t kFar = 4;  // times too long: no --ctx helps
+    if (tokens > kFar * room && n < room)
+      return fmt::format("at most {} prompt tokens fit; shorten it, or score the text: toy eval {} --file FILE",
+                         room - n, shell_quoted(model_path));
+    return fmt::format("use a {}{}", tokens < room ? "smaller --n" : "shorter prompt", room_to_grow(spec));
+  }
+
   // What else than fewer tokens would help.
   const char* room_to_grow(const ModelSpec& spec) const {
     if (context > 0) return " or a larger --ctx";
@@ -171,10 +180,9 @@ struct Infer : Command {
       const int64_t tokens = int64_t(ids[i].size());
       const int64_t n = given("--n") ? g.max_tokens : std::clamp<int64_t>(room - tokens, 1, g.max_tokens);
       const uint64_t needed = uint64_t(tokens) + uint64_t(n);
-      check(needed <= uint64_t(room),
-            "context: {} prompt tokens{} and {} to generate need {} positions of {}; use a {}{}", tokens,
-            prompts.several() ? fmt::format(" ({})", prompts.where(i)) : "", n, needed, room,
-            tokens < room ? "smaller --n" : "shorter prompt", room_to_grow(model.spec));
+      check(needed <= uint64_t(room), "context: {} prompt tokens{} and {} to generate need {} positions of {}; {}",
+            tokens, prompts.several() ? fmt::format(" ({})", prompts.where(i)) : "", n, needed, room,
+            way_out(tokens, n, room, model.spec));
       result.push_back(n);
     }
     return result;
@@ -213,6 +221,7 @@ struct Infer : Command {
     }
     require_causal(model.spec);
     if (!stops.empty()) require_tokenizer(model, model_path, "remove --stop");
+    for (const std::string& stop : stops) note_line_breaks(stop);
     const std::vector<std::vector<int32_t>> ids = prompts.tokens(model, model_path);
     add_to_sampler(model);
     print_warnings(model_path, model.warnings);

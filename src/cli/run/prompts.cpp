@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <nlohmann/json.hpp>
@@ -13,6 +14,7 @@
 #include "cli/console.h"
 #include "cli/files/model_file.h"
 #include "cli/options.h"
+#include "toy/base/counted.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
@@ -108,7 +110,8 @@ std::string read_grammar(const std::string& path) {
 void PromptOptions::add(CLI::App& app, bool several) {
   begin_group(app, "Prompt");
   const std::string use = several ? "continue" : "read";
-  std::vector<CLI::Option*> all{
+  std::vector<CLI::Option*>& all = options_;
+  all = {
       app.add_option("text", text_, "Text to " + use + ", as --prompt"),
       add_text_option(app, "-p,--prompt", text_, ("Text to " + use).c_str()),
       add_option(app, "--prompt-file", file_, "File with the text to " + use + "; - reads standard input", file_name()),
@@ -142,6 +145,24 @@ bool PromptOptions::any_lora(size_t adapters) const {
   return any;
 }
 
+void PromptOptions::note_empty_lines(const std::string& file) const {
+  constexpr size_t kShown = 5;
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < prompts_.size(); ++i)
+    if (prompts_[i].text && prompts_[i].text->empty()) lines.push_back(std::to_string(i + 1));
+  const size_t empty = lines.size();
+  if (empty == 0) return;
+  if (empty > kShown) lines.resize(kShown), lines.emplace_back("...");
+  to_stderr(fmt::format("toy: {}: of {} prompts {} empty (line {})\n", one_line(file), prompts_.size(),
+                        counted(int64_t(empty), "is", "are"), fmt::join(lines, ", ")));
+}
+
+void PromptOptions::note_nothing_given() const {
+  const auto is_given = [](const CLI::Option* o) { return o->count() > 0; };
+  if (std::ranges::none_of(options_, is_given))
+    to_stderr("toy: no prompt was given, so the text begins with nothing; add --prompt TEXT\n");
+}
+
 void PromptOptions::read() {
   const auto name_of = [](const std::string& path) { return path == "-" ? "standard input" : path; };
   prompts_.clear();
@@ -155,13 +176,14 @@ void PromptOptions::read() {
       prompts_.push_back(parse_line(fmt::format("{}:{}", name_of(lines_), prompts_.size() + 1), line));
     }
     check(!prompts_.empty(), "{}: no prompts found; write one per line", name_of(lines_));
+    note_empty_lines(name_of(lines_));
   } else if (!ids_.empty()) {
     prompts_.push_back({.where = "prompt", .text = {}, .ids = parse_ids("--prompt-ids", ids_)});
   } else if (!file_.empty()) {
     prompts_.push_back({.where = name_of(file_), .text = read_text(file_), .ids = {}});
     drop_line_break(*prompts_[0].text);
   } else {
-    note_if_file(text_, "--prompt-file");
+    note_text(text_, "--prompt-file");
     prompts_.push_back({.where = "prompt", .text = text_, .ids = {}});
   }
 }
@@ -193,6 +215,7 @@ std::vector<std::vector<int32_t>> PromptOptions::tokens(const Model& model, cons
             model.spec.vocab - 1);
     result.push_back(std::move(ids));
   }
+  note_nothing_given();
   return result;
 }
 

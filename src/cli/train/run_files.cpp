@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "cli/console.h"
 #include "cli/help.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -25,7 +27,7 @@ ordered_json typed(const CLI::Option& option, const std::string& text) {
 
 void put_line(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-    fail_internal("stdout: the output could not be written");
+    fail_internal("{}", lost_output(errno));
 }
 
 ordered_json options_json(const CLI::App& app) {

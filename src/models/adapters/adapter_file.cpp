@@ -36,8 +36,9 @@ class AdapterFile {
  public:
   explicit AdapterFile(const std::string& path) : file_(gguf::File::open(path)) {
     const std::string type = file_.get_string("general.type", "model");
-    check(type == "adapter", "{}: general.type is '{}', expected adapter; a model cannot be added to another one", path,
-          type);
+    check(type == "adapter",
+          "{}: it is {}, no adapter; --lora takes a run of toy train lora, a folder of PEFT, or the GGUF of an adapter",
+          path, type == "model" ? "a model" : fmt::format("of the type '{}'", type));
     const std::string kind = file_.get_string("adapter.type", "");
     check(kind == "lora" || kind == "dora", "{}: adapter.type is '{}'; only lora and dora are supported", path, kind);
     for (const gguf::TensorInfo& t : file_.tensors()) {
@@ -78,9 +79,8 @@ class AdapterFile {
 
   void require_architecture(const ModelSpec& spec) const {
     const std::string there = file_.get_string("general.architecture");
-    check(there == spec.architecture,
-          "{}: it is an adapter of a {}, this model is a {}; give the model that it was trained on", path(), there,
-          spec.architecture);
+    if (there != spec.architecture)
+      throw OtherBase(path(), fmt::format("its architecture is {}, and this one's {}", there, spec.architecture));
   }
 
   // s of a map: alpha / rank, or 1 where the file has no alpha.
@@ -98,12 +98,9 @@ class AdapterFile {
     if (in_file == kEmbedding) a = {weight[0], pair.rank()}, b = {weight[1], pair.rank()};
     Shape m{weight[0]};
     for (const auto& [info, wanted] : {std::pair(pair.a, &a), std::pair(pair.b, &b), std::pair(pair.m, &m)})
-      if (info)
-        check(info->shape == *wanted,
-              "{}: tensor '{}' is {}; for this model, whose '{}' is {}, it would be {}; the adapter is of a model of "
-              "other "
-              "sizes, so give that one",
-              path(), info->name, info->shape.str(), in_file, weight.str(), wanted->str());
+      if (info && info->shape != *wanted)
+        throw OtherBase(path(), fmt::format("'{}' is {}, and for this one it would be {}", info->name,
+                                            info->shape.str(), wanted->str()));
     return pair;
   }
 
@@ -168,8 +165,8 @@ void for_each_map(const AdapterFile& file, const ModelSpec& spec, const F& f) {
   for (const auto& [weight, pair] : file.pairs())
     if (!found.contains(weight)) {
       const std::string near = nearest(weight, known);
-      fail("{}: it changes '{}', which this model does not have{}", file.path(), weight,
-           near.empty() ? "" : fmt::format("; the nearest is '{}'", near));
+      throw OtherBase(file.path(), fmt::format("it changes '{}', which this one does not have{}", weight,
+                                               near.empty() ? "" : fmt::format("; the nearest is '{}'", near)));
     }
 }
 

@@ -253,8 +253,10 @@ void read_max_tokens(Fields& f, CompletionRequest& r) {
   for (const char* name : {"max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "n_predict"}) {
     if (!f.has(name)) continue;
     int64_t n = 0;
-    f.number<int64_t>(name, n, -1, kMostTokens);
-    if (n == 0 && r.chat) refuse(fmt::format("'{}' is 0, expected 1 or more, or -1 for all that fits", name), name);
+    f.number<int64_t>(name, n, INT64_MIN, kMostTokens);
+    const int64_t least = r.chat ? 1 : 0;
+    if (n < least && n != -1)
+      refuse(fmt::format("'{}' is {}, expected {} or more, or -1 for as many as fit", name, n, least), name);
     if (n == -1) n = kMostTokens;
     r.max_tokens = std::min(r.max_tokens.value_or(n), n);
   }

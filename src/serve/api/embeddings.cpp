@@ -71,8 +71,15 @@ Pooling pooling_of(const EmbeddingsRequest& request, const std::string& states) 
   return states.empty() ? Pooling::mean : pooling_of(states);
 }
 
+std::string_view pooling_warning(const EmbeddingsRequest& request, const std::string& states) {
+  if (request.pooling || !states.empty()) return {};
+  return "the model's file states no pooling, so these are the means of all tokens; send \"pooling\": \"mean\", "
+         "\"last\" "
+         "or \"cls\", or serve a model of embeddings";
+}
+
 std::string embeddings_body(const std::vector<std::vector<float>>& embeddings, const std::string& model, bool base64,
-                            int64_t prompt_tokens) {
+                            int64_t prompt_tokens, std::string_view warning) {
   std::string text = R"({"object":"list","data":[)";
   for (size_t i = 0; i < embeddings.size(); ++i) {
     text += fmt::format(R"({}{{"object":"embedding","index":{},"embedding":)", i > 0 ? "," : "", i);
@@ -82,8 +89,10 @@ std::string embeddings_body(const std::vector<std::vector<float>>& embeddings, c
       append_numbers(text, embeddings[i]);
     text += '}';
   }
-  return text + fmt::format(R"(],"model":{},"usage":{{"prompt_tokens":{},"total_tokens":{}}}}})",
-                            json_text(nlohmann::ordered_json(model)), prompt_tokens, prompt_tokens);
+  text += fmt::format(R"(],"model":{},"usage":{{"prompt_tokens":{},"total_tokens":{}}})",
+                      json_text(nlohmann::ordered_json(model)), prompt_tokens, prompt_tokens);
+  if (!warning.empty()) text += fmt::format(R"(,"warning":{})", json_text(nlohmann::ordered_json(warning)));
+  return text + "}";
 }
 
 TextRequest EmbeddingsJob::add(std::vector<int32_t> ids) {
@@ -110,7 +119,7 @@ void EmbeddingsJob::finish(size_t i, const TextEnd& end) {
   if (done_ < embeddings_.size()) return;
   exchange_->note([this](RequestNotes& n) { n.prompt = prompt_tokens_; });
   exchange_->send({.body = form_ == EmbeddingsRequest::openai
-                               ? embeddings_body(embeddings_, model_, base64_, prompt_tokens_)
+                               ? embeddings_body(embeddings_, model_, base64_, prompt_tokens_, warning_)
                                : ollama_embeddings_body(embeddings_, model_, form_, prompt_tokens_)});
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "serve/api/api.h"
@@ -36,19 +37,25 @@ void append_numbers(std::string& text, const std::vector<float>& numbers);
 /// model that ranks texts.
 Pooling pooling_of(const EmbeddingsRequest& request, const std::string& states);
 
+/// What a client should know that leaves the pooling to a model whose file `states` none, or "".
+std::string_view pooling_warning(const EmbeddingsRequest& request, const std::string& states);
+
 /// OpenAI's list of embeddings, each in `numbers` or base64.
+/// `warning`: what the client should know, or "".
 std::string embeddings_body(const std::vector<std::vector<float>>& embeddings, const std::string& model, bool base64,
-                            int64_t prompt_tokens);
+                            int64_t prompt_tokens, std::string_view warning = {});
 
 /// Collects the embeddings of one request and sends them. After its texts were submitted, only the service's thread
 /// changes it.
 class EmbeddingsJob : public std::enable_shared_from_this<EmbeddingsJob> {
  public:
-  EmbeddingsJob(std::shared_ptr<Exchange> exchange, const EmbeddingsRequest& request, Pooling pooling,
+  /// `states`: the pooling that the model's file states.
+  EmbeddingsJob(std::shared_ptr<Exchange> exchange, const EmbeddingsRequest& request, const std::string& states,
                 std::string model)
       : exchange_(std::move(exchange)),
         model_(std::move(model)),
-        pooling_(pooling),
+        pooling_(pooling_of(request, states)),
+        warning_(pooling_warning(request, states)),
         base64_(request.base64),
         form_(request.form) {}
   /// One more text, to be submitted.
@@ -62,6 +69,7 @@ class EmbeddingsJob : public std::enable_shared_from_this<EmbeddingsJob> {
   std::shared_ptr<Exchange> exchange_;
   const std::string model_;
   const Pooling pooling_;
+  const std::string_view warning_;
   const bool base64_;
   const EmbeddingsRequest::Form form_;
   std::vector<std::vector<float>> embeddings_;

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "serve/http/percent.h"
+#include "toy/base/memory.h"
 
 namespace toy::serve {
 
@@ -34,8 +35,7 @@ void Connection::start(bool full) {
   beast::async_detect_ssl(stream_, buffer_, mine([full](Connection& c, error_code error, bool is_tls) {
                             if (c.closed_) return;
                             if (error) return c.close();
-                            if (!is_tls)
-                              return c.refuse(c.server_.calls.bad(400, "this port takes TLS only; use https://"));
+                            if (!is_tls) return c.refuse(400, "this port takes TLS only; use https://");
                             c.shake_hands(full);
                           }));
 }
@@ -53,7 +53,7 @@ void Connection::shake_hands(bool full) {
 
 void Connection::take_requests(bool full) {
   if (full)
-    refuse(server_.calls.bad(503, fmt::format("{} clients are connected already", server_.limits.connections)));
+    refuse(503, fmt::format("{} clients are connected already", server_.limits.connections));
   else
     read_request(seconds(server_.limits.read_seconds));
 }
@@ -90,6 +90,11 @@ void Connection::parse() {
 
 // The parser takes fields as they come, so their sum has to be bounded here.
 void Connection::parse_header() {
+  constexpr unsigned char kHandshake = 0x16;  // the first byte of TLS
+  if (!tls_ && header_bytes_ == 0 && *static_cast<const unsigned char*>(buffer_.data().data()) == kHandshake)
+    return refuse(400,
+                  "the client speaks https, and this server http: write http://, or start it with --tls-cert and "
+                  "--tls-key");
   error_code error;
   const size_t used = parser_->put(buffer_.data(), error);
   buffer_.consume(used);
@@ -135,12 +140,11 @@ void Connection::header_is_read() {
   note_header();
   const size_t codings = fields.count(http::field::transfer_encoding);
   if (codings > 0 && (codings > 1 || !beast::iequals(fields[http::field::transfer_encoding], "chunked")))
-    return refuse(server_.calls.bad(501, "Transfer-Encoding: only chunked is supported"));
-  if (codings > 0 && !http11_) return refuse(server_.calls.bad(400, "Transfer-Encoding needs HTTP/1.1"));
-  if (fields.count(http::field::host) > 1) return refuse(server_.calls.bad(400, "the request has several Hosts"));
-  if (http11_ && fields[http::field::host].empty())
-    return refuse(server_.calls.bad(400, "the request has no Host, which HTTP/1.1 needs"));
-  if (fields.count(http::field::origin) > 1) return refuse(server_.calls.bad(400, "the request has several Origins"));
+    return refuse(501, "Transfer-Encoding: only chunked is supported");
+  if (codings > 0 && !http11_) return refuse(400, "Transfer-Encoding needs HTTP/1.1");
+  if (fields.count(http::field::host) > 1) return refuse(400, "the request has several Hosts");
+  if (http11_ && fields[http::field::host].empty()) return refuse(400, "the request has no Host, which HTTP/1.1 needs");
+  if (fields.count(http::field::origin) > 1) return refuse(400, "the request has several Origins");
   if (server_.calls.admit) {
     Admission a = server_.calls.admit(request_);
     reply_headers_ = std::move(a.headers);
@@ -168,28 +172,34 @@ void Connection::parse_body() {
   server_.bodies += body - body_, body_ = body;
   if (error && error != http::error::need_more) return refuse_what_was_read(error);
   if (server_.bodies > server_.limits.all_bodies)
-    return refuse(server_.calls.bad(503, "the server holds too many large requests; try again later"));
+    return refuse(503, "the server holds too many large requests; try again later");
   parser_->is_done() ? request_is_read() : receive();
 }
 
 void Connection::refuse_what_was_read(error_code error) {
   const HttpLimits& limits = server_.limits;
-  const auto bad = [&](int status, const std::string& message) { refuse(server_.calls.bad(status, message)); };
   if (error == http::error::body_limit)
-    return bad(413, fmt::format("the request's body is larger than {} bytes", limits.body));
+    return refuse(413, fmt::format("the request's body is larger than {}", format_bytes(limits.body)));
   if (error == http::error::header_limit)
-    return bad(431, fmt::format("the request's header is larger than {} bytes, or has more than {} fields",
-                                limits.header, limits.fields));
+    return refuse(431, fmt::format("the request's header is larger than {}, or has more than {} fields",
+                                   format_bytes(limits.header), limits.fields));
   if (error == http::error::buffer_overflow)
-    return bad(400,
-               fmt::format("the sizes or extensions of the request's chunks, or its trailer, are larger than {} bytes",
-                           limits.header));
-  bad(400, "the request is not valid HTTP: " + error.message());
+    return refuse(400,
+                  fmt::format("the sizes or extensions of the request's chunks, or its trailer, are larger than {}",
+                              format_bytes(limits.header)));
+  refuse(400, "the request is not valid HTTP: " + error.message());
+}
+
+void Connection::refuse(int status, const std::string& why) {
+  why_ = why;
+  request_.client = client_;  // also where no header was read
+  refuse(server_.calls.bad(status, why));
 }
 
 void Connection::refuse(HttpReply reply, bool whole) {
   const bool complete = whole && parser_->is_done();
   begin_exchange(complete && parser_->keep_alive());
+  notes_->change([this](RequestNotes& n) { n.error = std::exchange(why_, {}); });
   parser_.reset();
   release_body();
   send(std::move(reply), number_);

@@ -145,6 +145,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void parse_body();
   // Answers before the request is complete. `whole`: it is understood, and others may follow if it has no body.
   void refuse(HttpReply reply, bool whole = false);
+  void refuse(int status, const std::string& why);
   void refuse_what_was_read(error_code error);
   void request_is_read();
   void begin_exchange(bool keep_alive);
@@ -177,6 +178,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   HttpServer::State& server_;
   asio::steady_timer hang_up_;
   // Bodies leave it as they come: it holds a header, or the size of a chunk with its extensions, or a trailer.
+  std::string why_;  // of the request that is being refused
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<ArrivingBody>> parser_;
   std::function<void(uint64_t, beast::string_view, error_code&)> on_chunk_;

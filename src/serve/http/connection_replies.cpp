@@ -55,7 +55,7 @@ void Connection::broke() {
   try {
     if (closed_) return;
     if (busy_ || begun_) return close();
-    refuse(server_.calls.bad(503, "there is not enough memory for this request now; try again later"));
+    refuse(503, "there is not enough memory for this request now; try again later");
   } catch (...) {
     dropped();
   }

@@ -62,6 +62,7 @@ struct RequestNotes {
   int64_t tokens = 0;   ///< generated
   double first = -1;    ///< seconds until the first token; -1: there was none
   std::string ignored;  ///< fields of the request without an effect, with commas between: the header X-Toy-Ignored
+  std::string error;    ///< why what came is no request, or beyond a limit
 };
 
 /// The notes of one request. Any thread may change and read them.

@@ -1,0 +1,145 @@
+// Mistakes about models: names that are none, parts of folders, other kinds of files, and texts that were forgotten.
+#include <gtest/gtest.h>
+
+#include "mistakes_fixture.h"
+
+namespace {
+
+TEST_F(Mistakes, NamesThatAreNoModels) {
+  write("real.pdf", "%PDF-1.7\n%\xe2\xe3\xcf\xd3\n");
+  write("g.gbnf", "root ::= foo \"a\"\n");
+  for (const char* folder : {"hf", "two", "one", "notes"}) fs::create_directories(path(folder));
+  write("hf/config.json", R"({"hidden_size": 64})");
+  write("hf/model.safetensors", "none");
+  write("notes/a.txt", "Once there was a badger.\n");
+  for (const char* file : {"two/b-Q8_0.gguf", "two/a-Q4_K_M.gguf", "one/a b.gguf"}) write(file, "GGUF");
+  expect({
+      {"infer real.pdf -p hi",
+       "real.pdf: not a GGUF file: it starts with '%PDF', not 'GGUF'; it is a PDF, no model; give a .gguf file, a run, "
+       "or a folder of Hugging Face"},
+      {"infer 'C:\\models\\llama.gguf' -p hi",
+       "C:\\models\\llama.gguf: no such file; it is a path of Windows, and WSL has it as /mnt/c/models/llama.gguf"},
+      {"chat '~/models/llama.gguf' hi",
+       "~/models/llama.gguf: no such file; the shell replaces ~ only where a word begins with it, without quotes"},
+      {"infer https://huggingface.co/ggml-org/models/resolve/main/tinyllamas/stories260K.gguf?download=true -p hi",
+       "https://huggingface.co/ggml-org/models/resolve/main/tinyllamas/stories260K.gguf?download=true: it is an "
+       "address; toy fetch ggml-org/models tinyllamas/stories260K.gguf downloads the model"},
+      {"describe https://huggingface.co/a/b/resolve/v1/c.gguf",
+       "https://huggingface.co/a/b/resolve/v1/c.gguf: it is an address; toy fetch a/b c.gguf --revision v1 downloads "
+       "the model"},
+      {"infer https://a.org/b.gguf -p hi",
+       "https://a.org/b.gguf: it is an address; download it first, such as with curl -O, and give the file"},
+      {"infer hf/config.json -p hi", "hf/config.json: it is a part of a model; give the model's folder, hf"},
+      {"infer hf/model.safetensors -p hi",
+       "hf/model.safetensors: it is a part of a model; give the model's folder, hf"},
+      {"describe hf/config.json", "hf/config.json: it is a part of a model; write toy describe hf"},
+      {"infer two -p hi", "two: a folder of GGUF files; give one of two/a-Q4_K_M.gguf, two/b-Q8_0.gguf"},
+      {"infer one -p hi", "one: a folder of GGUF files; give 'one/a b.gguf'"},
+      {"search query hf badgers", "hf: it is a model, no index; make one with toy search build hf FOLDER --out INDEX"},
+      {"search query notes badgers",
+       "notes: it is a folder, no index; make one with toy search build MODEL notes --out INDEX"},
+      {"devices --gpu",
+       "unknown option '--gpu'; toy devices lists all devices; --device is an option of the commands that compute, "
+       "such "
+       "as toy infer"},
+      {"devices --nonsense", "unknown option '--nonsense'; `toy devices` has only --json"},
+      {"chat hf hi --system-file real.pdf",
+       "unknown option '--system-file'; --system \"$(cat FILE)\" takes the text of a file"},
+      {"infer hf -p hi --seed random",
+       "--seed is 'random'; use a whole number: Seed of the random choices; leave it out, or write --seed $RANDOM for "
+       "another each time"},
+  });
+}
+
+class MistakesWithAModel : public Mistakes {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(toy("train from-scratch --corpus " + tiny_corpus() +
+                  " --size tiny --tokenizer spm:280 --batch 1 --tokens 16 --steps 1 --out " + path("out/tiny"))
+                  .code,
+              0);
+  }
+  // What is said on stderr before the answer.
+  std::string said(const std::string& words) const {
+    const Result r = toy(words);
+    EXPECT_EQ(r.code, 0) << words << "\n" << r.err;
+    return r.err;
+  }
+};
+
+TEST_F(MistakesWithAModel, TextsThatAreMissingOrMeantOtherwise) {
+  const std::string infer = "infer " + path("out/tiny") + " -n 1 ";
+  const std::string none = "toy: no prompt was given, so the text begins with nothing; add --prompt TEXT\n";
+  EXPECT_EQ(said(infer), none);
+  EXPECT_EQ(said("look " + path("out/tiny")), none);
+  EXPECT_EQ(said(infer + "--prompt ''"), "");
+  EXPECT_EQ(said(infer + "--prompt 'the cat'"), "");
+  EXPECT_EQ(said(infer + "--prompts " + write("p.txt", "the cat\n\n\nthe mat\n")),
+            "toy: " + path("p.txt") + ": of 4 prompts 2 are empty (line 2, 3)\n");
+  EXPECT_EQ(said(infer + "--prompts " + write("q.txt", "the cat\nthe mat\n")), "");
+
+  const std::string breaks = "toy: \\n in the text is a backslash and an n; for a line break write ";
+  EXPECT_EQ(said(infer + R"(-p 'the\ncat'"'"'s \d')"), breaks + R"($'the\ncat\'s \\d')" + "\n");
+  EXPECT_EQ(said(infer + "-p $'the\\ncat'"), "");
+  EXPECT_EQ(said(infer + R"(-p 'print("a\n")')"), "");  // of code
+  EXPECT_EQ(said(infer + R"(-p the --stop '\n')"), breaks + R"($'\n')" + "\n");
+  EXPECT_EQ(said(infer + "-p '" + std::string(100, 'a') + R"(\n')"), breaks + "$'...\\n...'\n");
+
+  EXPECT_EQ(said("quantize imatrix " + path("out/tiny") + " --file " + write("x.txt", "the cat sat") + " --out " +
+                 path("few.gguf"))
+                .find("toy: 11 B ("),
+            0u);
+  std::string much;
+  for (int i = 0; i < 2000; ++i) much += "the cat sat.";
+  EXPECT_EQ(
+      said("quantize imatrix " + path("out/tiny") + " --file " + write("y.txt", much) + " --out " + path("much.gguf"))
+          .find("too few"),
+      std::string::npos);
+}
+
+TEST_F(MistakesWithAModel, WhatDoesNotFit) {
+  ASSERT_EQ(toy("train lora --model " + path("out/tiny") + " --corpus " + path("corpus.txt") +
+                " --rank 2 --batch 1 --tokens 16 --steps 1 --out " + path("out/lora"))
+                .code,
+            0);
+  ASSERT_EQ(toy("train from-scratch --corpus " + path("corpus.txt") +
+                " --size small --tokenizer spm:280 --batch 1 --tokens 16 --steps 1 --out " + path("out/small"))
+                .code,
+            0);
+  write("long.txt", std::string(100000, 'a'));
+  write("g.gbnf", "root ::= foo \"a\"\n");
+  write("chats.jsonl", R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})");
+  refuses("infer " + path("out/tiny") + " -p a --lora " + path("out/small/model.gguf"),
+          {path("out/small/model.gguf") + ": it is a model, no adapter; --lora takes a run of toy train lora"});
+  refuses(
+      "infer " + path("out/small") + " -p a --lora " + path("out/lora"),
+      {path("out/lora/adapter.gguf") + ": it is an adapter of " + path("out/tiny") + ", not of this model: 'blk.0."});
+  refuses("infer " + path("out/tiny") + " --prompt-file " + path("long.txt") + " -n 5",
+          {"at most 507 prompt tokens fit; shorten it, or score the text: toy eval ", " --file FILE"});
+  refuses("infer " + path("out/tiny") + " -p a --grammar " + path("g.gbnf"),
+          {"there is no rule 'foo'; add foo ::= ..., or write \"foo\" for the text"});
+  // Only templates that fit.
+  refuses("chat " + path("out/tiny") + " hi",
+          {"the model has no chat template; add --chat-template plain (or zephyr), "});
+  refuses("chat " + path("out/tiny") + " hi --chat-template chatml", {"<|im_end|>; use plain (or zephyr)"});
+  refuses("train lora --model " + path("out/tiny") + " --data " + path("chats.jsonl"),
+          {"messages need a chat template, and the model has none; add --chat-template plain (or zephyr)"});
+  EXPECT_EQ(toy("chat " + path("out/tiny") + " hi -n 2 --chat-template plain").code, 0);
+}
+
+TEST_F(MistakesWithAModel, OfOneProcess) {
+  const auto run = [&](const char* rank, const std::string& words) {
+    const int status = std::system((std::string("OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=") + rank + " " +
+                                    TOY_BINARY + " " + words + " >" + path("out.log") + " 2>" + path("err.log"))
+                                       .c_str());
+    EXPECT_EQ(status, 0) << words;
+    return slurp(path("err.log"));
+  };
+  const std::string infer = "infer " + path("out/tiny") + " -n 1 -p the";
+  EXPECT_EQ(run("0", infer),
+            "toy: toy infer uses one process of the 2; only toy train and toy bench train use several\n");
+  EXPECT_EQ(run("1", infer), "");
+  EXPECT_EQ(run("0", "--version"), "");
+}
+
+}  // namespace
