@@ -66,6 +66,22 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   return nearest_of(word, word.size() - std::min(word.find_first_not_of('-'), word.size()), candidates);
 }
 
+std::string meant_choice(std::string_view word, const std::vector<std::string>& candidates) {
+  constexpr size_t kLeast = 3;
+  if (const std::string near = nearest(word, candidates); !near.empty()) return near;
+  if (word.find(' ') != word.npos) return {};
+  std::string best;
+  for (const std::string& c : candidates)
+    if (c.size() >= kLeast && c.size() > best.size() && word.starts_with(c)) best = c;
+  for (const std::string& c : candidates) {
+    size_t found = 0;  // letters of it, in their order
+    for (const char letter : word) found += found < c.size() && c[found] == letter ? 1 : 0;
+    const bool abbreviates = c.size() >= kLeast && found == c.size() && c.front() == word.front();
+    if (best.empty() && abbreviates) best = c;
+  }
+  return best;
+}
+
 std::string nearest_path(const std::string& path, const std::vector<std::string>& candidates) {
   const size_t letters = std::filesystem::path(path).stem().string().size();
   return nearest_of(path, letters, candidates);

@@ -22,10 +22,8 @@ class ListReader {
     do {
       ListedWord& listed = list.emplace_back();
       skip();
-      const size_t begin = at_;
       listed.word = word(std::string("(*") + form_.between);
-      if (std::find(form_.words.begin(), form_.words.end(), listed.word) == form_.words.end())
-        at_ = begin, broken(fmt::format("one of {}", fmt::join(form_.words, ", ")), meant(listed.word));
+      if (std::find(form_.words.begin(), form_.words.end(), listed.word) == form_.words.end()) unknown(listed.word);
       if (take('(')) read_settings(listed);
       if (form_.most_times > 0 && take('*')) listed.times = number();
     } while (form_.between != 0 && take(form_.between));
@@ -81,11 +79,17 @@ class ListReader {
   // What an unknown word is probably meant for. A number alone is how often a word is repeated, where that can be said.
   std::string meant(const std::string& unknown) const {
     const bool is_count = !unknown.empty() && unknown.find_first_not_of("0123456789") == unknown.npos;
-    return is_count && form_.most_times > 0 ? form_.words.front() + "*" + unknown : nearest(unknown, form_.words);
+    if (is_count && form_.most_times > 0) return form_.words.front() + "*" + unknown;
+    return meant_choice(unknown, form_.words);
   }
-  [[noreturn]] void broken(std::string_view wanted, const std::string& near = "") {
-    fail("{} '{}': expected {} at character {}{}", what_, text_, wanted, at_ + 1,
-         near.empty() ? "" : fmt::format("; did you mean '{}'?", near));
+  [[noreturn]] void unknown(const std::string& word) {
+    const std::string near = meant(word), all = fmt::format("{}", fmt::join(form_.words, ", "));
+    if (word.empty()) broken("one of " + all);
+    fail("{}{}: there is no '{}'; {}", what_, word == text_ ? "" : fmt::format(" '{}'", text_), word,
+         near.empty() ? "use one of " + all : fmt::format("did you mean '{}'?", near));
+  }
+  [[noreturn]] void broken(std::string_view wanted) {
+    fail("{} '{}': expected {} at character {}", what_, text_, wanted, at_ + 1);
   }
 
   std::string_view what_, text_;
@@ -129,8 +133,6 @@ std::string alternatives(const std::vector<std::string>& words) {
                      words.back());
 }
 
-// What a whole number is probably meant by as other programs read it: "2M", "1MB", "1_000", "1,000", "1e3", "16.0"; ""
-// if none.
 std::string whole_number_of(std::string_view text) {
   for (size_t comma = text.find(','); comma != text.npos; comma = text.find(',', comma + 1))
     if (text.find_first_not_of("0123456789", comma + 1) < comma + 4 || text.size() < comma + 4) return {};  // a list

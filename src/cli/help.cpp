@@ -206,7 +206,7 @@ CLI::Validator one_of(std::vector<std::string> words) {
   const std::string list = fmt::format("{}", fmt::join(words, "|"));
   const auto check = [words = std::move(words)](std::string& value) {
     if (std::find(words.begin(), words.end(), value) != words.end()) return std::string();
-    if (const std::string near = nearest(value, words); !near.empty())
+    if (const std::string near = meant_choice(value, words); !near.empty())
       return fmt::format("is '{}'; did you mean '{}'?", value, near);
     return fmt::format("is '{}'; use {}", value, alternatives(words));
   };

@@ -130,6 +130,16 @@ std::string as_options(const CLI::App& app, const std::vector<std::string>& argu
   return all;
 }
 
+// "--reward exact", as the example of the help has it; "" of files, which are others everywhere.
+std::string example_of(const CLI::App& app, const CLI::Option& option) {
+  const std::string text = app.get_footer(), name = " " + option.get_name() + " ";
+  const size_t at = text.find(name);
+  if (at == text.npos) return {};
+  const size_t begin = at + name.size();
+  const std::string value = text.substr(begin, text.find_first_of(" \n", begin) - begin);
+  return value.find_first_of("./") == value.npos ? name.substr(1) + value : "";
+}
+
 std::string explain_missing(const CLI::App& app, const std::vector<std::string>& arguments) {
   if (app.get_require_subcommand_min() > 0 && app.get_subcommands().empty())
     return fmt::format("no {} given; use one of {}", kind_of_commands(app), fmt::join(commands_of(app), ", "));
@@ -159,8 +169,10 @@ std::string explain_missing(const CLI::App& app, const std::vector<std::string>&
         return fmt::format("--out is missing ({}); did you mean --out {}?", o->get_description(),
                            shell_quoted(arguments.back()));
     }
+    const std::string example = example_of(app, *o);
     if (o->get_required() && o->count() == 0)
-      return fmt::format("{} is missing ({}); see `{} --help`", shown_name(*o), o->get_description(), full_name(app));
+      return fmt::format("{} is missing ({}); {}see `{} --help`", shown_name(*o), o->get_description(),
+                         example.empty() ? "" : fmt::format("add {}, or ", example), full_name(app));
   }
   return {};
 }
@@ -252,6 +264,12 @@ std::string explain_conversion(const CLI::App& app, const std::string& text) {
   return {};
 }
 
+// "--lora" or "--qlora" of `toy train lora`.
+bool names_itself(const CLI::App& command, const std::string& option) {
+  const std::string word = option.substr(std::min(option.find_first_not_of('-'), option.size()));
+  return option.starts_with("--") && (word == command.get_name() || our_recipe(word) == command.get_name());
+}
+
 // `toy train --model M --lora_r 8`: its call with the command of the group that has the most of its options, the one
 // that is named later or the first, and of a model that is given an adapter. `option`: the first of the options.
 std::string explain_missing_command(const CLI::App& group, const std::vector<std::string>& words, size_t begin,
@@ -273,6 +291,7 @@ std::string explain_missing_command(const CLI::App& group, const std::vector<std
   for (size_t i = begin; i < words.size(); ++i) {
     if (words[i] == best->get_name()) continue;
     const std::string name = name_of(words[i]), ours = name.starts_with("-") ? our_option(*best, name) : "";
+    if (ours.empty() && names_itself(*best, name)) continue;
     call += " " + (ours.empty() ? shell_quoted(words[i]) : ours + words[i].substr(name.size()));
   }
   return fmt::format("{} is an option of `{}`; write {}", option, full_name(*best), call);

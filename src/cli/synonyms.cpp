@@ -52,6 +52,12 @@ std::string upper_case(std::string word) {
 
 }  // namespace
 
+std::string our_recipe(const std::string& theirs) {
+  for (const others::Synonym& s : others::kRecipes)
+    if (s.theirs == theirs) return std::string(s.ours);
+  return {};
+}
+
 std::string our_option(const CLI::App& app, const std::string& written) {
   const std::string theirs = name_of(written);
   const auto has = [&](const std::string& name) { return app.get_option_no_throw(name) != nullptr; };
@@ -96,8 +102,7 @@ Words our_commands(const CLI::App& root, Words words) {
   };
   replace(first, our_command(root, words[first]));
   if (const size_t second = first + 1; words[first] == "train" && words.size() > second)
-    for (const others::Synonym& s : others::kRecipes)
-      if (s.theirs == words[second]) return replace(second, split(s.ours)), words;
+    if (const std::string ours = our_recipe(words[second]); !ours.empty()) replace(second, split(ours));
   return words;
 }
 

@@ -15,6 +15,9 @@ std::vector<std::string> in_our_words(const CLI::App& root, const std::vector<st
 /// Our option ("--lr") or argument ("model") for one that the command does not have, or "".
 std::string our_option(const CLI::App& app, const std::string& theirs);
 
+/// Our recipe ("lora") for what another program calls it, with the options that make it so ("dpo --loss kto"), or "".
+std::string our_recipe(const std::string& theirs);
+
 /// Options of other programs that in_our_words() would translate for this command: "--max-tokens", ...
 std::vector<std::string> known_synonyms(const CLI::App& app);
 

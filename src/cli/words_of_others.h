@@ -182,6 +182,9 @@ inline constexpr Synonym kOptions[] = {
     {"--cutoff-len", "--tokens"},
     {"--size", "--shape"},
     {"--documents", "--file"},
+    {"--file", "paths"},
+    {"--corpus", "paths"},
+    {"--data", "paths"},
     {"--top-k", "--count"},
     {"--top-k", "--top"},
     {"--top-n", "--top"},
@@ -202,6 +205,8 @@ inline constexpr Synonym kOptions[] = {
     {"--log-interval", "--log-every"},
     {"--lora-rank", "--rank"},
     {"--lora-r", "--rank"},
+    {"--r", "--rank"},
+    {"-r", "--rank"},
     {"--lora-alpha", "--alpha"},
     {"--target-modules", "--targets"},
     {"--lora-target-modules", "--targets"},
@@ -230,8 +235,22 @@ inline constexpr Synonym kOptions[] = {
 // Values of other programs.
 inline constexpr struct {
   std::string_view option, theirs, ours;
-} kValues[] = {{"--device", "gpu", "cuda"},     {"--device", "cuda:0", "cuda"}, {"--dtype", "bfloat16", "bf16"},
-               {"--dtype", "float16", "f16"},   {"--dtype", "float32", "f32"},  {"--compute", "bfloat16", "bf16"},
-               {"--compute", "float32", "f32"}, {"--pooling", "avg", "mean"},   {"--pooling", "average", "mean"}};
+} kValues[] = {{"--device", "gpu", "cuda"},
+               {"--device", "cuda:0", "cuda"},
+               {"--dtype", "bfloat16", "bf16"},
+               {"--dtype", "float16", "f16"},
+               {"--dtype", "float32", "f32"},
+               {"--compute", "bfloat16", "bf16"},
+               {"--compute", "float32", "f32"},
+               {"--pooling", "avg", "mean"},
+               {"--pooling", "average", "mean"},
+               {"--optimizer", "adamw_torch", "adamw"},
+               {"--optimizer", "adamw_hf", "adamw"},
+               {"--optimizer", "adamw_torch_fused", "adamw"},
+               {"--optimizer", "adamw_8bit", "adamw8"},
+               {"--optimizer", "adamw_bnb_8bit", "adamw8"},
+               {"--optimizer", "paged_adamw_8bit", "adamw8"},
+               {"--schedule", "constant_with_warmup", "constant"},
+               {"--schedule", "warmup_stable_decay", "wsd"}};
 
 }  // namespace toy::cli::others

@@ -16,6 +16,7 @@
 #include "toy/base/memory.h"
 #include "toy/base/nearest.h"
 #include "toy/base/run_files.h"
+#include "toy/base/shell_word.h"
 #include "toy/data/left_out.h"
 
 namespace toy {
@@ -25,11 +26,16 @@ namespace fs = std::filesystem;
 
 constexpr size_t kChunk = size_t(1) << 20;
 constexpr size_t kSniffed = 8192;
-constexpr const char* kStandardInput = "-";
+constexpr const char *kStandardInput = "-", *kPicture = "a picture";
 
 [[noreturn]] void fail_reading(const std::string& path, int error) {
   check(!path.empty(), "the name of the file is empty; give a path");
-  if (error == ENOENT) fail("{}", no_such_file(path));
+  if (error == ENOENT) {
+    const std::string why = no_such_file(path);
+    const bool is_name = path.find_first_of("./") == path.npos && why.ends_with("check the path");  // of a data set
+    fail("{}", is_name ? path + ": no such file; give a file or folder of this machine, as data sets are not downloaded"
+                       : why);
+  }
   if (error == EACCES) fail("{}: no permission to read it", path);
   if (error == EISDIR) fail("{}: is a folder; a text file is needed", path);
   fail("{}: cannot be read: {}", path, std::strerror(error));
@@ -134,7 +140,7 @@ std::string reason_against(const fs::path& path, bool is_folder, std::span<const
   for (const std::string& folder : except)
     if (!folder.empty() && lies_below(fs::weakly_canonical(path), folder)) return "written by toy itself";
   const std::string start = binary != BinaryFiles::taken ? start_of(path) : "";
-  return begins_as_picture(start) ? "a picture" : is_binary(start) ? "no text (it has NUL bytes)" : "";
+  return begins_as_picture(start) ? kPicture : is_binary(start) ? "no text (it has NUL bytes)" : "";
 }
 
 void add_folder(const std::string& folder, std::span<const std::string> all_except, BinaryFiles binary,
@@ -159,6 +165,9 @@ void add_folder(const std::string& folder, std::span<const std::string> all_exce
   if (paths.empty() && !out.left_out.empty()) {
     const auto seen = std::ranges::find_if(out.left_out, [](const auto& l) { return l.reason != "hidden"; });
     const auto& shown = seen == out.left_out.end() ? out.left_out[0] : *seen;
+    check(std::ranges::none_of(out.left_out, [](const auto& l) { return l.reason == kPicture; }),
+          "{}: there are pictures and no text in this folder; toy train vit --data {} learns from pictures", folder,
+          shell_quoted(folder));
     fail("{}: there is no text in this folder; {} left out, as {} ({})", folder,
          counted(int64_t(out.left_out.size()), "file was", "files were"), shown.path, shown.reason);
   }

@@ -133,9 +133,12 @@ Question plain(const ordered_json& row) {
   for (const std::string& text : texts) q.choices.push_back({prompt, text, characters_of(text)});
   check(row.contains("answer"), "'answer' is missing");
   const ordered_json& answer = row.at("answer");
-  const auto right =
-      answer.is_string() ? std::find(texts.begin(), texts.end(), answer.get<std::string>()) : texts.end();
-  q.right = right != texts.end() ? size_t(right - texts.begin()) : index_of(answer, "answer", 0, texts.size());
+  const std::string text = answer.is_string() ? answer.get<std::string>() : "";
+  const auto right = answer.is_string() ? std::find(texts.begin(), texts.end(), text) : texts.end();
+  const bool is_letter = text.size() == 1 && text[0] >= 'A' && size_t(text[0] - 'A') < texts.size();
+  q.right = right != texts.end() ? size_t(right - texts.begin())
+            : is_letter          ? size_t(text[0] - 'A')
+                                 : index_of(answer, "answer", 0, texts.size());
   return q;
 }
 

@@ -17,6 +17,8 @@ constexpr std::string_view kSums = ".in_sum2", kCounts = ".counts";
 constexpr const char *kDatasets = "imatrix.datasets", *kChunks = "imatrix.chunk_count",
                      *kChunkSize = "imatrix.chunk_size";
 
+constexpr const char* kMeasures = "toy quantize imatrix MODEL --file TEXT --out FILE measures one";
+
 std::span<const float> floats_of(const File& file, const TensorInfo& t) {
   check(t.dtype == DType::f32, "{}: tensor {} is {}, expected F32", file.path(), in_quotes(t.name), t.type_name);
   return {reinterpret_cast<const float*>(t.data), size_t(t.shape.count())};
@@ -88,10 +90,10 @@ Imatrix from_dat(std::span<const std::byte> bytes, const std::string& file) {
 Imatrix parse_imatrix(std::span<const std::byte> bytes, const std::string& name) {
   const bool gguf = bytes.size() >= kMagic.size() && std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) == 0;
   const std::string other = gguf ? "" : describe_foreign_file(bytes);
-  check(other.empty(), "{0}: no importance matrix: {1}; toy quantize imatrix MODEL --file TEXT --out FILE measures one",
-        name, other);
+  check(other.empty(), "{}: no importance matrix: {}; {}", name, other, kMeasures);
   Imatrix m = gguf ? from_gguf(File::parse(bytes, name)) : from_dat(bytes, name);
-  check(!m.columns.empty(), "{}: it holds no importance matrix", name);
+  check(!m.columns.empty(), "{}: {}it holds no importance matrix; {}", name,
+        gguf && File::parse(bytes, name).has("general.architecture") ? "it is a model, and " : "", kMeasures);
   for (const auto& [tensor, values] : m.columns)
     for (const float v : values)
       check(v >= 0 && std::isfinite(v), "{}: tensor {}: an importance is {}", name, in_quotes(tensor), v);

@@ -61,6 +61,8 @@ std::string like_text(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
   if (begins("<!doctype") || begins("<html")) return "it is a web page; download the file itself again";
   if (text.starts_with("FROM ")) return "it looks like a Modelfile of Ollama; give the model that its line FROM names";
+  if (text.starts_with('{') && text.find("\"weight_map\"") != text.npos)
+    return "it is the index of a model in several files; give their folder";
   if (text.starts_with("{\"")) return "it looks like JSON";
   return "it looks like a text file";
 }

@@ -71,7 +71,8 @@ Shards Shards::open(const std::string& folder, const HfModel& model) {
   }
   const Config config = Config::open(index);
   for (const std::string& file : files_of_index(config)) {
-    check(fs::exists(folder + "/" + file), "{}: the file '{}' is missing, which the index names", index, file);
+    check(fs::exists(folder + "/" + file), "{}: the file '{}' is missing, which the index names; download it into {}",
+          index, file, folder);
     s.add(safetensors::File::open(folder + "/" + file), model);
   }
   const Config map = config.object("weight_map");

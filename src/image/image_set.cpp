@@ -75,6 +75,17 @@ std::vector<fs::path> sorted(const fs::path& folder, bool folders) {
   return list;
 }
 
+// "shapes" of "shapes/star/".
+fs::path above(const fs::path& folder) {
+  const fs::path plain = folder.lexically_normal(), named = plain.has_filename() ? plain : plain.parent_path();
+  return named.has_parent_path() ? named.parent_path() : fs::path(".");
+}
+
+// A folder of pictures, next to others.
+bool is_class(const fs::path& folder) {
+  return std::ranges::any_of(sorted(folder, false), is_picture_name) && sorted(above(folder), true).size() > 1;
+}
+
 // The folder of a part, where the set has parts.
 fs::path part_of(const fs::path& folder, ImageSource::Part part) {
   const fs::path train = folder / "train";
@@ -109,6 +120,8 @@ ImageSet read_folder(const ImageSource& source) {
       set.labels.push_back(label), set.names.push_back(file.string());
     }
   }
+  if (set.classes.empty() && is_class(folder))
+    fail("{}: it has pictures of one class; give the folder above it: {}", folder.string(), above(folder).string());
   check(!set.classes.empty(), "{}: it has no subfolders; a folder of pictures has one for each class, such as {}",
         folder.string(), (folder / "cat/1.png").string());
   check(!pictures.empty(), "{}: there are no pictures in its subfolders; they end with .png, .jpg, .ppm or .pgm",

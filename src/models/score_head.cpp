@@ -11,7 +11,8 @@ ScoreHead score_head(const ModelSpec& spec, const std::vector<std::string>& clas
   check(
       holds(spec, "label_names"),
       "model {}: it is of the architecture {}, and classifiers of texts are of bert, modern-bert and qwen3; use such a "
-      "one, e.g. all-MiniLM-L6-v2, or make it: toy train from-scratch --size bert-tiny --objective mlm",
+      "one, e.g. all-MiniLM-L6-v2, or make it: toy train from-scratch --corpus TEXT --size bert-tiny --objective mlm "
+      "--out OUT",
       spec.name, spec.architecture);
   ScoreHead head{.labels = int64_t(classes.size()), .names = classes};
   if (holds(spec, "label_dense")) head.dense = holds(spec, "label_mean") ? ScoreHead::gelu_norm : ScoreHead::tanh;

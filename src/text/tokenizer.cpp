@@ -9,6 +9,7 @@
 #include "text/spm/spm.h"
 #include "text/wordpiece.h"
 #include "toy/base/error.h"
+#include "toy/base/options.h"
 #include "toy/formats/mapped_file.h"
 #include "toy/text/class_names.h"
 
@@ -130,8 +131,10 @@ std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view spec, std::stri
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), options.vocab_size);
   check(error != std::errc::result_out_of_range, "tokenizer \"{}\": no vocabulary has {} tokens; {}", spec, number,
         kAcceptedSpecs);
-  check(error == std::errc() && end == number.data() + number.size(), "tokenizer \"{}\": \"{}\" is not a number; {}",
-        spec, number, kAcceptedSpecs);
+  const bool is_number = error == std::errc() && end == number.data() + number.size();
+  const std::string meant = is_number ? "" : whole_number_of(number);
+  check(is_number || meant.empty(), "tokenizer \"{}\": write {}:{}", spec, kind, meant);
+  check(is_number, "tokenizer \"{}\": \"{}\" is not a number; {}", spec, number, kAcceptedSpecs);
   if (control) options.control = *control;
   if (kind == "bpe") return train_bpe(corpus, options.vocab_size, options.control);
   return kind == "spm" ? train_spm(corpus, options) : train_unigram(corpus, options);

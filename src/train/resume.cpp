@@ -6,6 +6,7 @@
 
 #include "toy/base/atomic_file.h"
 #include "toy/base/json_text.h"
+#include "toy/base/shell_word.h"
 #include "train/config.h"
 #include "train/publish.h"
 
@@ -89,29 +90,41 @@ void Resume::compare(const nlohmann::ordered_json& config) {
   if (!complete_ && !from_.empty()) compare_with_checkpoint(config);
 }
 
+// "toy train warm-start --init out/a --corpus book.txt --out out/a-2 trains its model further"; "" of what is no model
+// of texts.
+std::string Resume::how_to_train_further() const {
+  const DataOptions& d = o_.data;
+  if (source_.adapts() || d.images || d.labels || d.pairs || d.masks || d.questions) return {};
+  fs::path out = fs::path(o_.out).lexically_normal();
+  if (!out.has_filename()) out = out.parent_path();
+  std::string command = "toy train warm-start --init " + shell_quoted(out.string()), next;
+  for (const std::string& path : d.corpus) command += " --corpus " + shell_quoted(path);
+  for (const std::string& path : d.examples) command += " --data " + shell_quoted(path);
+  for (int n = 2; next.empty() || fs::exists(next); ++n) next = fmt::format("{}-{}", out.string(), n);
+  return fmt::format("{} --out {} trains its model further", command, shell_quoted(next));
+}
+
 // Refuses to replace the finished model of another run.
 void Resume::compare_with_finished(const nlohmann::ordered_json& config) {
   std::vector<std::string> changed = differences(finished_->config, config);
   const bool other_init = changed.empty() && finished_->init != init_ && !replaces_its_source();
   if (other_init) changed.push_back(fmt::format("{} has changed since", source_.file()));
+  const std::string further = how_to_train_further();
   if (!from_.empty() && !finished_->init.is_null()) init_ = finished_->init;  // the checkpoint's weights began there
   if (changed.empty()) {
     complete_ = finished_->result;
     complete_->out = o_.out;
     complete_->checkpoint = from_;
     complete_->was_complete = true;
-    const std::string further =
-        source_.adapts() ? "" : fmt::format("; toy train warm-start --init {} trains its model further", o_.out);
-    return tell_.note(
-        fmt::format("{}: this run is complete, after step {} of {}{}", o_.out, complete_->step, o_.steps, further));
+    return tell_.note(fmt::format("{}: this run is complete, after step {} of {}{}{}", o_.out, complete_->step,
+                                  o_.steps, further.empty() ? "" : "; ", further));
   }
   // More steps, perhaps: the rate of learning has already fallen to its end, so that is another run.
   nlohmann::ordered_json with_steps_of_it = config;
   with_steps_of_it[kSteps] = finished_->config.value(kSteps, int64_t(0));
   const bool longer = changed.size() == 1 && differences(finished_->config, with_steps_of_it).empty();
-  check(!longer || !from_.empty() || source_.adapts() || replaces_its_source(),
-        "resume: the run {} is complete: {}. toy train warm-start --init {} trains its model further, in another --out",
-        o_.out, changed[0], o_.out);
+  check(!longer || !from_.empty() || further.empty() || replaces_its_source(), "resume: the run {} is complete: {}. {}",
+        o_.out, changed[0], further);
   check((!from_.empty() && (!other_init || o_.allow_changes)) || replaces_its_source(),
         "resume: {} is the finished model of another run: {}. Use --overwrite instead of --resume to replace it, or "
         "choose another --out",
@@ -131,10 +144,9 @@ void Resume::compare_with_checkpoint(const nlohmann::ordered_json& config) {
   const char* const bits =
       same("device") && same("arithmetic") ? "" : "; sums round differently there, so bits may differ";
   const bool was_complete = state_.step >= o_.steps && state_.step == there.value(kSteps, int64_t(0));
-  check(changed.empty() || o_.allow_changes || !was_complete || source_.adapts(),
-        "resume: the run {} is complete, with other options: {}. toy train warm-start --init {} trains its model "
-        "further, with any options, in another --out",
-        o_.out, short_list(changed), o_.out);
+  const std::string further = how_to_train_further();
+  check(changed.empty() || o_.allow_changes || !was_complete || further.empty(),
+        "resume: the run {} is complete, with other options: {}. {}", o_.out, short_list(changed), further);
   check(changed.empty() || o_.allow_changes,
         "resume: {} is of another run: {}{}. Give the options and texts that it had, --allow-changes to resume with "
         "these, or another --out",

@@ -47,6 +47,7 @@ class Resume {
   std::string result_path() const;
   std::string earlier_result() const;
   bool replaces_its_source() const;
+  std::string how_to_train_further() const;
   void compare_with_finished(const nlohmann::ordered_json& config);
   void compare_with_checkpoint(const nlohmann::ordered_json& config);
 

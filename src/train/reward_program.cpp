@@ -19,6 +19,7 @@
 #include "toy/base/clock.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
+#include "toy/base/nearest.h"
 
 namespace toy {
 namespace {
@@ -26,6 +27,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr rlim_t kMemory = rlim_t(2) << 30;  // bytes of its address space
+
+constexpr const char* kCannotRun = "reward program '{}': it cannot be run; chmod +x allows it";
 
 // SIGPIPE is held back while it lives; one that came is taken away, so that a program that ends is an error and no end
 // of ours.
@@ -96,6 +99,7 @@ class RewardProgram final : public Reward {
 
   void start() {
     check(!command_.empty(), "reward 'program:' has no command; write program:CMD");
+    require_program();
     int to[2], from[2];
     check(pipe2(to, O_CLOEXEC) == 0, "reward program: no pipe: {}", std::strerror(errno));
     check(pipe2(from, O_CLOEXEC) == 0, "reward program: no pipe: {}", std::strerror(errno));
@@ -125,6 +129,14 @@ class RewardProgram final : public Reward {
     fcntl(in_, F_SETFL, O_NONBLOCK), fcntl(out_, F_SETFL, O_NONBLOCK);
   }
 
+  // Where the command is a path and no more of a shell's language, as the shell would find only later.
+  void require_program() const {
+    const std::string path = command_.substr(0, command_.find(' '));
+    if (path.find('/') == path.npos || path.find_first_of("'\"`$\\*?[]~=;&|<>()#\n") != path.npos) return;
+    check(access(path.c_str(), F_OK) == 0, "reward program: {}", no_such_file(path));
+    check(access(path.c_str(), X_OK) == 0, kCannotRun, command_);
+  }
+
   // Its process and what that has started: they are asked to end, and after a second made to.
   void stop() noexcept {
     if (pid_ <= 0) return;
@@ -151,7 +163,7 @@ class RewardProgram final : public Reward {
     }
     const int code = ended > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     check(code != kNotFound, "reward program '{}': no such command; give a path such as ./reward.py", command_);
-    check(code != kNotExecutable, "reward program '{0}': it cannot be run; chmod +x allows it", command_);
+    check(code != kNotExecutable, kCannotRun, command_);
     fail_now(fmt::format("{}; run it by hand, and look for errors above", what));
   }
 

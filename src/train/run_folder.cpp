@@ -95,6 +95,9 @@ void refuse_losses(const RecipeOptions& o, const ModelSource& source) {
           "out: '{}' exists without a run ({}) that wrote it, and would be lost; choose another folder",
           (out / name).string(), runs::kEventsFile);
   };
+  if (o.data.images && !of_a_run)
+    check(!is_below(out, o.data.images->path),
+          "out: '{}' is in the folder of --data, whose subfolders are classes; choose another --out", o.out);
   for (const char* name : runs::kPeftFiles) refuse_others(std::string(runs::kPeftFolder) + "/" + name);
   for (const std::string_view name : kFiles) {
     const std::string file = (out / name).string();
@@ -176,6 +179,19 @@ std::string newest_run() {
   if (!error) return (link.parent_path() / there.filename()).string();
   return fs::exists(link.parent_path() / "config.json", error) ? link.parent_path().string()
                                                                : "";  // an earlier version's
+}
+
+std::string other_file_in(const std::string& out) {
+  std::error_code error;
+  if (is_of_a_run(out)) return {};
+  std::vector<std::string> others;
+  for (fs::directory_iterator i(out, error), end; !error && i != end; i.increment(error)) {
+    const std::string name = i->path().filename().string();
+    const bool is_ours = std::ranges::find(kFiles, name) != std::end(kFiles) || name == runs::kSecondFolder ||
+                         name == runs::kPeftFolder || name == runs::kCheckpointsFolder;
+    if (!is_ours && !name.starts_with('.') && !name.ends_with(".log")) others.push_back(i->path().string());
+  }
+  return others.empty() ? "" : *std::ranges::min_element(others);
 }
 
 RunFolder::RunFolder(RecipeOptions& o, const ModelSource& source, TrainObserver& observer, bool writes)

@@ -130,16 +130,17 @@ void TrainerOptions::validate() const {
   check(accumulate <= kMaxRows / (batch * tokens), "accumulate is {}; with {} tokens per batch use at most {}",
         accumulate, batch * tokens, kMaxRows / (batch * tokens));
   check(accumulate == 1 || updates == gathered,
-        "accumulate is {}: streaming updates forget each gradient as soon as it is used; use accumulate 1, or gathered "
-        "updates",
+        "accumulate is {}, and streaming updates forget each gradient as soon as it is used; leave out --accumulate, "
+        "or --update",
         accumulate);
   check(shards == 1 || updates == gathered,
-        "shards is {}: streaming updates forget each gradient as soon as it is used; use shards 1, or gathered updates",
+        "shards is {}, and streaming updates forget each gradient as soon as it is used; use --shards 1, or leave out "
+        "--update",
         shards);
   check(wire == Wire::f32 || shards > 1,
         "wire is bf16, and there is one shard, which nothing is exchanged with; use --shards 2 or more, or wire f32");
-  check(batch % shards == 0, "shards: a batch of {} has no {} equal parts of complete sequences; use a batch of {}",
-        batch, shards, (batch / shards + 1) * shards);
+  check(batch % shards == 0, "{} {} cannot share a batch of {} in equal parts; use --batch {}", shards,
+        ranks && ranks->size() == shards ? "processes" : "shards", batch, (batch / shards + 1) * shards);
   check(!ranks || can_share(shards, ranks->size()),
         "shards: {} ranks cannot share {} shards in equal subtrees; start {} ranks, or use --shards {}",
         ranks ? ranks->size() : 1, shards, sharing_ranks(shards), ranks ? ranks->size() : 1);
@@ -152,7 +153,7 @@ void TrainerOptions::validate() const {
         "batch is {}{}: the wrong answers to an anchor are those of the other pairs, so use 2 or more{}", batch,
         shards > 1 ? fmt::format(" in {} shards", shards) : "", shards > 1 ? " in each" : "");
   check(updates == gathered || optimizer.clip == 0,
-        "clip is {}: streaming updates never see all gradients together; use clip 0, or gathered updates",
+        "clip is {}, and streaming updates never see all gradients together; add --clip 0, or leave out --update",
         optimizer.clip);
 }
 

@@ -19,6 +19,11 @@
 
 namespace toy {
 void require_validation(const RecipeOptions& o, const Dataset& data, Teller& tell) {
+  if (const int64_t least = (o.patience + 1) * o.eval_every; o.patience > 0 && least >= o.steps)
+    tell.warn(
+        fmt::format("--patience {} cannot end this run early: with --eval-every {} that takes more than {} "
+                    "steps, and there are {}; use a smaller --eval-every",
+                    o.patience, o.eval_every, least, o.steps));
   if (!data.validation().empty() || o.policy) return;
   constexpr const char* kWhy = "no validation text has two tokens, so that one can be predicted from another";
   check(o.data.validation.empty(), "val: {}; give a longer one", kWhy);

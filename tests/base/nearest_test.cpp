@@ -25,6 +25,21 @@ TEST(Nearest, OneLetterThatIsWrongMissingOrTooMuch) {
     EXPECT_EQ(misspelt(word, roles), "") << word;
 }
 
+TEST(Nearest, LongerNamesOfChoices) {
+  const std::vector<std::string> choices = {"attn", "gdn", "adamw", "adamw8", "cosine", "no"};
+  const std::pair<const char*, const char*> meant[] = {{"attention", "attn"},
+                                                       {"gated_deltanet", "gdn"},
+                                                       {"adamw_torch", "adamw"},
+                                                       {"adamw8bit_paged", "adamw8"},
+                                                       {"cosine_with_restarts", "cosine"},
+                                                       {"cosin", "cosine"},
+                                                       {"north_of_it", ""},
+                                                       {"banter", ""},
+                                                       {"gdn attn of it", ""},
+                                                       {"", ""}};
+  for (const auto& [word, choice] : meant) EXPECT_EQ(meant_choice(word, choices), choice) << word;
+}
+
 TEST(Nearest, FilesOfTheFolder) {
   const testing::Folder folder;
   const std::string book = folder.write("texts/book.txt", "a");

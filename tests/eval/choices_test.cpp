@@ -56,6 +56,8 @@ TEST(Choices, WinoGrande) {
 TEST(Choices, Plain) {
   EXPECT_EQ(parse_question(R"({"prompt":"2+2=","choices":["5","4"],"answer":1})").right, 1u);
   EXPECT_EQ(parse_question(R"({"prompt":"2+2=","choices":["5","4"],"answer":"4"})").right, 1u);
+  EXPECT_EQ(parse_question(R"({"prompt":"2+2=","choices":["5","4"],"answer":"B"})").right, 1u);
+  EXPECT_EQ(parse_question(R"({"prompt":"x","choices":["B","A"],"answer":"B"})").right, 0u);  // the text itself
 }
 
 TEST(Choices, BadRowsAreRefusedWithTheReason) {
@@ -69,6 +71,8 @@ TEST(Choices, BadRowsAreRefusedWithTheReason) {
             "'answer' is 2, expected 0 to 1, the number of a choice");
   EXPECT_EQ(reason(R"({"prompt":"x","choices":["a","b"],"answer":1.5})"),
             "'answer' is 1.5, expected 0 to 1, the number of a choice");
+  EXPECT_EQ(reason(R"({"prompt":"x","choices":["a","b"],"answer":"C"})"),
+            "'answer' is \"C\", expected 0 to 1, the number of a choice");
   EXPECT_EQ(reason(R"({"prompt":"x","choices":["a",1],"answer":0})"), "'choices' has something else than texts");
   EXPECT_EQ(reason(R"({"prompt":"x","choices":[],"answer":0})"), "there are no choices");
   EXPECT_EQ(reason(R"({"sentence":"no gap","option1":"a","option2":"b","answer":"1"})"), "'sentence' has no gap '_'");

@@ -121,12 +121,14 @@ TEST(LayerLists, AreRefusedWithTheirPosition) {
                     close = "expected ')' at character ";
   EXPECT_EQ(refusal(""), name + "1");
   EXPECT_EQ(refusal("  "), name + "3");
-  EXPECT_EQ(refusal("zzz"), name + "1");
-  EXPECT_EQ(refusal("attn, zzz *2"), name + "7");
+  const std::string use = "; use one of attn, gdn, mamba2, conv, longconv, kda, mla, ffn";
+  EXPECT_EQ(refusal("zzz"), "layers: there is no 'zzz'" + use);
+  EXPECT_EQ(refusal("attn, zzz *2"), "there is no 'zzz'" + use);
+  EXPECT_EQ(refusal("gated_delta"), "layers: there is no 'gated_delta'; did you mean 'gdn'?");
   EXPECT_EQ(refusal("attn,"), name + "6");
   EXPECT_EQ(refusal(",attn"), name + "1");
   EXPECT_EQ(refusal("gdn*3;attn"), "expected ',' or the end at character 6");
-  EXPECT_EQ(refusal("gdn attn"), name + "1");
+  EXPECT_EQ(refusal("gdn attn"), "layers: there is no 'gdn attn'" + use);
   EXPECT_EQ(refusal("gdn*"), "expected a number from 1 to 4096 at character 5");
   EXPECT_EQ(refusal("gdn*x"), "expected a number from 1 to 4096 at character 5");
   EXPECT_EQ(refusal("gdn*99999999999999999999"), "expected a number from 1 to 4096 at character 5");

@@ -243,7 +243,7 @@ TEST(VitRun, WhatCannotBeIsRefused) {
       "--image-size 15");
   testing::expect_contains(
       testing::message_of([&] { small_run(data + "/train/star", folder.path("a")).train(*device, listener); }),
-      "no subfolders");
+      "give the folder above it: " + data + "/train");
   testing::expect_contains(
       testing::message_of([&] { small_run(folder.path("none"), folder.path("a")).train(*device, listener); }),
       "no such folder");

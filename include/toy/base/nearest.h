@@ -14,6 +14,10 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
 /// candidate is another word: "user1", "tools".
 std::string misspelt(std::string_view word, const std::vector<std::string>& candidates);
 
+/// The same where candidates are choices that other programs have longer names for: also one that begins the word
+/// ("cosine" of "cosine_with_restarts") or abbreviates it ("attn" of "attention") and has three letters or more.
+std::string meant_choice(std::string_view word, const std::vector<std::string>& candidates);
+
 /// The same as nearest() for names of files, whose endings are alike anyway: only the letters before the ending count.
 std::string nearest_path(const std::string& path, const std::vector<std::string>& candidates);
 

@@ -180,9 +180,12 @@ struct ListForm {
   std::vector<std::string> words;  ///< that there are
   int64_t most_times = 0;          ///< that may follow a "*"; 0: nothing may
 };
-/// Reads such a list. `what` begins errors: "layers 'gdm': expected one of gdn, attn at character 1". Throws
+/// Reads such a list. `what` begins errors: "layers 'gdm': there is no 'gdm'; did you mean 'gdn'?". Throws
 /// Error{bad_input} for a text that is no list of these words.
 std::vector<ListedWord> read_list(std::string_view what, std::string_view text, const ListForm& form);
+/// What a whole number is probably meant by as other programs read it: "2M", "1MB", "1_000", "1,000", "1e3", "16.0"; ""
+/// if none.
+std::string whole_number_of(std::string_view text);
 
 namespace detail {
 /// What read_value() reads.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "toy/base/error.h"
@@ -45,6 +46,8 @@ struct LoraOptions {
   }
 };
 
+/// Our name ("attn_q") for the last part of a module's in Hugging Face's Llama ("q_proj"), or "".
+std::string name_of_hf_module(std::string_view module);
 /// The weights that these targets name, in the order of tensors_of(). A target is `all-linear` (every linear map and
 /// every expert, but neither output nor embeddings), or a pattern of names, in full ("blk.0.attn_q.weight"), without
 /// ".weight" or without the block ("attn_[qv]"); PEFT's names for those of a Llama ("q_proj") work, too. "=RANK" or

@@ -51,7 +51,7 @@ struct PolicyOptions {
   static void fields(auto& o, auto&& f) {
     constexpr auto k = "Rewards";
     f({.name = "rewards",
-       .help = "[FACTOR*]exact, regex:R, number, json:FILE, finished or program:CMD; added up",
+       .help = "exact, number, regex:R, json:FILE, finished or program:CMD; several add up",
        .group = k,
        .flags = "--reward",
        .text = "REWARD",

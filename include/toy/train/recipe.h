@@ -30,6 +30,9 @@ inline constexpr int64_t kMostFittedTokens = 2048;
 inline constexpr const char* kNewFolder = "out/{recipe}-{date}-{seq}";
 /// The newest of these folders, to which the link `latest` next to it leads; "" if there is none.
 std::string newest_run();
+/// A file or folder in `out` that no run has made, so that its own would be mixed with others; "" in the folder of a
+/// run and where there is none. Hidden names and those that end with .log do not count.
+std::string other_file_in(const std::string& out);
 
 /// What every recipe is told.
 struct RecipeOptions {

@@ -133,6 +133,8 @@ struct SearchQuery : Command {
     check(fs::exists(index_path, absent) || !fs::is_regular_file(query, absent),
           "{}: no such file; the index is the first argument: toy search query {} TEXT", index_path,
           shell_quoted(query));
+    check(fs::exists(index_path, absent), "{}: no such file; toy search build MODEL FOLDER --out {} makes an index",
+          index_path, shell_quoted(index_path));
     const SearchIndex index = SearchIndex::open(index_path);
     const bool is_given = !model_path.empty();
     model_path = is_given ? model_file(model_path) : index.model().path;

@@ -101,6 +101,25 @@ std::string recipe_of(const CLI::App& train, const std::vector<GivenOption>& opt
        unknown.empty() ? "" : ", and none has " + one_line(unknown));
 }
 
+// "--out out/a, or --out out/b": of the runs that have more steps to make, or "".
+std::string unfinished(const std::vector<std::string>& runs) {
+  constexpr int kShown = 5;
+  std::string all;
+  int found = 0;
+  for (const std::string& run : runs) {
+    std::error_code error;
+    if (!fs::exists(fs::path(run) / runs::kConfigFile, error)) continue;
+    const std::string file = (fs::path(run) / runs::kEventsFile).string();
+    try {
+      if (runs::summarize_file(file, run, false).status != "stopped") continue;
+    } catch (const Error&) {
+      continue;  // its log cannot be read
+    }
+    if (++found <= kShown) all += fmt::format("{}--out {}", all.empty() ? "" : " or ", shell_quoted(run));
+  }
+  return found > kShown ? all + " (toy runs list shows all)" : all;
+}
+
 void require_files(const std::vector<GivenOption>& options, const Words& words, const std::string& file) {
   for (const std::string key : {"corpus", "data", "val", "init", "donor", "model", "size", "tokenizer"}) {
     const auto given = std::ranges::find(options, key, &GivenOption::name);
@@ -154,9 +173,12 @@ Words with_config(const CLI::App& root, Words words) {
             "{} is of `toy train {}`, which has '{}', and `toy train {}` has not; toy train --resume --out {} resumes "
             "it",
             path, other, key, app->get_name(), shell_quoted(folder.empty() ? "." : folder));
+      const std::string reason = needless_option(*app, "--" + key);
       const std::string near = ours.starts_with("--") ? ours.substr(2) : nearest(key, known);
       fail("{}: unknown key '{}'; {}", path, key,
-           near.empty() ? "the keys are the options in --help-all" : "did you mean '" + near + "'?");
+           !reason.empty() ? reason
+           : near.empty()  ? "the keys are the options in --help-all"
+                           : "did you mean '" + near + "'?");
     }
     const CLI::Option& option = *app->get_option("--" + key);
     const Words more = words_of(option, option_given, path);
@@ -190,6 +212,8 @@ Words with_resumed_options(const CLI::App& root, Words words) {
     const std::vector<std::string> runs = runs::find_runs(".");
     check(named || fs::exists(out, error) || !has(words, "--out"), "resume: there is no folder '{}'{}", out,
           runs.empty() ? "" : fmt::format("; the runs here: {}", fmt::join(runs, ", ")));
+    const std::string choices = has(words, "--out") ? "" : unfinished(runs);
+    check(choices.empty(), "resume: which run? add {}", choices);
     check(named, "resume: '{}' has no config.json with the options of a run; give the recipe and its options", out);
     return words;  // the parser knows what is missing
   }

@@ -235,6 +235,9 @@ struct Train : Command {
     if (!is_run && this->given("--out") && std::filesystem::is_directory(o.out, error) &&
         !runs::find_runs(o.out).empty())
       to_stderr(fmt::format("toy: {0} has other runs in it; --out {0}/NAME keeps this one apart\n", one_line(o.out)));
+    else if (const std::string other = this->given("--out") ? other_file_in(o.out) : ""; !other.empty())
+      to_stderr(fmt::format("toy: {0} has other files in it, such as {1}; --out {0}/NAME keeps this one apart\n",
+                            one_line(o.out), one_line(other)));
     o.trainer.ranks = ranks;
     if (ranks && !this->given("--shards")) o.trainer.shards = ranks->size();
     const auto dev = device.make();

@@ -52,9 +52,7 @@ Target parse_target(const std::string& text) {
 
 bool fits(const std::string& target, const TensorSpec& t) {
   if (target == kAll) return t.init != TensorSpec::Init::embedding;
-  const auto is_target = [&](const TensorName& n) { return n.hf.substr(n.hf.rfind('.') + 1) == target; };
-  const auto peft = std::find_if(std::begin(kLlamaNames), std::end(kLlamaNames), is_target);
-  const std::string pattern = peft == std::end(kLlamaNames) ? target : std::string(peft->gguf);
+  const std::string ours = name_of_hf_module(target), pattern = ours.empty() ? target : ours;
   return matches(pattern, t.name) || matches(pattern, without_weight(t.name)) || matches(pattern, stem_of(t));
 }
 
@@ -83,6 +81,12 @@ const Target* target_of(const std::vector<Target>& targets, const TensorSpec& t)
 }
 
 }  // namespace
+
+std::string name_of_hf_module(std::string_view module) {
+  const auto is_it = [&](const TensorName& n) { return n.hf.substr(n.hf.rfind('.') + 1) == module; };
+  const auto* n = std::find_if(std::begin(kLlamaNames), std::end(kLlamaNames), is_it);
+  return n == std::end(kLlamaNames) ? "" : std::string(n->gguf);
+}
 
 std::string without_weight(const std::string& name) {
   return name.ends_with(kWeight) ? name.substr(0, name.size() - kWeight.size()) : name;
