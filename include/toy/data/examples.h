@@ -73,6 +73,7 @@ struct RowForm;
 /// Messages in a row for a model without a chat template: no other row of that kind can be read, either.
 class NeedsTemplate : public Error {
  public:
+  /// Names templates that the vocabulary has the tokens for.
   explicit NeedsTemplate(const Tokenizer& tokenizer);
 };
 
