@@ -76,7 +76,7 @@ TEST_F(Mistakes, AdviceOnFilesAndModels) {
        "pictures/1.ppm: it is a picture; toy train vit learns from folders of pictures, or give it as standard input "
        "(-) to take its bytes"},
       {"eval out/tiny --data pictures",
-       "pictures: there is no text in this folder; 1 file was left out, as pictures/1.ppm (a picture)"},
+       "pictures: there are pictures and no text in this folder; toy train vit --data pictures learns from pictures"},
       {"train lora --model out/tiny --data semi.csv",
        "semi.csv: the columns of the table are separated by ';'; write commas"},
       {"train dpo --model out/tiny --data chosen.jsonl --bad-rows fail",

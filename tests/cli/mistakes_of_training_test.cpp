@@ -41,7 +41,7 @@ TEST_F(TrainingMistakes, WordsOfOthers) {
       {"train from-scratch --config fp16.json",
        "fp16.json: unknown key 'fp16'; write --compute bf16 to multiply in bf16"},
       {"train lora --model m --corpus book.txt --r x",
-       "--rank is 'x'; use a whole number: Rank of the adapter's matrices"},
+       "--rank is 'x'; use a whole number: Rank of the adapter: columns of B and rows of A"},
       {"train grpo --model m --data rows.jsonl",
        "--reward is missing (exact, number, regex:R, json:FILE, finished or program:CMD; several add up); add "
        "--reward exact, or see `toy train grpo --help`"},
@@ -120,8 +120,6 @@ TEST_F(TrainingMistakes, FoldersAndFiles) {
        "out: 'shapes' is in the folder of --data, whose subfolders are classes; choose another --out"},
       {"train from-scratch --corpus shapes",
        "shapes: there are pictures and no text in this folder; toy train vit --data shapes learns from pictures"},
-      {"train classify --model out/one --data shapes",
-       "shapes: there are pictures and no text in this folder; toy train vit --data shapes learns from pictures"},
       {"train classify --model out/one --data classes.jsonl",
        "model toy: it is of the architecture llama, and classifiers of texts are of bert, modern-bert and qwen3; use "
        "such a one, e.g. all-MiniLM-L6-v2, or make it: toy train from-scratch --corpus TEXT --size bert-tiny "
@@ -179,6 +177,9 @@ TEST_F(TrainingMistakes, Encoders) {
   EXPECT_TRUE(
       eval.err.ends_with("does not generate; use toy embed, or to score it toy eval retrieval, sts or classify\n"))
       << eval.err;
+  write("shapes/star/1.ppm", "P6\n2 2\n255\n" + std::string("abcdefghijkl"));
+  expect({{"train classify --model bert.gguf --data shapes",
+           "shapes: there are pictures and no text in this folder; toy train vit --data shapes learns from pictures"}});
   const Result built = here("search build bert.gguf --file book.txt --out notes.index");
   EXPECT_EQ(built.code, 0) << built.err;
   EXPECT_NE(built.err.find("toy: --file is the argument PATHS here"), std::string::npos) << built.err;

@@ -292,7 +292,8 @@ TEST_F(Mistakes, WithAModel) {
        "u16.txt: it is UTF-16; convert it first: iconv -f utf-16 -t utf-8 OLD > NEW" + bytes},
       {"train --resume --out out/tiny --steps 9",
        "resume: the run out/tiny is complete: options.steps is 1 there and 9 here. toy train warm-start --init "
-       "out/tiny --corpus book.txt --out out/tiny-2 trains its model further"},
+       "out/tiny --corpus " +
+           path("corpus.txt") + " --out out/tiny-2 trains its model further"},
       {"infer out/tiny hi --lora book.txt=0.5",
        "lora: 'book.txt=0.5' is no file; write its scale after a colon: book.txt:0.5"},
       {"infer out/tiny hi --lora out/tiny",
