@@ -55,7 +55,7 @@ class MistakesWithAModel : public Mistakes {
  protected:
   void SetUp() override {
     ASSERT_EQ(toy("train from-scratch --corpus " + tiny_corpus() +
-                  " --size tiny --tokenizer spm:280 --batch 1 --tokens 16 --steps 1 --out " + path("out/tiny"))
+                  " --size tiny --tokenizer spm:300 --batch 1 --tokens 16 --steps 1 --out " + path("out/tiny"))
                   .code,
               0);
   }
@@ -103,7 +103,7 @@ TEST_F(MistakesWithAModel, WhatDoesNotFit) {
                 .code,
             0);
   ASSERT_EQ(toy("train from-scratch --corpus " + path("corpus.txt") +
-                " --size small --tokenizer spm:280 --batch 1 --tokens 16 --steps 1 --out " + path("out/small"))
+                " --size small --tokenizer spm:300 --batch 1 --tokens 16 --steps 1 --out " + path("out/small"))
                 .code,
             0);
   write("long.txt", std::string(100000, 'a'));
