@@ -18,13 +18,18 @@
 #include "train/rollouts.h"
 
 namespace toy {
-void require_validation(const RecipeOptions& o, const Dataset& data, Teller& tell) {
-  if (const int64_t least = (o.patience + 1) * o.eval_every; o.patience > 0 && least >= o.steps)
+static void warn_of_patience(const RecipeOptions& o, Teller& tell) {
+  if (o.patience == 0) return;
+  const int64_t before = (o.steps - 1) / o.eval_every;  // the last step
+  if (o.patience >= before)
     tell.warn(
-        fmt::format("--patience {} cannot end this run early: with --eval-every {} that takes more than {} "
-                    "steps, and there are {}; use a smaller --eval-every",
-                    o.patience, o.eval_every, least, o.steps));
-  if (!data.validation().empty() || o.policy) return;
+        fmt::format("--patience {} cannot end this run early: it needs more than {} validations before the last step, "
+                    "and --eval-every {} makes {}; use a smaller one",
+                    o.patience, o.patience, o.eval_every, before));
+}
+
+void require_validation(const RecipeOptions& o, const Dataset& data, Teller& tell) {
+  if (!data.validation().empty() || o.policy) return warn_of_patience(o, tell);
   constexpr const char* kWhy = "no validation text has two tokens, so that one can be predicted from another";
   check(o.data.validation.empty(), "val: {}; give a longer one", kWhy);
   check(o.patience == 0, "patience: {}; give --val, or a larger --val-fraction", kWhy);

@@ -163,8 +163,8 @@ TEST_F(TrainingMistakes, PatienceThatNeverActs) {
       "train from-scratch --corpus long.txt --size tiny --tokenizer bytes --batch 1 --tokens 8 --eval-every 1 "
       "--patience 3 --dry-run --steps ";
   EXPECT_NE(here(train + "4")
-                .err.find("--patience 3 cannot end this run early: with --eval-every 1 that takes more "
-                          "than 4 steps, and there are 4; use a smaller --eval-every"),
+                .err.find("--patience 3 cannot end this run early: it needs more than 3 validations before "
+                          "the last step, and --eval-every 1 makes 3; use a smaller one"),
             std::string::npos)
       << slurp(path("err.log"));
   EXPECT_EQ(here(train + "5").err.find("--patience"), std::string::npos) << slurp(path("err.log"));

@@ -102,7 +102,7 @@ TEST_F(CliOptimizer, Schedules) {
   refuses(command + "--schedule 'wsd(decay=11)'", {"decay is 11"});
   refuses(command + "--schedule 'cosine(decay=2)'", {"--schedule: cosine has no 'decay'"});
   refuses(command + "--schedule constant --final-lr 0", {"--final-lr", "constant"});
-  refuses(command + "--schedule square", {"--schedule 'square'", "constant, linear, cosine, wsd"});
+  refuses(command + "--schedule square", {"--schedule: there is no 'square'", "constant, linear, cosine, wsd"});
   refuses(train(10) + "--warmup 11", {"warmup is 11"});
 }
 

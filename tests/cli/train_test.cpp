@@ -107,7 +107,7 @@ TEST_F(CliTrain, Sgd) {
   EXPECT_GT(planned("sgd"), planned("'sgd(momentum=0)'"));
   refuses(train + "'sgd(momentum=1)'", {"momentum is 1", "below 1"});
   refuses(train + "'sgd(momentum=0, nesterov=true)'", {"nesterov", "momentum"});
-  refuses(train + "adam", {"--optimizer 'adam'", "adamw, sgd"});
+  refuses(train + "adam", {"--optimizer: there is no 'adam'; did you mean 'adamw'?"});
 }
 
 // Every step skipped, or a model that predicts nothing: that is no success, and the weights are there to look at.
