@@ -386,7 +386,7 @@ TEST_F(CliInfer, SamplersAreOptions) {
     EXPECT_NE(r.out, plain) << option;
   }
   EXPECT_EQ(toy(m + "--samplers 'xtc;top_k;dry(base=2);temperature(exponent=2)'").out, plain);
-  refuses(m + "--samplers 'top_k;topp'", {"topp", "top_n_sigma"});
+  refuses(m + "--samplers 'top_k;topp'", {"there is no 'topp'; did you mean 'top_p'?"});
   refuses(m + "--samplers top_k --min-p 0.1", {"samplers", "min_p"});
   refuses(m + "--samplers 'top_k;mirostat' --top-k 4", {"mirostat", "top_k"});
   refuses(m + "--samplers 'mirostat;top_k'", {"--samplers", "mirostat", "end"});
