@@ -113,6 +113,12 @@ std::string folder_of_part(const std::string& file) {
   return is_part && is_model && fs::is_regular_file(path, error) ? folder.string() : "";
 }
 
+void refuse_no_name(const std::string& what) {
+  const std::string fetch = fetch_of_address(what), why = why_no_path(what);
+  check(fetch.empty(), "{}: it is an address; {} downloads the model", what, fetch);
+  check(why.empty(), "{}: {}", what, why);
+}
+
 std::string base_of_adapter(const std::string& folder) {
   try {
     const runs::Summary run = runs::summarize_file((fs::path(folder) / runs::kEventsFile).string(), folder, false);
@@ -153,9 +159,7 @@ std::vector<std::string> files_in(const std::string& folder) {
 }
 
 [[noreturn]] void no_model(const std::string& what, const std::vector<std::string>& roots) {
-  const std::string fetch = fetch_of_address(what), why = why_no_path(what);
-  check(fetch.empty(), "{}: it is an address; {} downloads the model", what, fetch);
-  check(why.empty(), "{}: {}", what, why);
+  refuse_no_name(what);
   std::vector<std::string> names;
   for (const std::string& root : roots) std::ranges::copy(runs::find_runs(root), std::back_inserter(names));
   for (const catalog::Entry& e : catalog::list(catalog::default_places())) names.push_back(e.name);

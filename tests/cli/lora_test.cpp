@@ -231,7 +231,7 @@ TEST_F(CliLora, Refuses) {
   refuses(lora("x", "--dora --pissa"), {"pissa", "dora"});
   refuses(lora("x", "--pissa --targets output"), {"pissa", "output.weight"});
   refuses(lora("x", "--dora --lora-dropout 0.1"), {"lora-dropout", "DoRA"});
-  refuses("infer " + q8_ + " --lora " + q8_ + " --prompt a", {"general.type", "adapter"});
+  refuses("infer " + q8_ + " --lora " + q8_ + " --prompt a", {"it is a model, no adapter; --lora takes"});
   refuses("infer " + q8_ + " --lora " + path("nothing.gguf") + " --prompt a", {"nothing.gguf"});
   refuses("merge " + q8_ + " --out " + path("m.gguf"), {"nothing to merge", "--lora"});
   ASSERT_EQ(toy(lora("run")).code, 0);

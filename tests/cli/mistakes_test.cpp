@@ -63,9 +63,7 @@ TEST_F(Mistakes, BeforeThereIsAModel) {
        "book.txt: a plain text, and no rows of JSON; --corpus book.txt trains on it, toy eval MODEL --file book.txt "
        "scores it"},
       {"train from-scratch --data chats.jsonl",
-       "chats.jsonl:1: messages need a chat template, and the model has none; give --chat-template, such as chatml, or "
-       "a "
-       "file"},
+       "chats.jsonl:1: messages need a chat template, and the model has none; add --chat-template plain (or zephyr)"},
       {"train from-scratch --data chats.jsonl --chat-template chatlm",
        "chat-template: 'chatlm' is no file and none of chatml, llama3, plain, zephyr; did you mean 'chatml'?"},
       {"train lora --corpus book.txt",

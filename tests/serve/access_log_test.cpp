@@ -111,7 +111,7 @@ TEST(AccessLog, WhatIsLogged) {
       seen,
       (std::vector<std::string>{
           "POST /a 200 7 ", "POST /no 403 0 ", "POST /b 500 7 ", "POST /c 413 0 the request's body is larger than 10 B",
-          "  400 0 the request is not valid HTTP: bad version",
+          "  400 0 the request is not valid HTTP: bad method",
           "  400 0 the client speaks https, and this server http: write http://, or start it with --tls-cert and "
           "--tls-key"}));
 }

@@ -15,6 +15,9 @@ namespace toy {
 /// say so.
 std::string base_of_adapter(const std::string& folder);
 
+/// Throws Error{bad_input} with what to do for a word that can be no name of a model here, such as an address of the
+/// web.
+void refuse_no_name(const std::string& what);
 /// The folder of the Hugging Face model that this file is a part of, such as its config.json; "" for any other file.
 std::string folder_of_part(const std::string& file);
 

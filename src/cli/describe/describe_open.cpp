@@ -99,6 +99,7 @@ std::string file_of(const std::string& what) {
     fail("{}: the folder has no model.gguf, no checkpoint and no options of a run; give a GGUF file", folder);
   }
   if (const std::string listed = finder().listed(what); !listed.empty()) return listed;
+  if (!fs::exists(what, error)) refuse_no_name(what);
   const std::string near = nearest(what, size_names());
   check(fs::exists(what, error), "'{}' is not a file, a run, or one of the sizes {}{}", what,
         fmt::join(size_names(), ", "), near.empty() ? "" : "; did you mean '" + near + "'?");
