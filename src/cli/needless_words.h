@@ -73,7 +73,7 @@ inline constexpr std::string_view kMapPairs = "--map anchor=NAME,positive=NAME n
 inline constexpr std::string_view kMapClasses = "--map text=NAME,label=NAME names the fields";
 
 inline constexpr std::string_view kDevices =
-    "toy devices lists all; commands that compute, such as toy infer, take one";
+    "all devices are listed; to compute on one: toy infer MODEL --device cuda, say";
 inline constexpr std::string_view kSystemFile = "--system \"$(cat FILE)\" takes the text of a file";
 
 // Options of other programs that have no counterpart, and why; `of`: only where the command has this option; `in`: only

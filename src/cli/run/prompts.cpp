@@ -145,22 +145,21 @@ bool PromptOptions::any_lora(size_t adapters) const {
   return any;
 }
 
-void PromptOptions::note_empty_lines(const std::string& file) const {
+void PromptOptions::note_empty() const {
   constexpr size_t kShown = 5;
+  const auto is_given = [](const CLI::Option* o) { return o->count() > 0; };
+  if (std::ranges::none_of(options_, is_given))
+    to_stderr("toy: no prompt was given, so the text begins with nothing; add --prompt TEXT\n");
+  if (!several()) return;
   std::vector<std::string> lines;
   for (size_t i = 0; i < prompts_.size(); ++i)
     if (prompts_[i].text && prompts_[i].text->empty()) lines.push_back(std::to_string(i + 1));
   const size_t empty = lines.size();
   if (empty == 0) return;
   if (empty > kShown) lines.resize(kShown), lines.emplace_back("...");
-  to_stderr(fmt::format("toy: {}: of {} prompts {} empty (line {})\n", one_line(file), prompts_.size(),
+  to_stderr(fmt::format("toy: {}: of {} prompts {} empty (line {})\n",
+                        lines_ == "-" ? "standard input" : one_line(lines_), prompts_.size(),
                         counted(int64_t(empty), "is", "are"), fmt::join(lines, ", ")));
-}
-
-void PromptOptions::note_nothing_given() const {
-  const auto is_given = [](const CLI::Option* o) { return o->count() > 0; };
-  if (std::ranges::none_of(options_, is_given))
-    to_stderr("toy: no prompt was given, so the text begins with nothing; add --prompt TEXT\n");
 }
 
 void PromptOptions::read() {
@@ -176,7 +175,6 @@ void PromptOptions::read() {
       prompts_.push_back(parse_line(fmt::format("{}:{}", name_of(lines_), prompts_.size() + 1), line));
     }
     check(!prompts_.empty(), "{}: no prompts found; write one per line", name_of(lines_));
-    note_empty_lines(name_of(lines_));
   } else if (!ids_.empty()) {
     prompts_.push_back({.where = "prompt", .text = {}, .ids = parse_ids("--prompt-ids", ids_)});
   } else if (!file_.empty()) {
@@ -215,7 +213,7 @@ std::vector<std::vector<int32_t>> PromptOptions::tokens(const Model& model, cons
             model.spec.vocab - 1);
     result.push_back(std::move(ids));
   }
-  note_nothing_given();
+  note_empty();
   return result;
 }
 

@@ -54,8 +54,7 @@ struct PromptOptions {
   std::vector<std::vector<int32_t>> tokens(const Model& model, const std::string& model_path) const;
 
  private:
-  void note_empty_lines(const std::string& file) const;
-  void note_nothing_given() const;
+  void note_empty() const;
 
   std::vector<CLI::Option*> options_;  // those that give prompts
   std::string text_, ids_, file_, lines_;
