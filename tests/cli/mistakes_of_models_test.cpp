@@ -39,9 +39,7 @@ TEST_F(Mistakes, NamesThatAreNoModels) {
       {"search query notes badgers",
        "notes: it is a folder, no index; make one with toy search build MODEL notes --out INDEX"},
       {"devices --gpu",
-       "unknown option '--gpu'; toy devices lists all devices; --device is an option of the commands that compute, "
-       "such "
-       "as toy infer"},
+       "unknown option '--gpu'; all devices are listed; to compute on one: toy infer MODEL --device cuda, say"},
       {"devices --nonsense", "unknown option '--nonsense'; `toy devices` has only --json"},
       {"chat hf hi --system-file real.pdf",
        "unknown option '--system-file'; --system \"$(cat FILE)\" takes the text of a file"},
@@ -79,6 +77,13 @@ TEST_F(MistakesWithAModel, SharedTextsThatAreMissing) {
             "toy: " + path("p.txt") + ": of 4 prompts 2 are empty (line 2, 3)\n");
   EXPECT_EQ(said(infer + "--prompts " + write("q.txt", "the cat\nthe mat\n")), "");
   refuses("infer " + path("out/tiny"), {"prompt: it is missing or empty; give a text"});
+}
+
+TEST_F(MistakesWithAModel, AListInJsonIsNoLines) {
+  write("list.json", "[\n  {\"prompt\": \"Once\"},\n  {\"prompt\": \"Then\"}\n]\n");
+  refuses("infer " + path("out/tiny") + " --prompts " + path("list.json"), {"list.json: it is a JSON list", "jq -c"});
+  refuses("embed " + path("out/tiny") + " --pooling mean --file " + path("list.json"), {"it is a JSON list"});
+  EXPECT_EQ(said("infer " + path("out/tiny") + " -n 1 --prompts " + write("inst.txt", "[INST] the cat [/INST]\n")), "");
 }
 
 TEST_F(MistakesWithAModel, TextsThatAreMeantOtherwise) {

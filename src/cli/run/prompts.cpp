@@ -95,6 +95,13 @@ std::string read_text(const std::string& path, bool may_be_empty) {
   return text;
 }
 
+void require_lines(const std::string& name, const std::string& texts) {
+  const size_t at = texts.find_first_not_of(" \n\r\t");
+  check(at == texts.npos || texts[at] != '[' || !nlohmann::json::accept(texts),
+        "{}: it is a JSON list; write each of its texts or objects on a line of its own, such as with jq -c '.[]'",
+        name);
+}
+
 nlohmann::ordered_json read_schema(const std::string& path) {
   const std::string text = read_text(path);
   check(text.starts_with('{') || text.find("::=") == text.npos, "{0}: it is a grammar; write --grammar {0}", path);
@@ -169,6 +176,7 @@ void PromptOptions::read() {
     constexpr std::string_view kMark = "\xEF\xBB\xBF";  // some editors begin a file of UTF-8 with it
     std::string all = read_text(lines_);
     if (all.starts_with(kMark)) all.erase(0, kMark.size());
+    require_lines(name_of(lines_), all);
     std::istringstream lines(all);
     for (std::string line; std::getline(lines, line);) {
       drop_line_break(line);

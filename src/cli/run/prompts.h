@@ -15,6 +15,8 @@ namespace toy::cli {
 /// A file's text, or what standard input holds for "-". Throws for an empty one.
 std::string read_text(const std::string& path, bool may_be_empty = false);
 
+/// Throws Error{bad_input} where texts of lines are a list in JSON, whose brackets would be texts, too.
+void require_lines(const std::string& name, const std::string& texts);
 /// @{
 /// The file of --json-schema, and of --grammar. Throws Error{bad_input} for one that is the other.
 nlohmann::ordered_json read_schema(const std::string& path);

@@ -41,7 +41,9 @@ Source parse_line(const std::string& where, const std::string& line) {
 std::vector<Source> read_text_lines(const std::string& path) {
   const std::string name = path == "-" ? "standard input" : path;
   std::vector<Source> sources;
-  std::istringstream lines(read_text(path));
+  const std::string all = read_text(path);
+  require_lines(name, all);
+  std::istringstream lines(all);
   for (std::string line; std::getline(lines, line);) {
     if (line.ends_with('\r')) line.pop_back();
     sources.push_back(parse_line(fmt::format("{}:{}", name, sources.size() + 1), line));
