@@ -68,8 +68,7 @@ void require_match(std::string_view option, const std::string& pattern, const st
   if (fits_any(pattern, names)) return;
   const std::string near = near_pattern(pattern, names);
   fail("{}: no {}'s name fits '{}'; {}", option, what, pattern,
-       near.empty() ? "names are like '" + names.back() + "' (toy describe MODEL --graph forward has all)"
-                    : "did you mean '" + near + "'?");
+       near.empty() ? "names are like '" + names.back() + "'" : "did you mean '" + near + "'?");
 }
 
 }  // namespace toy

@@ -124,7 +124,8 @@ TEST(LayerLists, AreRefusedWithTheirPosition) {
   const std::string use = "; use one of attn, gdn, mamba2, conv, longconv, kda, mla, ffn";
   EXPECT_EQ(refusal("zzz"), "layers: there is no 'zzz'" + use);
   EXPECT_EQ(refusal("attn, zzz *2"), "there is no 'zzz'" + use);
-  EXPECT_EQ(refusal("gated_delta"), "layers: there is no 'gated_delta'; did you mean 'gdn'?");
+  EXPECT_EQ(refusal("gated_delta"), "layers: there is no 'gated_delta'" + use);
+  EXPECT_EQ(refusal("attention"), "layers: there is no 'attention'; did you mean 'attn'?");
   EXPECT_EQ(refusal("attn,"), name + "6");
   EXPECT_EQ(refusal(",attn"), name + "1");
   EXPECT_EQ(refusal("gdn*3;attn"), "expected ',' or the end at character 6");

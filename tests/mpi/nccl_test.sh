@@ -43,7 +43,7 @@ ends() {  # NAME CODE PATTERN LIBRARIES ARGUMENTS...
   ((SECONDS - begin < 60)) || failed "it took $((SECONDS - begin)) s to say: $2"
 }
 host=$(hostname)
-if ! ldconfig -p | grep -q 'libnccl\.so\.2'; then
+if [[ $(ldconfig -p) != *libnccl.so.2* ]]; then
   begin ends none 2 "rank 0 (host $host): GPUs of several ranks need NVIDIA's NCCL: libnccl.so.2" "$cuda"
 fi
 TOY_FAKE_NCCL_VERSION=21304 begin ends old 2 "rank 0 (host $host): NVIDIA's NCCL is too old: version 2.13" "$both"
