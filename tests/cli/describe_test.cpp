@@ -178,7 +178,7 @@ TEST_F(CliDescribe, OptimizerAndUpdateAreChosen) {
         .get<int64_t>();
   };
   EXPECT_LT(peak("streaming"), peak("gathered"));
-  refuses("describe tiny --optimizer adamx", {"--optimizer 'adamx'", "did you mean 'adamw'"});
+  refuses("describe tiny --optimizer adamx", {"--optimizer: there is no 'adamx'", "did you mean 'adamw'"});
   refuses("describe tiny --update later", {"--update is 'later'", "gathered or streaming"});
 }
 
