@@ -97,7 +97,7 @@ std::string read_text(const std::string& path, bool may_be_empty) {
 
 void require_lines(const std::string& name, const std::string& texts) {
   const size_t at = texts.find_first_not_of(" \n\r\t");
-  check(at == texts.npos || texts[at] != '[' || !nlohmann::json::accept(texts),
+  check(at == texts.npos || texts[at] != '[' || !parse_json<nlohmann::ordered_json>(texts).is_array(),
         "{}: it is a JSON list; write each of its texts or objects on a line of its own, such as with jq -c '.[]'",
         name);
 }
