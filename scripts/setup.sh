@@ -3,7 +3,7 @@
 #
 #   scripts/setup.sh          # to build, run and test
 #   scripts/setup.sh --dev    # also clang, clang-format, shellcheck (fuzzing, formatting), oneDNN (benchmarks), PoCL (tests
-#                             # of the device opencl) and MPICH (a test of the plugin, Open MPI keeps the name mpirun)
+#                             # of the device opencl) and MPICH (a test of the plugin; Open MPI keeps the name mpirun)
 #   scripts/setup.sh --docs   # also doxygen (scripts/docs.sh)
 #   scripts/setup.sh --cross  # also clang, the compiler for 64-bit Arm and qemu-user (scripts/portability.sh)
 #

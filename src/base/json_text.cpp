@@ -124,7 +124,8 @@ T json_number(const Json& json, std::string_view name, T least, T most) {
   const T v = fits ? json.template get<T>() : T();
   if (fits && least <= v && v <= most) return v;
   const bool any = least == std::numeric_limits<T>::lowest() && most == std::numeric_limits<T>::max();
-  const bool no_limit = kWhole && double(most) >= 0x1p31 - 1;  // that anyone would ask for
+  const bool is_above = json.is_number() && json.template get<double>() > double(most);
+  const bool no_limit = kWhole && double(most) >= 0x1p31 - 1 && !is_above;  // that anyone would ask for
   const Json inner = json.is_string() ? parse_json<Json>(json.template get_ref<const std::string&>()) : Json();
   check(!inner.is_number(), "{} is {}, a text; write {} without quotes", name, json_text(json), json_text(inner));
   fail("{} is {}, expected {}{}", name, json_text(json), kWhole ? "a whole number" : "a number",

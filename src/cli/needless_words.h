@@ -55,6 +55,8 @@ inline constexpr std::string_view kStored =
     "weights stay as the file has them; toy convert --type or toy quantize changes them";
 inline constexpr std::string_view kReports =
     "the folder of a run keeps all of it: toy runs report FOLDER draws it, --json prints it for programs";
+inline constexpr std::string_view kModels =
+    "a model anywhere is given by its path; HF_HUB_CACHE and OLLAMA_MODELS name caches of those programs";
 inline constexpr std::string_view kChats = "infer continues a text; toy chat MODEL TEXT talks to a model";
 inline constexpr std::string_view kQuestions = "toy eval choices MODEL FILE scores the questions of a file";
 inline constexpr std::string_view kFetched =
@@ -131,8 +133,8 @@ inline constexpr Needless kNeedless[] = {
     {"--lora", "make one model of both first: toy merge MODEL --lora FILE --out OUT", {}, "train warm-start"},
     {"--lora", "make one model of both first: toy merge MODEL --lora FILE --out OUT", {}, "train full-finetune"},
     {"--tasks", "questions of a file are scored by toy eval choices MODEL FILE", "--stride"},
-    {"--model-dir", "HF_HUB_CACHE, HF_HOME and OLLAMA_MODELS say where models are"},
-    {"--models-dir", "HF_HUB_CACHE, HF_HOME and OLLAMA_MODELS say where models are"},
+    {"--model-dir", kModels},
+    {"--models-dir", kModels},
     {"--bytes", "--rows says how many", "--rows", "corpus"},
     {"--bytes", "--images says how many", "--images", "corpus"},
     {"--rows", "--images says how many", "--images"},

@@ -92,8 +92,10 @@ Imatrix parse_imatrix(std::span<const std::byte> bytes, const std::string& name)
   const std::string other = gguf ? "" : describe_foreign_file(bytes);
   check(other.empty(), "{}: no importance matrix: {}; {}", name, other, kMeasures);
   Imatrix m = gguf ? from_gguf(File::parse(bytes, name)) : from_dat(bytes, name);
-  check(!m.columns.empty(), "{}: {}it holds no importance matrix; {}", name,
-        gguf && File::parse(bytes, name).has("general.architecture") ? "it is a model, and " : "", kMeasures);
+  if (m.columns.empty()) {
+    const bool model = gguf && File::parse(bytes, name).has("general.architecture");
+    fail("{}: {}it holds no importance matrix; {}", name, model ? "it is a model, and " : "", kMeasures);
+  }
   for (const auto& [tensor, values] : m.columns)
     for (const float v : values)
       check(v >= 0 && std::isfinite(v), "{}: tensor {}: an importance is {}", name, in_quotes(tensor), v);

@@ -15,7 +15,8 @@ struct Signature {
   std::string_view sentence;
 };
 
-constexpr std::string_view kConvert = "convert it to GGUF first (llama.cpp's convert_hf_to_gguf.py)";
+constexpr std::string_view kConvert =
+    "save the model as safetensors (save_pretrained), and give its folder to toy convert";
 constexpr Signature kSignatures[] = {
     {"FUGG", "it is a big-endian GGUF file; only little-endian files are supported"},
     {"lmgg", "it is a model of the time before GGUF (ggml); convert its source again"},

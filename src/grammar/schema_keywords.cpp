@@ -272,6 +272,9 @@ std::vector<std::string> types_of(const SchemaDocument& doc, const SchemaDocumen
   const Json& type = (*n.schema)["type"];
   std::vector<std::string> result;
   for (const Json& t : type.is_array() ? type : Json::array({type})) {
+    if (t == "json_schema")
+      doc.refuse(pointer_to(n.pointer, "type"),
+                 "it is OpenAI's response_format; give the schema that is its json_schema.schema");
     if (!t.is_string() || std::find(kAllTypes.begin(), kAllTypes.end(), t.get<std::string>()) == kAllTypes.end())
       doc.refuse(pointer_to(n.pointer, "type"),
                  fmt::format("the type {} is unknown; known are {}", json_text(t), fmt::join(kAllTypes, ", ")));

@@ -81,9 +81,11 @@ fs::path above(const fs::path& folder) {
   return named.has_parent_path() ? named.parent_path() : fs::path(".");
 }
 
+bool has_pictures(const fs::path& folder) { return std::ranges::any_of(sorted(folder, false), is_picture_name); }
+
 // A folder of pictures, next to others.
 bool is_class(const fs::path& folder) {
-  return std::ranges::any_of(sorted(folder, false), is_picture_name) && sorted(above(folder), true).size() > 1;
+  return has_pictures(folder) && std::ranges::count_if(sorted(above(folder), true), has_pictures) > 1;
 }
 
 // The folder of a part, where the set has parts.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "toy/base/atomic_file.h"
@@ -14,6 +16,16 @@ namespace toy {
 namespace fs = std::filesystem;
 namespace {
 const nlohmann::ordered_json::json_pointer kSteps("/options/steps");
+
+// Weights of other shapes, which no state of training fits.
+bool has_other_sizes(const nlohmann::ordered_json& a, const nlohmann::ordered_json& b) {
+  return std::ranges::any_of(std::array{"vocab", "d_model", "n_layers", "n_heads", "n_kv", "d_head", "d_ff"},
+                             [&](const char* size) {
+                               const nlohmann::ordered_json::json_pointer at(fmt::format("/model/{}", size));
+                               const nlohmann::ordered_json none;
+                               return a.value(at, none) != b.value(at, none);
+                             });
+}
 }  // namespace
 
 void choose_compute(RecipeOptions& o, Device& device, Teller& tell) {
@@ -147,6 +159,10 @@ void Resume::compare_with_checkpoint(const nlohmann::ordered_json& config) {
   const std::string further = how_to_train_further();
   check(changed.empty() || o_.allow_changes || !was_complete || further.empty(),
         "resume: the run {} is complete, with other options: {}. {}", o_.out, short_list(changed), further);
+  check(!has_other_sizes(there, config),
+        "resume: {} is of another run: {}. Its weights have other sizes; give the options and texts that it had, or "
+        "another --out",
+        from_, short_list(changed));
   check(changed.empty() || o_.allow_changes,
         "resume: {} is of another run: {}{}. Give the options and texts that it had, --allow-changes to resume with "
         "these, or another --out",

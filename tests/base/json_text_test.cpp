@@ -98,6 +98,8 @@ TEST(Json, NumbersKeepToTheirRange) {
     EXPECT_NE(refusal<float>(text).find("from -3.4028235e+38 to 3.4028235e+38"), std::string::npos) << text;
   EXPECT_EQ(message_of([] { json_number<int64_t>(parse_json<json>("0"), "step", 1, INT32_MAX); }),
             "step is 0, expected a whole number, 1 or more");
+  EXPECT_EQ(message_of([] { json_number<int64_t>(parse_json<json>("3000000000"), "step", 1, INT32_MAX); }),
+            "step is 3000000000, expected a whole number from 1 to 2147483647");
   const std::string range = message_of([] { json_number<int64_t>(parse_json<json>("-1"), "step", 0, 9); });
   EXPECT_EQ(range, "step is -1, expected a whole number from 0 to 9");
   EXPECT_EQ(refusal<int64_t>("\"100\""), "step is \"100\", a text; write 100 without quotes");

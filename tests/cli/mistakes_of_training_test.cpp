@@ -101,6 +101,7 @@ TEST_F(TrainingMistakes, FoldersAndFiles) {
   const std::string ppm = "P6\n2 2\n255\n" + std::string("abcdefghijkl");
   for (const char* file : {"shapes/train/star/1.ppm", "shapes/train/bar/1.ppm", "shapes/test/star/1.ppm"})
     write(file, ppm);
+  write("flat/1.ppm", ppm);
   write("weights/model.safetensors.index.json", R"({"metadata": {}, "weight_map": {"a": "b.safetensors"}})");
   ASSERT_EQ(here(std::string("train from-scratch --corpus book.txt") + kTiny + "--out out/one").code, 0);
   ASSERT_EQ(here("convert out/one hf").code, 0);
@@ -113,6 +114,8 @@ TEST_F(TrainingMistakes, FoldersAndFiles) {
        "shapes/train/star: it has pictures of one class; give the folder above it: shapes/train"},
       {"train vit --data shapes/train/star/",
        "shapes/train/star/: it has pictures of one class; give the folder above it: shapes/train"},
+      {"train vit --data flat",
+       "flat: it has no subfolders; a folder of pictures has one for each class, such as flat/cat/1.png"},
       {"train vit --data shapes --size vit-micro --out shapes",
        "out: 'shapes' is in the folder of --data, whose subfolders are classes; choose another --out"},
       {"train from-scratch --corpus shapes",

@@ -173,7 +173,9 @@ TEST_F(Mistakes, OfOtherPrograms) {
       {"bench machine tiny.gguf",
        "'tiny.gguf' is one argument too many; `toy bench machine` takes none, and `toy bench infer` a model"},
       {"list --model-dir /x",
-       "unknown option '--model-dir'; HF_HUB_CACHE, HF_HOME and OLLAMA_MODELS say where models are"},
+       "unknown option '--model-dir'; a model anywhere is given by its path; HF_HUB_CACHE and OLLAMA_MODELS name "
+       "caches "
+       "of those programs"},
       {"quantize book.txt Q4_K_M",
        "'Q4_K_M' is a type, and OUT is missing; write toy quantize book.txt OUT.gguf --type Q4_K_M"},
       {"search build book.txt --out i.index",
@@ -249,6 +251,7 @@ TEST_F(Mistakes, WithAModel) {
        "standard input"},
       {"infer out/tiny --prompt Once upon a time", "a text of several words needs quotes: --prompt 'Once upon a time'"},
       {"train --resume out/tiny", "--resume takes no value; the run to resume is --out: --resume --out out/tiny"},
+      {"train --resume out/tiny/checkpoints/step_000001/", "the run to resume is --out: --resume --out out/tiny"},
       {"eval out/tiny --prompt hi",
        "unknown option '--prompt'; --file scores the text of a file, and --file - reads standard input"},
       {"chat out/tiny --message hi",

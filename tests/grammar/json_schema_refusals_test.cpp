@@ -42,6 +42,9 @@ TEST(JsonSchemaRefusals, NoKeywordAtAll) {
   EXPECT_NE(error_of({{"propertys", Json::object()}}).find("did you mean 'properties'?"), std::string::npos);
   EXPECT_NE(error_of({{"properties", {{"a", {{"kind", "x"}}}}}}).find("s.json: /properties/a: 'kind' is no keyword"),
             std::string::npos);
+  EXPECT_NE(error_of({{"type", "json_schema"}, {"json_schema", {{"name", "x"}, {"schema", Json::object()}}}})
+                .find("it is OpenAI's response_format; give the schema that is its json_schema.schema"),
+            std::string::npos);
   for (const Json& any : {Json::object(), Json{{"title", "t"}, {"x-order", 1}}, Json{{"$comment", "c"}, {"a", 1}},
                           Json{{"type", "integer"}, {"unknown", 1}}})
     EXPECT_EQ(error_of(any), "") << any;

@@ -190,14 +190,26 @@ Words with_config(const CLI::App& root, Words words) {
   return words;
 }
 
+// The folder of a run: itself, or that of one of its checkpoints. "" of another path.
+std::string run_of(fs::path path) {
+  path = path.lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  for (; !path.empty() && path != path.root_path(); path = path.parent_path()) {
+    const bool checkpoint = path.parent_path().filename() == "checkpoints";
+    if (!checkpoint && path.filename() != "checkpoints") break;
+  }
+  std::error_code error;
+  return fs::exists(path / "config.json", error) ? path.string() : "";
+}
+
 Words with_resumed_options(const CLI::App& root, Words words) {
   const auto resume = std::find_if(words.rbegin(), words.rend(), [](const auto& w) { return is(w, "--resume"); });
   if (words.empty() || words[0] != "train" || resume == words.rend() || *resume == "--resume=false") return words;
   for (const char* other : {"--config", "--help", "--help-all", "-h"})
     if (has(words, other)) return words;
   const bool named = words.size() > 1 && !words[1].starts_with("-");
-  if (const auto next = resume.base(); next != words.end() && fs::exists(fs::path(*next) / "config.json"))
-    fail("--resume takes no value; the run to resume is --out: --resume --out {}", shell_quoted(*next));
+  if (const std::string run = resume.base() != words.end() ? run_of(*resume.base()) : ""; !run.empty())
+    fail("--resume takes no value; the run to resume is --out: --resume --out {}", shell_quoted(run));
   const bool has_data = has(words, "--corpus") || has(words, "--data");
   if (named && has_data) return words;
   const CLI::App& train = *find_command(root, "train");

@@ -177,8 +177,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<asio::ssl::stream<beast::tcp_stream&>> tls_;
   HttpServer::State& server_;
   asio::steady_timer hang_up_;
-  // Bodies leave it as they come: it holds a header, or the size of a chunk with its extensions, or a trailer.
   std::string why_;  // of the request that is being refused
+  // Bodies leave it as they come: it holds a header, or the size of a chunk with its extensions, or a trailer.
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<ArrivingBody>> parser_;
   std::function<void(uint64_t, beast::string_view, error_code&)> on_chunk_;
