@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes golden.json: what transformers computes in f32 for the models of scripts/real_models.sh.
 
-  PY=$(scripts/peers.sh) && $PY tests/real/make_golden.py build/release/toy      # 2 minutes
+  PY=$(scripts/peers.sh) && $PY tests/real/make_golden.py build/release/toy      # 10 minutes
 
 toy writes the long text (`toy corpus stories`). transformers reads the GGUFs themselves and dequantizes their weights. All log-probabilities are natural, of each token
 after the first. real_models_test.py reads the file.
@@ -33,6 +33,8 @@ CHATS = [
 GREEDY = 24
 STORIES = ["stories", "--bytes", "3000", "--seed", "1"]
 BUCKET = 128  # tokens whose losses become a mean
+FAR = ["stories", "--bytes", "133000", "--seed", "1"]  # more than 32,768 tokens
+FAR_BUCKET, PART = 2048, 512
 MODELS = ["smollm2-135m-instruct.gguf", "gemma-3-270m.gguf"]
 
 
@@ -40,6 +42,41 @@ def log_probabilities(model, ids):
     with torch.no_grad():
         logits = model(torch.tensor([ids])).logits[0, :-1].double()
     return torch.log_softmax(logits, -1).gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
+
+
+def story(words):
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "stories")
+        subprocess.run([sys.argv[1], "corpus", *words, "--out", file], check=True, stdout=subprocess.DEVNULL)
+        with open(file, encoding="utf-8", newline="") as f:
+            return f.read()
+
+
+def losses_of_window(model, ids, targets):
+    """In parts, so that neither attention nor logits take all memory."""
+    cache, values = None, []
+    for i in range(0, len(ids), PART):
+        with torch.no_grad():
+            out = model(torch.tensor([ids[i:i + PART]]), past_key_values=cache, use_cache=True)
+        cache = out.past_key_values
+        for row, target in zip(out.logits[0], targets[i:i + PART]):
+            row = row.double()
+            values.append((torch.logsumexp(row, -1) - row[target]).item())
+    return values
+
+
+def far(model, tokenizer):
+    """Losses by position, in windows as `toy eval --ctx C --stride C` has them."""
+    ctx = min(32768, model.config.max_position_embeddings)
+    ids, values = tokenizer(story(FAR)).input_ids, []
+    for i in range(0, len(ids) - 1, ctx):
+        window = ids[i:min(i + ctx, len(ids) - 1)]
+        if i and tokenizer.bos_token_id == ids[0]:
+            window[0] = ids[0]
+        values += losses_of_window(model, window, ids[i + 1:])
+    full = len(values) // FAR_BUCKET * FAR_BUCKET
+    return {"corpus": FAR, "ctx": ctx, "ids": len(ids), "bucket": FAR_BUCKET,
+            "means": [round(v, 6) for v in torch.tensor(values[:full], dtype=torch.float64).view(-1, FAR_BUCKET).mean(1).tolist()]}
 
 
 def golden(name):
@@ -61,15 +98,11 @@ def golden(name):
             text = tokenizer.apply_chat_template(messages, tokenize=False)
             out["chats"].append({"messages": messages, "text": text,
                                  "ids": tokenizer(text, add_special_tokens=False).input_ids})
-    with tempfile.TemporaryDirectory() as folder:
-        file = os.path.join(folder, "stories")
-        subprocess.run([sys.argv[1], "corpus", *STORIES, "--out", file], check=True, stdout=subprocess.DEVNULL)
-        with open(file, encoding="utf-8", newline="") as f:
-            text = f.read()
-    ids = tokenizer(text).input_ids
+    ids = tokenizer(story(STORIES)).input_ids
     values = -log_probabilities(model, ids)
     out["long"] = {"corpus": STORIES, "ids": len(ids), "bucket": BUCKET,
                    "means": [round(v.mean().item(), 6) for v in values.split(BUCKET)]}
+    out["far"] = far(model, tokenizer)
     return out
 
 

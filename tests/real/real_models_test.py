@@ -2,7 +2,8 @@
 """Trained models against transformers in f32 (golden.json, by make_golden.py): tokens, log-probabilities, greedy texts,
 chat templates, losses by position. What a cache of q8_0 costs.
 
-  real_models_test.py TOY
+  real_models_test.py TOY          # all but the last of:
+  real_models_test.py TOY --far    # losses of 33,000 tokens by position, in windows of the model's context: minutes
 
 Models that scripts/real_models.sh has not fetched into ${TOY_MODELS:-/opt/toy-models} are left out with a message; with
 none the test is skipped (77).
@@ -65,15 +66,19 @@ def check(name, want, folder):
         row = json.loads(toy("data", "show", file, "--model", model, "--json"))
         expect(row["text"] == case["text"], f"{name}: chat template: {row['text']!r}, expected {case['text']!r}")
         expect(row["ids"] == case["ids"], f"{name}: ids of a chat: {row['ids']}")
-    case = want["long"]
+    check_by_position(name, want["long"], want["long"]["ids"], folder)
+
+
+def check_by_position(name, case, ctx, folder):
     file = os.path.join(folder, "stories")
     toy("corpus", *case["corpus"], "--out", file)
     with open(file, encoding="utf-8", newline="") as f:
-        ids, values = losses(model, f.read(), folder, *EXACT, "--ctx", case["ids"])
+        ids, values = losses(os.path.join(FOLDER, name), f.read(), folder, *EXACT, "--ctx", ctx, "--stride", ctx)
     expect(len(ids) == case["ids"] - 1, f"{name}: the stories have {len(ids) + 1} tokens, expected {case['ids']}")
     for i, mean in enumerate(case["means"]):
         part = values[i * case["bucket"]:(i + 1) * case["bucket"]]
         off = abs(sum(part) / len(part) + mean)
+        print(f"{name}: windows of {ctx}, tokens from {i * case['bucket']} on: loss {mean}, {off:.1e} off")
         expect(off < NEAR, f"{name}: loss from token {i * case['bucket']} on is {off} off")
 
 
@@ -108,6 +113,9 @@ def main():
                 continue
         found += 1
         with tempfile.TemporaryDirectory() as folder:
+            if "--far" in sys.argv:
+                check_by_position(name, want["far"], want["far"]["ctx"], folder)
+                continue
             check(name, want, folder)
             if name.startswith("smollm2"):
                 check_cache(path, folder)
