@@ -18,7 +18,8 @@ std::string factors_name(size_t adapter) { return fmt::format("adapter.{}", adap
 }  // namespace
 
 DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, DecodeShape shape,
-                               int64_t max_rows, bool hidden, bool adapters_by_sequence, bool likeliest) {
+                               int64_t max_rows, bool hidden, bool adapters_by_sequence, bool likeliest,
+                               const Weights::ValuesOf& values_of) {
   spec.require_positions(shape.context, "context");
   DecodeGraph d{std::make_unique<Graph>(), {}, {}};
   Graph& g = *d.graph;
@@ -37,7 +38,7 @@ DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dt
   std::vector<Value> factors;
   for (size_t i = 0; adapters_by_sequence && i < spec.adapters.size(); ++i)
     factors.push_back(g.input(factors_name(i), g.rows_type(rows, DType::f32, {1})));
-  const Transformer model(spec, Weights(g, dtype_of).with_factors(factors), shape.context);
+  const Transformer model(spec, Weights(g, dtype_of, values_of).with_factors(factors), shape.context);
   const Value x = model(tokens, ctx, layers);
   const auto scope = g.scope("logits");
   const Value picked = g.input("logit_rows", g.rows_type(wanted, DType::i32), max_rows);
@@ -194,8 +195,11 @@ Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& optio
       magnitudes_.push_back(std::ranges::any_of(
           adapter.maps, [](const auto& map) { return map.second.magnitude != AdapterSpec::Magnitude::none; }));
     }
+  Weights::ValuesOf values;
+  if (shape.kv == DType::q8_0)
+    values = [store = model.params.get()](const std::string& name) { return store->read(name); };
   const DecodeGraph d = build_decode_graph(model.spec, dtypes_of(model), shape, max_rows_, options.hidden,
-                                           options.adapters_by_sequence, tells_likeliest_);
+                                           options.adapters_by_sequence, tells_likeliest_, values);
   auto plan = std::make_shared<const Plan>(compile(*d.graph, d.outputs, d.updates, device, plan_options(options)));
   require_memory(device, plan->arena_bytes + plan->input_bytes(device), "decoding with this context");
   require_memory(device, plan->repacked_bytes(), "the repacked weights");

@@ -18,7 +18,7 @@ namespace {
 constexpr const char *kArchitecture = "toy-state", *kVersionKey = "state.version", *kChecksumKey = "state.checksum",
                      *kMadeWith = "state.made_with.", *kTokens = "tokens", *kNames = "state.adapter.names",
                      *kIds = "state.adapter.ids", *kFactors = "state.adapter.factors";
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 std::span<const std::byte> bytes_of_tokens(const std::vector<int32_t>& tokens) {
   return std::as_bytes(std::span(tokens));

@@ -1,9 +1,11 @@
 // Decoding: the same bits however a sequence was cut, whatever else is decoded, and for any number of threads.
 #include "toy/decode/decoder.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "testing/decoding.h"
@@ -82,6 +84,32 @@ TEST_P(DecoderBits, ForksGoTheirOwnWays) {
     for (const int s : {0, 2}) d.state().reset(s);
     EXPECT_EQ(d.state().free_pages(), pages);
   }
+}
+
+// A power of two that moves from the gains of queries to those of keys changes no product, and no rounding of keys.
+TEST_P(DecoderBits, GainsMayMoveBetweenQueriesAndKeys) {
+  ModelSpec spec = odd_spec(GetParam());
+  for (LayerSpec& l : spec.layers) l.qk_norm = LayerSpec::head_norm;
+  const auto logits = [&](bool moved, DType kv) {
+    const Model m = random_model(spec, *device_, 3, 2.0);
+    const auto width = size_t(spec.layers[0].d_head);
+    for (size_t layer = 0; layer < spec.layers.size(); ++layer)
+      for (const char* name : {"q", "k"}) {
+        std::vector<float> gains(width);
+        for (size_t i = 0; i < width; ++i) {  // rope turns 2 i with 2 i + 1
+          const float large = std::ldexp(1.0f, int(i / 2 % 5) - 2);
+          gains[i] = (1 + 0.01f * float(i)) * (!moved ? 1 : *name == 'q' ? large : 1 / large);
+        }
+        m.params->write(fmt::format("blk.{}.attn_{}_norm.weight", layer, name), gains);
+      }
+    DecoderOptions options;
+    options.kv = kv;
+    Decoder d(*device_, m, options);
+    return all_logits(d, 0, ids_, 70);
+  };
+  const std::vector<float> plain = logits(false, GetParam());
+  EXPECT_TRUE(same_bits(logits(true, GetParam()), plain));
+  if (GetParam() == DType::q8_0) EXPECT_FALSE(same_bits(plain, logits(false, DType::f32)));
 }
 
 TEST_P(DecoderBits, ForksNeverRunOutOfPages) {

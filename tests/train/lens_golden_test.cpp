@@ -45,15 +45,17 @@ class LensGolden : public ::testing::TestWithParam<std::tuple<const char*, const
     return m;
   }
   // To first order, how much a step's roundings change the next loss, in units of 2^-24. An element g whose tensor's
-  // gradients are off by `exact` of their largest magnitude moves its weight by g / (|g| + eps) times the rate, twice that
-  // error over |g| + eps wrongly (m and v both hold g), and the loss by |g| times this. Errors of elements have any sign.
+  // gradients are off by `exact` of their largest magnitude moves its weight by g / (|g| + eps) times the rate, twice
+  // that error over |g| + eps wrongly (m and v both hold g), and the loss by |g| times this. Errors of elements have
+  // any sign.
   double loss_change(const ModelSpec& spec, double exact, double eps) const {
     double squares = 0;
     for (const TensorSpec& t : trained_tensors(spec)) {
       const std::vector<float> grads = floats("grad." + key(t.name));
       double largest = 0;
       for (const double g : grads) largest = std::max(largest, std::abs(g));
-      for (const double g : grads) squares += std::pow(2 * kRate * exact * largest * std::abs(g) / (std::abs(g) + eps), 2);
+      for (const double g : grads)
+        squares += std::pow(2 * kRate * exact * largest * std::abs(g) / (std::abs(g) + eps), 2);
     }
     return std::sqrt(squares);
   }

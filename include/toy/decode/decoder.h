@@ -169,9 +169,9 @@ struct DecodeGraph {
 };
 /// One call of a decoder for up to `max_rows` rows. The outputs are the logits and, if wanted, the hidden states.
 /// `adapters_by_sequence`: as for DecoderOptions. `likeliest`: then come the ids of the largest logits, these logits,
-/// and, for NaN to be seen, the maxima.
+/// and, for NaN to be seen, the maxima. `values_of`: as for Weights; without them the graph has the same sizes.
 DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, DecodeShape shape,
                                int64_t max_rows, bool hidden = false, bool adapters_by_sequence = false,
-                               bool likeliest = false);
+                               bool likeliest = false, const Weights::ValuesOf& values_of = {});
 
 }  // namespace toy

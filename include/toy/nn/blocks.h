@@ -30,6 +30,7 @@ struct LayerState {
   std::vector<Value> slots = {};  ///< one for each of the mixer's states: [pages,...] or [S,...]; none in training
   Value page_table = {};          ///< i32[S,G]: which pages each sequence has
   Value keys = {}, values = {};   ///< attention: those of the rows, where there are no slots; set by the layer
+  Value balance = {};             ///< attention: [P] by which the keys in the slots were multiplied; set by the layer
 };
 
 /// Rows of a batch as attention sees them.

@@ -18,8 +18,10 @@ namespace toy {
 class Weights {
  public:
   using DTypeOf = std::function<DType(const std::string& name)>;
-  /// `dtype_of` says how a tensor is stored.
-  Weights(Graph& graph, DTypeOf dtype_of) : graph_(&graph), dtype_of_(std::move(dtype_of)) {}
+  using ValuesOf = std::function<std::vector<float>(const std::string& name)>;
+  /// `dtype_of` says how a tensor is stored, `values_of` what it holds; it is absent where nobody knows yet.
+  Weights(Graph& graph, DTypeOf dtype_of, ValuesOf values_of = {})
+      : graph_(&graph), dtype_of_(std::move(dtype_of)), values_of_(std::move(values_of)) {}
 
   /// The parameter of this tensor, whose names get the prefix.
   Value operator()(TensorSpec tensor) const {
@@ -29,6 +31,10 @@ class Weights {
     const Value v = graph_->param(tensor.name, {dtype_of_(tensor.name), tensor.shape, 0});
     declared_->push_back(std::move(tensor));
     return v;
+  }
+  /// What that parameter holds, which is looked at while the graph is built; empty if nobody knows.
+  std::vector<float> values(const std::string& name) const {
+    return values_of_ ? values_of_(full_name(name)) : std::vector<float>{};
   }
   /// The same for tensors of block `index`, whose names begin with "<blocks><index>.".
   Weights block(int index, const std::string& blocks) const {
@@ -81,6 +87,7 @@ class Weights {
  private:
   Graph* graph_;
   DTypeOf dtype_of_;
+  ValuesOf values_of_;
   std::string prefix_;
   std::span<const std::pair<std::string, std::string>> names_;
   ModelPart part_ = ModelPart::output;

@@ -82,6 +82,23 @@ Value attend(Value q, Value k, Value v, const AttentionAttrs& attrs, const Conte
   return rows(attention(rows(q, s.from), rows(k, s.from), rows(v, s.from), s.sequence, s.position, attrs), s.back);
 }
 
+/// Factors [P] of keys, whose inverses queries get, so that rounding keys costs less: the error of a product grows with
+/// |q_d| where k_d is rounded, and the step with the largest keys. It is least where |k_d s_d| and |q_d / s_d| are
+/// alike, s_d^2 = |q_d| / |k_d| (as SmoothQuant, Xiao et al. 2023, has it for weights), and gains say how large
+/// elements are. Elements that turn together share a factor. Powers of two: nothing else changes a bit.
+std::vector<double> balance_of(const std::vector<float>& q, const std::vector<float>& k, const Rope& rope) {
+  std::vector<double> factors(k.size(), 1.0);
+  const size_t pairs = rope.table ? size_t(rope.table.dim(1)) : 0;
+  const auto set = [&](size_t a, size_t b) {
+    const double ratio = std::hypot(q[a], q[b]) / std::hypot(k[a], k[b]);
+    const double power = std::isnan(ratio) ? 0 : std::clamp(std::round(std::log2(ratio) / 2), -8.0, 8.0);
+    factors[a] = factors[b] = std::exp2(power);
+  };
+  for (size_t i = 0; i < pairs; ++i) rope.pairing == RopePairing::neighbour ? set(2 * i, 2 * i + 1) : set(i, i + pairs);
+  for (size_t i = 2 * pairs; i < k.size(); ++i) set(i, i);
+  return factors;
+}
+
 // Self-attention with grouped queries (Ainslie et al. 2023): H query heads, K of keys and values. With slots the
 // rows are appended to their pages and attend to them. x:[N,D] -> [N,D].
 Mixer make_attention(const ModelSpec& m, size_t layer, const Weights& w, RopeTables& ropes) {
@@ -104,6 +121,12 @@ Mixer make_attention(const ModelSpec& m, size_t layer, const Weights& w, RopeTab
     if (l.qk_norm == LayerSpec::head_norm) heads->head_norm = {make_rms_norm(w, name, l.d_head, m.norm_eps)};
     if (l.qk_norm == LayerSpec::row_norm)
       heads->row_norm = {make_rms_norm(w, name, heads->heads * l.d_head, m.norm_eps)};
+  }
+  std::vector<double> balance;
+  if (own_kv && l.qk_norm == LayerSpec::head_norm && !l.differential) {
+    balance.assign(size_t(l.d_head), 1.0);
+    const std::vector<float> gains = w.values("attn_k_norm.weight");
+    if (!gains.empty()) balance = balance_of(w.values("attn_q_norm.weight"), gains, rope);
   }
   const double scale = l.attention_scale > 0 ? double(l.attention_scale) : 1 / std::sqrt(double(l.d_head));
   const AttentionAttrs attrs{.scale = scale,
@@ -134,11 +157,14 @@ Mixer make_attention(const ModelSpec& m, size_t layer, const Weights& w, RopeTab
     if (gated) gate = slice(both, 2, q.width, q.width);
     if (ssmax) queries = scalable(queries, ssmax, attrs.window, ctx.batch);
     if (differential) queries = DifferentialAttention::queries(queries, k.heads);
+    if (turned && !balance.empty()) state.balance = x.graph->constant({DType::f32, {q.width}, 0}, balance);
+    if (turned && state.balance) queries = queries / state.balance;
     if (turned) queries = hadamard(queries);
     if (own_kv) {
       const Value mapped = k.map(x);
       Value keys = k.of(mapped, ctx.batch), values = v.of(v.map.weight ? v.map(x) : mapped, ctx.batch);
       if (differential) keys = DifferentialAttention::keys(keys), values = DifferentialAttention::values(values);
+      if (turned && state.balance) keys = keys * state.balance;
       if (turned) keys = hadamard(keys), values = hadamard(values);
       if (paged) {
         const KvPages kv = kv_append({state.slots[0], state.slots[1]}, keys, values, sequence, position,
