@@ -99,10 +99,10 @@ std::unique_ptr<Program> HostDevice::prepare(std::span<const KernelCall> calls) 
 void HostDevice::run(Program& program, std::span<double> seconds) {
   const HostProgram& ready = dynamic_cast<HostProgram&>(program);
   KernelError error;
-  const auto one = [&](int thread) {
-    ready.run({{thread, pool_.size(), pool_.size() > 1 ? &pool_ : nullptr}, &error, {}}, seconds);
+  const auto one = [&](int thread, int threads) {
+    ready.run({{thread, threads, threads > 1 ? &pool_ : nullptr}, &error, {}}, seconds);
   };
-  pool_.run(std::ref(one));  // a copy of it would be allocated
+  pool_.run_some(std::ref(one));  // a copy of it would be allocated
   if (error.fault != KernelFault::none) throw KernelFailure(error.fault, error.op, error.index, error.value);
 }
 

@@ -1,13 +1,16 @@
 #include "toy/base/threads.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <string>
 #include <system_error>
 
+#include "base/processors.h"
 #include "toy/base/error.h"
 
 namespace toy {
@@ -53,8 +56,8 @@ void pause_cpu() {
 #endif
 }
 
-void bump(std::atomic<uint32_t>& a) {
-  a.fetch_add(1, std::memory_order_release);
+void bump(std::atomic<uint32_t>& a, uint32_t by = 1) {
+  a.fetch_add(by, std::memory_order_release);
   a.notify_all();
 }
 
@@ -66,7 +69,48 @@ void wait_change(std::atomic<uint32_t>& a, uint32_t old, int spins) {
   while (a.load(std::memory_order_acquire) == old) a.wait(old, std::memory_order_acquire);
 }
 
+constexpr uint32_t kRegion = 1 << 11, kThreads = kRegion - 1;  // of epoch_
+
+int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
 }  // namespace
+
+// Watches some times a second whether threads wait for processors.
+struct ThreadPool::Crowd {
+  explicit Crowd(int threads) : size(threads), ids(size_t(threads)), before(size_t(threads)), waits(size_t(threads)) {}
+
+  // After `ns` of a region.
+  void look(int64_t ns) {
+    worked += ns;
+    if (worked < 100'000'000) return;
+    const pid_t caller = gettid();
+    bool known = caller == ids[0];
+    ids[0] = caller;
+    for (size_t t = 0; t < ids.size(); ++t) {
+      const std::optional<int64_t> sum = waited_ns(ids[t]);
+      known = known && sum && before[t];
+      waits[t] = known ? *sum - *before[t] : 0;
+      before[t] = sum;
+    }
+    const bool was_full = size.is_full();
+    if (known) size.waited(worked, waits);
+    worked = 0;
+    if (size.is_full()) return;
+    const int64_t now = now_ns(), elapsed = now - idle_at;
+    if (!was_full && elapsed < 250'000'000) return;
+    const cpu_set_t processors = process_cpus();
+    const std::optional<int64_t> idle = idle_ns(processors);
+    if (!was_full && idle && idle_before) size.idle(elapsed, *idle - *idle_before);
+    idle_at = now, idle_before = idle;
+  }
+
+  TeamSize size;
+  std::vector<std::atomic<pid_t>> ids;
+  std::vector<std::optional<int64_t>> before;
+  std::vector<int64_t> waits;
+  int64_t worked = 0, idle_at = 0;
+  std::optional<int64_t> idle_before;
+};
 
 int available_cpus() {
   const cpu_set_t set = process_cpus();
@@ -75,8 +119,9 @@ int available_cpus() {
 
 // A thread that spins on a core which another thread of the team needs delays what it waits for.
 ThreadPool::ThreadPool(int size)
-    : size_(size == 0 ? available_cpus() : size), spins_(size_ <= available_cpus() ? 2000 : 20) {
+    : size_(size == 0 ? available_cpus() : size), running_(size_), spins_(size_ <= available_cpus() ? 2000 : 20) {
   check(size >= 0 && size <= 1024, "threads: {} is not in 1 to 1024 (0 uses every core)", size);
+  crowd_ = std::make_unique<Crowd>(size_);
   try {
     for (int t = 1; t < size_; ++t) threads_.emplace_back([this, t] { worker(t); });
   } catch (const std::system_error& e) {
@@ -90,30 +135,47 @@ ThreadPool::~ThreadPool() { stop(); }
 
 void ThreadPool::stop() {
   stop_ = true;
-  bump(epoch_);
+  bump(epoch_, kRegion);
   for (auto& t : threads_) t.join();
 }
 
 void ThreadPool::run(const std::function<void(int)>& f) {
-  if (size_ == 1) {
-    f(0);
+  region(size_, [&](int thread, int) { f(thread); });
+}
+
+void ThreadPool::run_some(const std::function<void(int, int)>& f) {
+  if (size_ == 1) return region(1, f);
+  const int64_t begin = now_ns();
+  region(crowd_->size.now(), f);
+  crowd_->look(now_ns() - begin);
+}
+
+void ThreadPool::region(int threads, const std::function<void(int, int)>& f) {
+  running_ = threads;
+  if (threads == 1) {
+    f(0, 1);
     return barrier();
   }
-  // The caller keeps its own mask outside of a region; with fewer cores than threads pinning would only hurt.
+  // The caller keeps its own mask outside of a region. A team that leaves processors free is placed better by the
+  // system.
   const cpu_set_t before = process_cpus();
-  const bool pinned = CPU_COUNT(&before) >= size_;
+  const bool pinned = CPU_COUNT(&before) == threads && crowd_->size.is_full();
   if (pinned) pin(before, 0);
   function_ = &f;
-  bump(epoch_);
-  f(0);
+  pin_.store(pinned, std::memory_order_relaxed);
+  const uint32_t epoch = epoch_.load(std::memory_order_relaxed);
+  epoch_.store((epoch & ~kThreads) + kRegion + uint32_t(threads), std::memory_order_release);
+  epoch_.notify_all();
+  f(0, threads);
   barrier();
   if (pinned) sched_setaffinity(0, sizeof before, &before);
 }
 
 void ThreadPool::barrier() {
-  if (size_ == 1) return claimed_.store(0, std::memory_order_relaxed);
+  const auto others = uint32_t(running_ - 1);  // the next region may change it once all have arrived
+  if (others == 0) return claimed_.store(0, std::memory_order_relaxed);
   const uint32_t phase = phase_.load(std::memory_order_relaxed);
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) == uint32_t(size_ - 1)) {
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) == others) {
     arrived_.store(0, std::memory_order_relaxed);
     claimed_.store(0, std::memory_order_relaxed);
     bump(phase_);
@@ -123,13 +185,23 @@ void ThreadPool::barrier() {
 }
 
 void ThreadPool::worker(int thread) {
+  crowd_->ids[size_t(thread)] = gettid();
   const cpu_set_t allowed = process_cpus();
-  if (CPU_COUNT(&allowed) >= size_) pin(allowed, thread);
+  bool pinned = false, runs = true;
   for (uint32_t seen = 0;;) {
-    wait_change(epoch_, seen, spins_);
-    ++seen;
+    wait_change(epoch_, seen, runs ? spins_ : 0);
+    seen = epoch_.load(std::memory_order_acquire);
     if (stop_) return;
-    (*function_)(thread);
+    runs = thread < int(seen & kThreads);
+    if (!runs) continue;
+    if (pin_.load(std::memory_order_relaxed) != pinned) {
+      pinned = !pinned;
+      if (pinned)
+        pin(allowed, thread);
+      else
+        sched_setaffinity(0, sizeof allowed, &allowed);
+    }
+    (*function_)(thread, int(seen & kThreads));
     barrier();
   }
 }

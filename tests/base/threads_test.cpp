@@ -2,9 +2,12 @@
 #include "toy/base/threads.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <numeric>
 
+#include "base/processors.h"
 #include "toy/base/error.h"
 
 namespace toy {
@@ -53,6 +56,78 @@ TEST(ThreadPool, ClaimsGoToOneThreadEach) {
       });
     for (const int n : done) EXPECT_EQ(n, 60) << size;
   }
+}
+
+// Alone, some are all. Next to threads that take every processor, fewer run, each of them once, and barriers hold.
+TEST(ThreadPool, SomeRunWhereOthersNeedTheProcessors) {
+  ThreadPool pool(3);
+  int fewest = 3;
+  const auto region = [&] {
+    std::atomic<int> members = 0, between = 0;
+    int size = 0;
+    pool.run_some([&](int thread, int threads) {
+      if (thread == 0) size = threads;
+      ++members;
+      if (threads > 1) pool.barrier();
+      if (members == threads) ++between;
+    });
+    EXPECT_EQ(members, size);
+    EXPECT_EQ(between, size);
+    fewest = std::min(fewest, size);
+  };
+  region();
+  EXPECT_EQ(fewest, 3);
+  if (!waited_ns(getpid())) GTEST_SKIP() << "this system does not say how long threads wait for processors";
+  std::atomic<bool> done = false;
+  std::vector<std::thread> busy;
+  for (int i = 0; i < 2 * available_cpus(); ++i)
+    busy.emplace_back([&] {
+      while (!done) {
+      }
+    });
+  for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+       fewest > 1 && std::chrono::steady_clock::now() < end;)
+    region();
+  done = true;
+  for (std::thread& t : busy) t.join();
+  EXPECT_EQ(fewest, 1);
+  std::vector<int> runs(3, 0);
+  pool.run([&](int t) { ++runs[size_t(t)]; });
+  EXPECT_EQ(runs, std::vector<int>(3, 1));
+}
+
+TEST(TeamSize, FallsAsThreadsWaitAndGrowsAsProcessorsAreIdle) {
+  TeamSize size(8);
+  const std::vector<int64_t> short_waits(8, 20);
+  size.waited(100, short_waits);
+  EXPECT_EQ(size.now(), 8);
+  size.waited(100, std::vector<int64_t>{0, 0, 0, 50, 0, 0, 0, 0});  // another program has half of one processor
+  EXPECT_EQ(size.now(), 7);
+  size.waited(100, std::vector<int64_t>{50, 50, 50, 50, 50, 50, 50, 0});
+  EXPECT_EQ(size.now(), 3);
+  size.waited(100, std::vector<int64_t>{90, 90, 90, 0, 0, 0, 0, 0});
+  EXPECT_EQ(size.now(), 1);
+  EXPECT_FALSE(size.is_full());
+  size.idle(100, 60);
+  EXPECT_EQ(size.now(), 1);
+  size.idle(100, 190);
+  EXPECT_EQ(size.now(), 3);
+  size.idle(100, 1600);
+  EXPECT_TRUE(size.is_full());
+}
+
+TEST(Processors, SayHowLongTheyAreIdleAndAreWaitedFor) {
+  const std::optional<int64_t> waited = waited_ns(getpid());
+  if (!waited) GTEST_SKIP() << "this system does not say how long threads wait for processors";
+  EXPECT_GE(*waited, 0);
+  EXPECT_FALSE(waited_ns(0));
+  cpu_set_t all, none;
+  CPU_ZERO(&none);
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  EXPECT_FALSE(idle_ns(none));
+  const std::optional<int64_t> before = idle_ns(all);
+  ASSERT_TRUE(before);
+  EXPECT_GE(idle_ns(all), before);
 }
 
 TEST(ThreadPool, RefusesImpossibleSizes) {

@@ -1,9 +1,10 @@
-// A fixed team of pinned threads that run one function together (SPMD). One region covers a complete step.
+// A team of threads that run one function together (SPMD). One region covers a complete step.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -22,7 +23,7 @@ struct Range {
 inline Range part(int64_t n, int i, int parts) { return {n * i / parts, n * (i + 1) / parts}; }
 
 /// Team of `size` threads, the caller being thread 0. Waits spin for microseconds, then sleep, so more threads
-/// than cores do not stall. Threads are pinned for their life; the caller is pinned only while run() works.
+/// than cores do not stall. A team for all processors is pinned, the caller only while run() works.
 class ThreadPool {
  public:
   /// size 0: available_cpus(). Throws Error{bad_input} for a negative size or above 1024.
@@ -34,21 +35,27 @@ class ThreadPool {
   int size() const { return size_; }
   /// Calls f(thread) on every thread of the team and returns when all are done. f must not throw.
   void run(const std::function<void(int)>& f);
-  /// Waits for all threads of the team; every thread calls it, only inside run().
+  /// Calls f(thread, threads) on `threads` threads: all of them, or fewer while other programs need the processors, as
+  /// waiting for members that wait for one costs more than doing their work. For results that no number changes.
+  void run_some(const std::function<void(int, int)>& f);
+  /// Waits for all threads that run; every one calls it, only inside run() and run_some().
   void barrier();
   /// 0, 1, 2, ... since the last barrier, each to one thread: dynamic scheduling, for cores
   /// that are not equally fast. Only inside run(), and for one piece of work between two barriers.
   int64_t claim() { return claimed_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
+  struct Crowd;
+  void region(int threads, const std::function<void(int, int)>& f);
   void worker(int thread);
   void stop();
-  int size_;
-  int spins_;  // looks at a flag before a thread sleeps
+  int size_, running_;  // threads in all; in this region
+  int spins_;           // looks at a flag before a thread sleeps
   std::vector<std::thread> threads_;
-  const std::function<void(int)>* function_ = nullptr;
-  std::atomic<bool> stop_{false};
-  alignas(64) std::atomic<uint32_t> epoch_{0};
+  const std::function<void(int, int)>* function_ = nullptr;
+  std::unique_ptr<Crowd> crowd_;
+  std::atomic<bool> stop_{false}, pin_{false};
+  alignas(64) std::atomic<uint32_t> epoch_{0};  // regions begun, and in the low 11 bits how many threads this one has
   alignas(64) std::atomic<uint32_t> arrived_{0};
   alignas(64) std::atomic<uint32_t> phase_{0};
   alignas(64) std::atomic<int64_t> claimed_{0};
