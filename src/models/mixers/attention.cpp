@@ -85,14 +85,13 @@ Value attend(Value q, Value k, Value v, const AttentionAttrs& attrs, const Conte
 /// Factors [P] of keys, whose inverses queries get, so that rounding keys costs less: the error of a product grows with
 /// |q_d| where k_d is rounded, and the step with the largest keys. It is least where |k_d s_d| and |q_d / s_d| are
 /// alike, s_d^2 = |q_d| / |k_d| (as SmoothQuant, Xiao et al. 2023, has it for weights), and gains say how large
-/// elements are. Elements that turn together share a factor. Powers of two: nothing else changes a bit.
+/// elements are. Elements that turn together share a factor.
 std::vector<double> balance_of(const std::vector<float>& q, const std::vector<float>& k, const Rope& rope) {
   std::vector<double> factors(k.size(), 1.0);
   const size_t pairs = rope.table ? size_t(rope.table.dim(1)) : 0;
   const auto set = [&](size_t a, size_t b) {
     const double ratio = std::hypot(q[a], q[b]) / std::hypot(k[a], k[b]);
-    const double power = std::isnan(ratio) ? 0 : std::clamp(std::round(std::log2(ratio) / 2), -8.0, 8.0);
-    factors[a] = factors[b] = std::exp2(power);
+    if (!std::isnan(ratio)) factors[a] = factors[b] = std::clamp(std::sqrt(ratio), 0x1p-8, 0x1p8);
   };
   for (size_t i = 0; i < pairs; ++i) rope.pairing == RopePairing::neighbour ? set(2 * i, 2 * i + 1) : set(i, i + pairs);
   for (size_t i = 2 * pairs; i < k.size(); ++i) set(i, i);
