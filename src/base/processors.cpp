@@ -40,10 +40,10 @@ std::optional<int64_t> waited_ns(pid_t thread) {
   char path[64], room[96];
   std::snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", int(thread));
   std::string_view text = read_into(room, path);
-  return next_number(text) ? next_number(text) : std::nullopt;
+  return next_number(text).value_or(0) > 0 ? next_number(text) : std::nullopt;  // zeros: it is switched off
 }
 
-// /proc/stat, after a line for all processors: "cpu0 user nice system idle iowait ...", and other lines behind them.
+// /proc/stat, after a line for all processors: "cpu0 user nice system idle ...", and other lines behind them.
 std::optional<int64_t> idle_ns(const cpu_set_t& set) {
   char room[1 << 15];
   std::string_view text = read_into(room, "/proc/stat");
@@ -55,10 +55,9 @@ std::optional<int64_t> idle_ns(const cpu_set_t& set) {
     line.remove_prefix(3);
     if (line.starts_with(' ')) continue;
     const std::optional<int64_t> cpu = next_number(line);
-    int64_t numbers[5] = {};
+    int64_t numbers[4] = {};
     for (int64_t& n : numbers) n = next_number(line).value_or(0);
-    if (cpu && *cpu < CPU_SETSIZE && CPU_ISSET(size_t(*cpu), &set))
-      sum = sum.value_or(0) + (numbers[3] + numbers[4]) * tick;
+    if (cpu && *cpu < CPU_SETSIZE && CPU_ISSET(size_t(*cpu), &set)) sum = sum.value_or(0) + numbers[3] * tick;
   }
   return sum;
 }
@@ -74,7 +73,7 @@ void TeamSize::waited(int64_t elapsed, std::span<const int64_t> ns) {
 
 void TeamSize::idle(int64_t elapsed, int64_t ns) {
   const double processors = double(ns) / double(std::max<int64_t>(1, elapsed));
-  now_ = std::min(most_, now_ + int(processors + 0.25));
+  now_ = std::min(most_, now_ + int(std::clamp(processors + 0.25, 0.0, double(most_))));
 }
 
 }  // namespace toy

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <string>
 #include <system_error>
+#include <tuple>
+#include <utility>
 
 #include "base/processors.h"
 #include "toy/base/error.h"
@@ -35,7 +37,8 @@ int cgroup_quota() {
   return std::max(1, int((std::atol(quota) + period - 1) / period));
 }
 
-// Thread t on the t-th allowed CPU. Without it Linux can leave two static halves on one core for many milliseconds.
+// Thread t on the t-th allowed CPU. Without it Linux can leave two threads of a team on one core for many milliseconds,
+// where it has as many threads as there are cores.
 void pin(const cpu_set_t& allowed, int t) {
   int skip = t % std::max(1, CPU_COUNT(&allowed));
   for (int c = 0; c < CPU_SETSIZE; ++c)
@@ -79,10 +82,12 @@ int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch().co
 struct ThreadPool::Crowd {
   explicit Crowd(int threads) : size(threads), ids(size_t(threads)), before(size_t(threads)), waits(size_t(threads)) {}
 
-  // After `ns` of a region.
+  // After `ns` of a region. Looking takes microseconds for each thread.
   void look(int64_t ns) {
     worked += ns;
-    if (worked < 100'000'000) return;
+    if (worked < std::max<int64_t>(100'000'000, int64_t(ids.size()) * 2'000'000)) return;
+    worked = 0;
+    const int64_t now = now_ns(), elapsed = now - std::exchange(looked_at, now);
     const pid_t caller = gettid();
     bool known = caller == ids[0];
     ids[0] = caller;
@@ -92,24 +97,38 @@ struct ThreadPool::Crowd {
       waits[t] = known ? *sum - *before[t] : 0;
       before[t] = sum;
     }
-    const bool was_full = size.is_full();
-    if (known) size.waited(worked, waits);
-    worked = 0;
-    if (size.is_full()) return;
-    const int64_t now = now_ns(), elapsed = now - idle_at;
-    if (!was_full && elapsed < 250'000'000) return;
-    const cpu_set_t processors = process_cpus();
-    const std::optional<int64_t> idle = idle_ns(processors);
-    if (!was_full && idle && idle_before) size.idle(elapsed, *idle - *idle_before);
-    idle_at = now, idle_before = idle;
+    if (!known) return;
+    const TeamSize last = size;
+    size.waited(elapsed, std::span(waits).first(size_t(last.now())));
+    if (size.now() < last.now()) {
+      patience = now - grown_at < 2 * kPatience ? std::min(2 * patience, 32 * kPatience) : kPatience;
+      if (!watch(now)) size = last;  // it would never know when to grow
+    } else if (!size.is_full() && now - watched_at >= patience) {
+      grow(now);
+    }
   }
 
+  void grow(int64_t now) {
+    const auto [set, since, then] = std::tuple(processors, idle, watched_at);
+    if (!watch(now) || !since || !CPU_EQUAL(&set, &processors)) return;
+    const int fewer = size.now();
+    size.idle(now - then, *idle - *since);
+    if (size.now() > fewer) grown_at = now;
+  }
+
+  bool watch(int64_t now) {
+    processors = process_cpus(), idle = idle_ns(processors), watched_at = now;
+    return idle.has_value();
+  }
+
+  static constexpr int64_t kPatience = 250'000'000;  // ns
   TeamSize size;
   std::vector<std::atomic<pid_t>> ids;
-  std::vector<std::optional<int64_t>> before;
+  std::vector<std::optional<int64_t>> before;  // how long each had waited
   std::vector<int64_t> waits;
-  int64_t worked = 0, idle_at = 0;
-  std::optional<int64_t> idle_before;
+  int64_t worked = 0, looked_at = 0, watched_at = 0, grown_at = 0, patience = kPatience;
+  cpu_set_t processors = {};
+  std::optional<int64_t> idle;  // of these processors, when they were watched
 };
 
 int available_cpus() {

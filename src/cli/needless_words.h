@@ -56,7 +56,7 @@ inline constexpr std::string_view kStored =
 inline constexpr std::string_view kReports =
     "the folder of a run keeps all of it: toy runs report FOLDER draws it, --json prints it for programs";
 inline constexpr std::string_view kModels =
-    "a model anywhere is given by its path; HF_HUB_CACHE and OLLAMA_MODELS name caches of those programs";
+    "a model anywhere is given by its path; HF_HUB_CACHE and OLLAMA_MODELS name the caches of Hugging Face and Ollama";
 inline constexpr std::string_view kChats = "infer continues a text; toy chat MODEL TEXT talks to a model";
 inline constexpr std::string_view kQuestions = "toy eval choices MODEL FILE scores the questions of a file";
 inline constexpr std::string_view kFetched =

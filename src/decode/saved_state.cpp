@@ -18,7 +18,7 @@ namespace {
 constexpr const char *kArchitecture = "toy-state", *kVersionKey = "state.version", *kChecksumKey = "state.checksum",
                      *kMadeWith = "state.made_with.", *kTokens = "tokens", *kNames = "state.adapter.names",
                      *kIds = "state.adapter.ids", *kFactors = "state.adapter.factors";
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 1;
 
 std::span<const std::byte> bytes_of_tokens(const std::vector<int32_t>& tokens) {
   return std::as_bytes(std::span(tokens));
@@ -95,7 +95,9 @@ std::map<std::string, std::string> made_with(const Model& model, Decoder& decode
                                        {"kv", std::string(name_of(decoder.kv()))},
                                        {"activations", decoder.rounds() ? "rounded" : "exact"},
                                        {"device", std::string(state.slots().device().name())}};
-  if (decoder.kv() == DType::q8_0) m["keys"] = "turned";
+  const auto has_gains = [](const LayerSpec& l) { return l.qk_norm == LayerSpec::head_norm; };
+  if (decoder.kv() == DType::q8_0)
+    m["keys"] = std::ranges::any_of(spec.layers, has_gains) ? "balanced and turned" : "turned";
   std::vector<int64_t> windows;
   for (const PagePool& pool : state.pools())
     if (pool.window > 0) windows.push_back(pool.window);

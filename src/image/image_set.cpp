@@ -81,7 +81,13 @@ fs::path above(const fs::path& folder) {
   return named.has_parent_path() ? named.parent_path() : fs::path(".");
 }
 
-bool has_pictures(const fs::path& folder) { return std::ranges::any_of(sorted(folder, false), is_picture_name); }
+// Directly in a folder that can be read.
+bool has_pictures(const fs::path& folder) {
+  std::error_code error;
+  for (fs::directory_iterator i(folder, error), end; !error && i != end; i.increment(error))
+    if (is_picture_name(i->path())) return true;
+  return false;
+}
 
 // A folder of pictures, next to others.
 bool is_class(const fs::path& folder) {

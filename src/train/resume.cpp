@@ -19,12 +19,16 @@ const nlohmann::ordered_json::json_pointer kSteps("/options/steps");
 
 // Weights of other shapes, which no state of training fits.
 bool has_other_sizes(const nlohmann::ordered_json& a, const nlohmann::ordered_json& b) {
-  return std::ranges::any_of(std::array{"vocab", "d_model", "n_layers", "n_heads", "n_kv", "d_head", "d_ff"},
-                             [&](const char* size) {
-                               const nlohmann::ordered_json::json_pointer at(fmt::format("/model/{}", size));
-                               const nlohmann::ordered_json none;
-                               return a.value(at, none) != b.value(at, none);
-                             });
+  const auto size = [](const nlohmann::ordered_json& config, const char* key) {
+    return config.value(nlohmann::ordered_json::json_pointer(fmt::format("/model/{}", key)), nlohmann::ordered_json());
+  };
+  const auto width = [&](const nlohmann::ordered_json& config, const char* heads) {
+    const nlohmann::ordered_json n = size(config, heads), d_head = size(config, "d_head");
+    return n.is_number() && d_head.is_number() ? n.get<double>() * d_head.get<double>() : 0;
+  };
+  return std::ranges::any_of(std::array{"vocab", "d_model", "n_layers", "d_ff"},
+                             [&](const char* key) { return size(a, key) != size(b, key); }) ||
+         width(a, "n_heads") != width(b, "n_heads") || width(a, "n_kv") != width(b, "n_kv");
 }
 }  // namespace
 

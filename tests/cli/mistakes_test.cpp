@@ -253,6 +253,8 @@ TEST_F(Mistakes, WithAModel) {
       {"train --resume out/tiny", "--resume takes no value; the run to resume is --out: --resume --out out/tiny"},
       {"train --resume out/tiny/checkpoints/step_000001/",
        "--resume takes no value; the run to resume is --out: --resume --out out/tiny"},
+      {"train --resume out/tiny/checkpoints/",
+       "--resume takes no value; the run to resume is --out: --resume --out out/tiny"},
       {"eval out/tiny --prompt hi",
        "unknown option '--prompt'; --file scores the text of a file, and --file - reads standard input"},
       {"chat out/tiny --message hi",

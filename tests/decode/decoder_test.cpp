@@ -1,7 +1,6 @@
 // Decoding: the same bits however a sequence was cut, whatever else is decoded, and for any number of threads.
 #include "toy/decode/decoder.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -86,30 +85,38 @@ TEST_P(DecoderBits, ForksGoTheirOwnWays) {
   }
 }
 
-// A power of two that moves from the gains of queries to those of keys changes no product, and no rounding of keys.
+// A power of two that moves from the gains of queries to those of keys changes no product, and no rounding of keys:
+// also of a layer that takes the keys of another one, and where only the first elements of a head turn.
 TEST_P(DecoderBits, GainsMayMoveBetweenQueriesAndKeys) {
-  ModelSpec spec = odd_spec(GetParam());
-  for (LayerSpec& l : spec.layers) l.qk_norm = LayerSpec::head_norm;
-  const auto logits = [&](bool moved, DType kv) {
-    const Model m = random_model(spec, *device_, 3, 2.0);
-    const auto width = size_t(spec.layers[0].d_head);
-    for (size_t layer = 0; layer < spec.layers.size(); ++layer)
-      for (const char* name : {"q", "k"}) {
-        std::vector<float> gains(width);
-        for (size_t i = 0; i < width; ++i) {  // rope turns 2 i with 2 i + 1
-          const float large = std::ldexp(1.0f, int(i / 2 % 5) - 2);
-          gains[i] = (1 + 0.01f * float(i)) * (!moved ? 1 : *name == 'q' ? large : 1 / large);
+  for (const RopePairing pairing : {RopePairing::neighbour, RopePairing::half}) {
+    ModelSpec spec = odd_spec(GetParam());
+    spec.architecture = "toy";
+    for (LayerSpec& l : spec.layers) l.qk_norm = LayerSpec::head_norm, l.rope_dims = 8;
+    ASSERT_GE(spec.layers.size(), 2u);
+    spec.layers.back().shared_kv = true;
+    spec.rope.pairing = pairing;
+    const auto logits = [&](bool moved, DType kv) {
+      const Model m = random_model(spec, *device_, 3, 2.0);
+      for (const TensorSpec& t : tensors_of(spec)) {
+        const bool of_q = t.name.ends_with("attn_q_norm.weight");
+        if (!of_q && !t.name.ends_with("attn_k_norm.weight")) continue;
+        std::vector<float> gains(size_t(spec.layers[0].d_head));
+        for (int i = 0; i < int(gains.size()); ++i) {
+          const int pair = i >= 8 ? i : pairing == RopePairing::half ? i % 4 : i / 2;
+          const float large = std::ldexp(1.0f, pair % 5 - 2);
+          gains[size_t(i)] = (1 + 0.01f * float(i)) * (!moved ? 1 : of_q ? large : 1 / large);
         }
-        m.params->write(fmt::format("blk.{}.attn_{}_norm.weight", layer, name), gains);
+        m.params->write(t.name, gains);
       }
-    DecoderOptions options;
-    options.kv = kv;
-    Decoder d(*device_, m, options);
-    return all_logits(d, 0, ids_, 70);
-  };
-  const std::vector<float> plain = logits(false, GetParam());
-  EXPECT_TRUE(same_bits(logits(true, GetParam()), plain));
-  if (GetParam() == DType::q8_0) EXPECT_FALSE(same_bits(plain, logits(false, DType::f32)));
+      DecoderOptions options;
+      options.kv = kv;
+      Decoder d(*device_, m, options);
+      return all_logits(d, 0, ids_, 70);
+    };
+    const std::vector<float> plain = logits(false, GetParam());
+    EXPECT_TRUE(same_bits(logits(true, GetParam()), plain));
+    if (GetParam() == DType::q8_0) EXPECT_FALSE(same_bits(plain, logits(false, DType::f32)));
+  }
 }
 
 TEST_P(DecoderBits, ForksNeverRunOutOfPages) {

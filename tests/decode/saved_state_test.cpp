@@ -153,10 +153,10 @@ TEST_P(SavedStates, FilesOfOthers) {
   model.finish(path("f.state"));
   expect_contains(refused(d), "not a saved state: its architecture is 'llama'");
   gguf::Writer newer("toy-state");
-  newer.set("state.version", uint32_t(3));
+  newer.set("state.version", uint32_t(2));
   newer.finish(path("f.state"));
   expect_contains(refused(d), "version 2");
-  newer.set("state.version", uint32_t(2));
+  newer.set("state.version", uint32_t(1));
   newer.finish(path("f.state"));
   expect_contains(refused(d), "tokens");
 }

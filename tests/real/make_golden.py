@@ -34,7 +34,7 @@ GREEDY = 24
 STORIES = ["stories", "--bytes", "3000", "--seed", "1"]
 BUCKET = 128  # tokens whose losses become a mean
 FAR = ["stories", "--bytes", "133000", "--seed", "1"]  # more than 32,768 tokens
-FAR_BUCKET, PART = 2048, 512
+FAR_CONTEXT, FAR_BUCKET, PART = 8192, 1024, 512
 MODELS = ["smollm2-135m-instruct.gguf", "gemma-3-270m.gguf"]
 
 
@@ -67,7 +67,7 @@ def losses_of_window(model, ids, targets):
 
 def far(model, tokenizer):
     """Losses by position, in windows as `toy eval --ctx C --stride C` has them."""
-    ctx = min(32768, model.config.max_position_embeddings)
+    ctx = FAR_CONTEXT
     ids, values = tokenizer(story(FAR)).input_ids, []
     for i in range(0, len(ids) - 1, ctx):
         window = ids[i:min(i + ctx, len(ids) - 1)]

@@ -190,15 +190,14 @@ Words with_config(const CLI::App& root, Words words) {
   return words;
 }
 
-// The folder of a run: itself, or that of one of its checkpoints. "" of another path.
+// The folder of a run: that of a checkpoint or of all of its checkpoints, or itself. "" of another path.
 std::string run_of(fs::path path) {
   path = path.lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
-  for (; !path.empty() && path != path.root_path(); path = path.parent_path()) {
-    const bool checkpoint = path.parent_path().filename() == "checkpoints";
-    if (!checkpoint && path.filename() != "checkpoints") break;
-  }
+  const fs::path list = path.filename() == "checkpoints" ? path : path.parent_path();
+  const fs::path above = list.has_parent_path() ? list.parent_path() : fs::path(".");
   std::error_code error;
+  if (list.filename() == "checkpoints" && fs::exists(above / "config.json", error)) return above.string();
   return fs::exists(path / "config.json", error) ? path.string() : "";
 }
 

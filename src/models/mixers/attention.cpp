@@ -90,8 +90,9 @@ std::vector<double> balance_of(const std::vector<float>& q, const std::vector<fl
   std::vector<double> factors(k.size(), 1.0);
   const size_t pairs = rope.table ? size_t(rope.table.dim(1)) : 0;
   const auto set = [&](size_t a, size_t b) {
-    const double ratio = std::hypot(q[a], q[b]) / std::hypot(k[a], k[b]);
-    if (!std::isnan(ratio)) factors[a] = factors[b] = std::clamp(std::sqrt(ratio), 0x1p-8, 0x1p8);
+    const auto square = [](double x, double y) { return x * x + y * y; };
+    const double ratio = square(q[a], q[b]) / square(k[a], k[b]);
+    if (!std::isnan(ratio)) factors[a] = factors[b] = std::clamp(std::sqrt(std::sqrt(ratio)), 0x1p-8, 0x1p8);
   };
   for (size_t i = 0; i < pairs; ++i) rope.pairing == RopePairing::neighbour ? set(2 * i, 2 * i + 1) : set(i, i + pairs);
   for (size_t i = 2 * pairs; i < k.size(); ++i) set(i, i);
