@@ -173,9 +173,8 @@ TEST_F(Mistakes, OfOtherPrograms) {
       {"bench machine tiny.gguf",
        "'tiny.gguf' is one argument too many; `toy bench machine` takes none, and `toy bench infer` a model"},
       {"list --model-dir /x",
-       "unknown option '--model-dir'; a model anywhere is given by its path; HF_HUB_CACHE and OLLAMA_MODELS name "
-       "caches "
-       "of those programs"},
+       "unknown option '--model-dir'; a model anywhere is given by its path; HF_HUB_CACHE and OLLAMA_MODELS name the "
+       "caches of Hugging Face and Ollama"},
       {"quantize book.txt Q4_K_M",
        "'Q4_K_M' is a type, and OUT is missing; write toy quantize book.txt OUT.gguf --type Q4_K_M"},
       {"search build book.txt --out i.index",
