@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 
 #include "toy/base/error.h"
 #include "toy/formats/gguf.h"
@@ -65,13 +66,12 @@ GivenAdapter parse_adapter(const std::string& text, bool named, const ModelFinde
 
 namespace {
 
-// The model that a run has made this adapter of, as its log says; "" where there is none. The file of a checkpoint is
-// two folders further down.
-std::string base_of(const std::string& adapter) {
+// The model that a run has made this adapter of, as its log says. The file of a checkpoint is two folders further down.
+std::optional<std::string> base_of(const std::string& adapter) {
   for (const char* up : {".", "../.."})
     if (const fs::path run = fs::path(adapter).parent_path() / up; fs::exists(run / runs::kEventsFile))
       return base_of_adapter(run.lexically_normal().string());
-  return {};
+  return std::nullopt;
 }
 
 }  // namespace
@@ -83,8 +83,8 @@ void apply_adapters(Model& model, const std::vector<GivenAdapter>& given) {
       else
         load_adapter(model, g.path, g.scale);
     } catch (const OtherBase& e) {
-      const std::string base = base_of(g.path);
-      if (base.empty() || base == "MODEL") throw;
+      const std::string base = base_of(g.path).value_or(e.base);
+      if (base.empty()) throw;
       fail("{}: it is an adapter of {}, not of this model: {}", g.path, base, e.why);
     }
 }

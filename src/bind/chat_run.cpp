@@ -7,6 +7,7 @@
 #include "dialog/normalized.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
+#include "toy/base/options.h"
 #include "toy/chat/builtin.h"
 #include "toy/dialog/dialog_input.h"
 
@@ -35,8 +36,9 @@ using nlohmann::ordered_json;
 ChatTemplate template_for(const BoundModel& model, const std::string& name) {
   model.tokenizer();
   const auto chat = chat_template_of(model.model(), model.path(), name);
+  const std::vector<std::string> usable = usable_chat_templates(model.tokenizer());
   check(chat.has_value(), "{}: the model has no chat template; give {} as chat_template, or use generate", model.path(),
-        usable_chat_templates(model.tokenizer()));
+        usable.empty() ? "a file" : alternatives(usable));
   return *chat;
 }
 

@@ -71,6 +71,13 @@ const Builtin* find(std::string_view name) {
   return found == builtins().end() ? nullptr : &*found;
 }
 
+// "plain (or zephyr)"
+std::string first_or_others(const std::vector<std::string>& names, const char* none) {
+  if (names.empty()) return none;
+  const auto others = fmt::format("{}", fmt::join(names.begin() + 1, names.end(), ", "));
+  return fmt::format("{}{}", names[0], others.empty() ? "" : " (or " + others + ")");
+}
+
 ChatTemplate template_of(const Builtin& b) {
   return ChatTemplate(std::string(b.source), fmt::format("chat template {}", b.name));
 }
@@ -82,20 +89,22 @@ std::optional<ChatTemplate> builtin_chat_template(std::string_view name, const T
   if (!found) return std::nullopt;
   const std::vector<std::string> missing = missing_tokens(*found, tokenizer);
   check(missing.empty(), "the chat template {} needs tokens that the vocabulary lacks: {}; use {}", name,
-        fmt::join(missing, ", "), usable_chat_templates(tokenizer));
+        fmt::join(missing, ", "), first_or_others(usable_chat_templates(tokenizer), "a file"));
   check(!found->needs_eos || has_end(tokenizer),
         "the chat template {} ends answers with an end-of-sequence token, which the vocabulary lacks; use {}", name,
-        usable_chat_templates(tokenizer));
+        first_or_others(usable_chat_templates(tokenizer), "a file"));
   return template_of(*found);
 }
 
-std::string usable_chat_templates(const Tokenizer& tokenizer) {
-  std::vector<std::string_view> names;
+std::vector<std::string> usable_chat_templates(const Tokenizer& tokenizer) {
+  std::vector<std::string> names;
   for (const Builtin& b : builtins())
-    if (missing_tokens(b, tokenizer).empty() && (!b.needs_eos || has_end(tokenizer))) names.push_back(b.name);
-  if (names.empty()) return "a file";
-  const auto others = fmt::format("{}", fmt::join(names.begin() + 1, names.end(), ", "));
-  return fmt::format("{}{}", names[0], others.empty() ? "" : " (or " + others + ")");
+    if (missing_tokens(b, tokenizer).empty() && (!b.needs_eos || has_end(tokenizer))) names.emplace_back(b.name);
+  return names;
+}
+
+std::string chat_template_option(const Tokenizer& tokenizer) {
+  return "--chat-template " + first_or_others(usable_chat_templates(tokenizer), "FILE");
 }
 
 ChatTemplate chat_template_named(const std::string& name_or_file, const Tokenizer& tokenizer) {

@@ -134,7 +134,7 @@ std::string as_options(const CLI::App& app, const std::vector<std::string>& argu
 std::string example_of(const CLI::App& app, const CLI::Option& option) {
   const std::string text = app.get_footer(), name = " " + option.get_name() + " ";
   const size_t at = text.find(name);
-  if (at == text.npos) return {};
+  if (at == text.npos || option.get_positional()) return {};
   const size_t begin = at + name.size();
   const std::string value = text.substr(begin, text.find_first_of(" \n", begin) - begin);
   return value.find_first_of("./") == value.npos ? name.substr(1) + value : "";
@@ -297,12 +297,19 @@ std::string explain_missing_command(const CLI::App& group, const std::vector<std
   return fmt::format("{} is an option of `{}`; write {}", option, full_name(*best), call);
 }
 
-// How the commands of a group are called on files.
-std::string usual_call(const CLI::App& app) {
+// How the commands of a group are called on files, or on this one.
+std::string usual_call(const CLI::App& app, const std::string& word) {
+  std::error_code error;
+  const bool is_model = word.ends_with(".gguf") || std::filesystem::is_directory(word, error);
   if (app.get_name() == "data")
     return "toy data show FILE --model MODEL prints its rows as a model sees them, toy data check FILE looks for "
            "faults";
-  if (app.get_name() == "bench") return "toy bench infer MODEL measures a model, and toy bench machine this computer";
+  if (app.get_name() == "bench")
+    return fmt::format("toy bench infer {} measures a model, and toy bench machine this computer",
+                       is_model ? shell_quoted(word) : "MODEL");
+  if (app.get_name() == "runs") return fmt::format("toy runs show {} tells about a run", shell_quoted(word));
+  if (app.get_name() == "tokenizer")
+    return "toy tokenizer encode MODEL --text TEXT prints the ids of a text, toy tokenizer train learns a vocabulary";
   if (app.get_name() == "search")
     return "toy search build MODEL FOLDER --out INDEX comes first, then toy search query INDEX TEXT";
   return {};
@@ -339,11 +346,11 @@ std::string explain_unknown_command(const CLI::App& root, const std::vector<std:
       return fmt::format("'{0}' is no recipe; did you mean `toy train lora --model {1} --data FILE`{2}?",
                          one_line(word), shell_quoted(word),
                          is_run ? fmt::format(" or `toy train --resume --out {}`", shell_quoted(word)) : "");
-    if (app->get_name() == "train" && (word.ends_with(".yaml") || word.ends_with(".yml") || word.ends_with(".toml")))
+    if (app->get_name() == "train" &&
+        (word.ends_with(".yaml") || word.ends_with(".yml") || word.ends_with(".toml") || word.ends_with(".py")))
       return fmt::format(
           "'{}' is no recipe; options are read from JSON, such as {{\"steps\": 500}}, and belong to one: toy train "
-          "lora "
-          "--config FILE.json",
+          "lora --config FILE.json",
           one_line(word));
     if (app->get_name() == "train" && word.ends_with(".json") && std::filesystem::exists(word, error))
       return fmt::format("'{0}' is no recipe; a file of options belongs to one: toy train lora --config {1}",
@@ -351,11 +358,11 @@ std::string explain_unknown_command(const CLI::App& root, const std::vector<std:
     if (app->get_name() == "train" && std::filesystem::exists(word, error))
       return fmt::format("'{}' is no recipe; did you mean `toy train from-scratch {} {}`?", one_line(word),
                          word.ends_with(".jsonl") ? "--data" : "--corpus", shell_quoted(word));
-    if (const std::string usual = usual_call(*app);
-        !usual.empty() && (std::filesystem::exists(word, error) || nearest(word, names).empty()))
-      return fmt::format("'{}' is no command; {}", one_line(word), usual);
     if (const std::string reason = needless_command(*app, word); !reason.empty())
       return fmt::format("there is no `{} {}`; {}", full_name(*app), word, reason);
+    if (const std::string usual = usual_call(*app, word);
+        !usual.empty() && (std::filesystem::exists(word, error) || nearest(word, names).empty()))
+      return fmt::format("'{}' is no command; {}", one_line(word), usual);
     if (app == &root && word.ends_with(".gguf") && std::filesystem::exists(word, error))
       return fmt::format("'{0}' is no command; write one first, such as toy infer {1} or toy describe {1}",
                          one_line(word), shell_quoted(word));

@@ -101,6 +101,25 @@ std::string explain_switch(const CLI::App& app, const std::string& word, const s
              : "";
 }
 
+// "--targets q_proj v_proj": a list without its commas.
+std::string explain_list(const CLI::App& app, const std::vector<std::string>& words) {
+  const auto is_option = [](const std::string& word) { return word.starts_with("-"); };
+  const auto is_argument = [](const CLI::Option* o) { return o->get_positional(); };  // may come after the value
+  if (std::ranges::any_of(app.get_options(), is_argument)) return {};
+  for (size_t i = 0; i + 2 < words.size(); ++i) {
+    const CLI::Option* o = is_option(words[i]) ? app.get_option_no_throw(words[i]) : nullptr;
+    if (!o || (o->get_delimiter() != ',' && o->get_name() != "--targets") || is_option(words[i + 2])) continue;
+    const auto begin = words.begin() + std::ptrdiff_t(i) + 1;
+    return fmt::format("values of a list are separated by commas: {} {}", words[i],
+                       fmt::join(begin, std::find_if(begin, words.end(), is_option), ","));
+  }
+  return {};
+}
+
+bool is_digits(const std::string& word) {
+  return !word.empty() && std::ranges::all_of(word, [](unsigned char c) { return std::isdigit(c); });
+}
+
 // `toy data show MODEL FILE`: the model is an option, and its file was taken for what it is asked about.
 std::string explain_model_first(const CLI::App& app, const std::string& word) {
   const CLI::Option* model = app.get_option_no_throw("--model");
@@ -148,24 +167,28 @@ std::string explain_extra(const CLI::App& app, const std::string& text, const st
     return is_one ? fmt::format("'{}' is no option; did you mean --text {}?", one_line(word), shell_quoted(word))
                   : "too many arguments; write --text before a text, and quotes around it";
   const CLI::Option* model = app.get_option_no_throw("model");
-  if (is_eval(app) && model && model->count() > 0 && is_file)
+  if (is_eval(app) && model && model->count() > 0)
     if (const std::string given = model->as<std::string>(); !std::filesystem::exists(given, error)) {
       if (const std::string reason = needless_command(app, given); !reason.empty())
         return fmt::format("there is no `{} {}`; {}", full_name(app), one_line(given), reason);
-      if (given == "perplexity" || given == "ppl" || given == "loss")
-        return fmt::format("'{}' is what toy eval prints of a text anyway; write toy eval {} --file TEXT", given,
-                           shell_quoted(word));
+      const auto at = std::ranges::find(words, given);
+      if (words.end() - at > 1 && (given == "perplexity" || given == "ppl" || given == "loss"))
+        return fmt::format("'{}' is what toy eval prints of a text anyway; write toy eval {} --file {}", given,
+                           shell_quoted(at[1]),
+                           words.end() - at > 2 && !at[2].starts_with("-") ? shell_quoted(at[2]) : "TEXT");
     }
   if (model && model->count() > 0 && is_file && is_model_file(word))
     if (const auto first = model->as<std::string>();
         !std::filesystem::exists(first, error) && first.find('/') == first.npos)
       return fmt::format("'{}' is a model, and '{}' is none; the model comes first", one_line(word), one_line(first));
+  if (const std::string own = explain_list(app, words); !own.empty()) return own;
   if (word.empty() || !is_one) return fmt::format("too many arguments; see `{} --help`", full_name(app));
   if (const std::string own = explain_switch(app, word, words); !own.empty()) return own;
   if (const std::string own = is_file ? explain_model_first(app, word) : ""; !own.empty()) return own;
-  if (is_eval(app) && model && model->count() > 0)
-    if (const std::string reason = needless_command(app, model->as<std::string>()); !reason.empty())
-      return fmt::format("there is no `{} {}`; {}", full_name(app), one_line(model->as<std::string>()), reason);
+  if (const size_t sign = word.rfind(':');
+      app.get_option_no_throw("--port") && sign != word.npos && is_digits(word.substr(sign + 1)))
+    return fmt::format("'{}' is one argument too many; write --host {} --port {}", word, word.substr(0, sign),
+                       word.substr(sign + 1));
   if (is_eval(app) && model && model->count() > 0 &&
       (word.ends_with(".gguf") || std::filesystem::is_directory(word, error)))
     return fmt::format("'{}' is one model too many; toy eval kl --base A --model B --file TEXT compares two",
@@ -175,7 +198,7 @@ std::string explain_extra(const CLI::App& app, const std::string& text, const st
         o && is_file && (o->count() == 0 || std::string_view(option) == "--corpus"))
       return fmt::format("'{}' is no option; did you mean {} {}?", one_line(word), option, shell_quoted(word));
   const bool is_corpus = app.get_parent() && app.get_parent()->get_name() == "corpus";
-  const bool is_number = std::ranges::all_of(word, [](unsigned char c) { return std::isdigit(c); });
+  const bool is_number = is_digits(word);
   for (const char* amount : {"--bytes", "--rows", "--images", "--port"})
     if (const CLI::Option* o = app.get_option_no_throw(amount);
         o && o->count() == 0 && (is_corpus || amount == std::string_view("--port")) && is_number)
@@ -195,9 +218,10 @@ std::string explain_extra(const CLI::App& app, const std::string& text, const st
   for (const CLI::Option* o : app.get_options())
     if (o->get_positional()) arguments.push_back(shown_name(*o));
   const CLI::App* other = app.get_parent() && word.ends_with(".gguf") && arguments.empty() ? with_model(app) : nullptr;
-  return fmt::format("'{}' is one argument too many; `{}` takes {}{}", one_line(word), full_name(app),
+  const std::string all = needless_option(app, "--list");  // of a command that lists all
+  return fmt::format("'{}' is one argument too many; `{}` takes {}{}{}", one_line(word), full_name(app),
                      arguments.empty() ? "none" : fmt::format("{}", fmt::join(arguments, " ")),
-                     other ? fmt::format(", and `{}` a model", full_name(*other)) : "");
+                     other ? fmt::format(", and `{}` a model", full_name(*other)) : "", all.empty() ? "" : "; " + all);
 }
 
 }  // namespace toy::cli

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "cli/command.h"
 #include "cli/console.h"
@@ -18,6 +19,7 @@
 #include "toy/base/error.h"
 #include "toy/base/nearest.h"
 #include "toy/base/options.h"
+#include "toy/base/shell_word.h"
 #include "toy/base/utf8.h"
 
 namespace toy::cli {
@@ -150,6 +152,41 @@ std::string data_or_corpus(const CLI::App& app, const std::string& value) {
   return is_text && app.get_option_no_throw("--corpus") ? "--corpus" : "--data";
 }
 
+// The value of the option that begins at words[at], and whether that is in the same word; "" where there is none.
+std::pair<std::string, bool> value_at(const Words& words, size_t at) {
+  const size_t equals = words[at].find('=');
+  if (equals != std::string::npos) return {words[at].substr(equals + 1), true};
+  return {at + 1 < words.size() ? words[at + 1] : "", false};
+}
+
+// "--tokenizer bpe --vocab-size 1000" is --tokenizer bpe:1000 here, and without the first the default's kind is meant.
+Words take_vocabulary_size(const CLI::App& root, Words words) {
+  const CLI::App* app = &root;
+  for (const std::string& word : words)
+    if (const CLI::App* sub = find_command(*app, word)) app = sub;
+  const auto is_kind = [](const std::string& word) { return name_of(word) == "--tokenizer"; };
+  const auto is_size = [](const std::string& word) { return name_of(word) == "--vocab-size" || word == "--vocab"; };
+  auto at = std::ranges::find_if(words, is_size);
+  const CLI::Option* option = app->get_option_no_throw("--tokenizer");
+  if (at == words.end() || !option || app->get_option_no_throw("--vocab-size")) return words;
+  const auto [size, joined] = value_at(words, size_t(at - words.begin()));
+  check(!size.empty(), "--vocab-size has no value; write --tokenizer bpe:512 for a vocabulary of 512 tokens");
+  const auto given = std::ranges::find_if(words, is_kind);
+  const auto [kind, kind_joined] =
+      given == words.end() ? std::pair(std::string(), false) : value_at(words, size_t(given - words.begin()));
+  const std::string usual = option->get_default_str();
+  check(!kind.empty() || usual.find(':') != usual.npos,
+        "unknown option '--vocab-size'; write --tokenizer bpe:{0} for a vocabulary of {0} tokens", size);
+  check(kind.empty() || kind == "bpe" || kind == "spm" || kind == "unigram",
+        "--tokenizer {} says already how many tokens there are; leave out --vocab-size", shell_quoted(kind));
+  const std::string all = (kind.empty() ? usual.substr(0, usual.find(':')) : kind) + ":" + size;
+  tell("--vocab-size " + size, "--tokenizer " + all);
+  if (given != words.end()) words.erase(given, given + (kind_joined ? 1 : 2));
+  at = std::ranges::find_if(words, is_size);
+  words.insert(words.erase(at, at + (joined ? 1 : 2)), {"--tokenizer", all});
+  return words;
+}
+
 }  // namespace
 
 std::string needless_option(const CLI::App& app, const std::string& theirs) {
@@ -203,7 +240,7 @@ std::string needless_command(const CLI::App& app, const std::string& word) {
 
 Words in_our_words(const CLI::App& root, const Words& given) {
   if (given.empty()) return given;
-  const Words words = our_commands(root, given);
+  const Words words = take_vocabulary_size(root, our_commands(root, given));
   const CLI::App* app = &root;
   size_t arguments = 0;  // where they begin
   Words ours, last;

@@ -52,15 +52,14 @@ int64_t Example::counted(size_t tokens) const {
   return std::count(trained.begin(), trained.begin() + int64_t(std::min(tokens, trained.size())), 1);
 }
 
-// A vocabulary without any may be one that is still to get the tokens of a template.
-static std::string templates_for(const Tokenizer& tokenizer) {
-  const std::string usable = usable_chat_templates(tokenizer);
-  return usable == "a file" ? "give --chat-template, such as chatml, or a file" : "add --chat-template " + usable;
-}
-
 NeedsTemplate::NeedsTemplate(const Tokenizer& tokenizer)
     : Error(ErrorCode::bad_input,
-            "messages need a chat template, and the model has none; " + templates_for(tokenizer)) {}
+            fmt::format("messages need a chat template, and the model has none; add {}{}",
+                        chat_template_option(tokenizer),
+                        usable_chat_templates(tokenizer).empty()
+                            ? " (its vocabulary has the tokens of no built-in one), or write rows with prompt and "
+                              "completion"
+                            : "")) {}
 
 std::string_view name_of(RowKind kind) {
   constexpr std::string_view kNames[] = {"text", "completion", "messages", "instruction", "preference", "rated"};

@@ -79,9 +79,12 @@ std::string MessageReader::role_of(Fields& f) const {
   if (std::ranges::find(known, role) != known.end()) return role;
   if (const std::string near = misspelt(role, known); !near.empty())
     refuse_at(f.path("role"), fmt::format("is '{}'; did you mean '{}'?", one_line(role), near));
+  const bool is_assistant = role == "bot" || role == "gpt" || role == "model" || role == "ai";  // as others call it
   if (others_ == OtherFields::noted)
-    refuse_at(f.path("role"),
-              fmt::format("is '{}', expected system, developer, user, assistant or tool", one_line(role)));
+    refuse_at(f.path("role"), fmt::format("is '{}', {}", one_line(role),
+                                          is_assistant      ? "which is 'assistant' here"
+                                          : role == "human" ? "which is 'user' here"
+                                                            : "expected system, developer, user, assistant or tool"));
   return role;
 }
 

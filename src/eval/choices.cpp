@@ -22,6 +22,8 @@ using nlohmann::ordered_json;
 constexpr const char* kSpaces = " \t\n\r\f\v";
 constexpr int64_t kRows = 256;       // computed together
 constexpr size_t kMostChoices = 64;  // of a question
+constexpr const char* kExample =
+    R"({"prompt": "Question: What is 2 + 2?\nAnswer:", "choices": [" 3", " 4"], "answer": 1})";
 
 int64_t characters_of(std::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (uint8_t(c) & 0xc0) != 0x80; });
@@ -64,13 +66,20 @@ std::string without_marks(std::string_view original) {
   return text;
 }
 
-Question hellaswag(const ordered_json& row) {
+// The context in two parts, or as others pass it on: in one.
+std::string hellaswag_context(const ordered_json& row) {
+  if (!row.contains("ctx_a") && row.contains("ctx")) return text_of(row, "ctx");
   std::string second = text_of(row, "ctx_b");
   for (char& c : second)
     if (c >= 'A' && c <= 'Z') c = char(c - 'A' + 'a');
   if (!second.empty() && second[0] >= 'a' && second[0] <= 'z') second[0] = char(second[0] - 'a' + 'A');
-  const std::string prompt =
-      without_marks(text_of(row, "activity_label") + ": " + text_of(row, "ctx_a") + " " + second);
+  return text_of(row, "ctx_a") + " " + second;
+}
+
+Question hellaswag(const ordered_json& row) {
+  const std::string context = hellaswag_context(row);
+  const bool has_topic = row.contains("activity_label") || row.contains("ctx_a");
+  const std::string prompt = without_marks((has_topic ? text_of(row, "activity_label") + ": " : "") + context);
   Question q;
   for (const std::string& ending : texts_of(row.at("endings"), "endings")) {
     const std::string answer = without_marks(ending);
@@ -110,6 +119,19 @@ Question arc(const ordered_json& row) {
   return q;
 }
 
+// As lm-evaluation-harness asks it.
+Question piqa(const ordered_json& row) {
+  const std::string prompt = "Question: " + text_of(row, "goal") + "\nAnswer:";
+  Question q;
+  for (const char* name : {"sol1", "sol2"}) {
+    const std::string& answer = text_of(row, name);
+    q.choices.push_back({prompt, " " + answer, characters_of(answer)});
+  }
+  check(row.contains("label"), "'label' is missing");
+  q.right = index_of(row.at("label"), "label", 0, 2);
+  return q;
+}
+
 // The options fill a gap, and what follows it is judged: partial evaluation (Trinh and Le 2018).
 Question winogrande(const ordered_json& row) {
   const std::string& sentence = text_of(row, "sentence");
@@ -127,8 +149,7 @@ Question winogrande(const ordered_json& row) {
 Question plain(const ordered_json& row) {
   Question q;
   const std::string& prompt = text_of(row, "prompt");
-  check(row.at("choices").is_array(),
-        "'choices' is not a list; write rows as {{\"prompt\": ..., \"choices\": [\"a\", \"b\"], \"answer\": 0}}");
+  check(row.at("choices").is_array(), "'choices' is not a list; write rows as {}", kExample);
   const std::vector<std::string> texts = texts_of(row.at("choices"), "choices");
   for (const std::string& text : texts) q.choices.push_back({prompt, text, characters_of(text)});
   check(row.contains("answer"), "'answer' is missing");
@@ -272,19 +293,34 @@ class Answering {
   std::vector<double> scores_;
 };
 
+// "question, options, answer"
+std::string fields_of(const ordered_json& row) {
+  constexpr size_t kMost = 12;
+  std::vector<std::string> names;
+  for (const auto& [name, value] : row.items()) names.push_back(one_line(name));
+  if (names.size() > kMost) names.resize(kMost), names.emplace_back("...");
+  return names.empty() ? "no fields" : fmt::format("the fields {}", fmt::join(names, ", "));
+}
+
+// What to do with a row that is no question.
+std::string instead_of(const ordered_json& row) {
+  const bool has_answer = row.contains("answer") || row.contains("answers");
+  if (row.contains("messages")) return "toy eval MODEL --data FILE scores the answers of conversations";
+  if (has_answer && std::ranges::none_of(row, [](const ordered_json& value) { return value.is_array(); }))
+    return "toy eval generate MODEL FILE takes questions without choices";
+  return fmt::format(
+      "a question has prompt, choices and answer, such as {}, or the fields of HellaSwag, ARC, PIQA or WinoGrande",
+      kExample);
+}
+
 Question question_of(const ordered_json& row) {
   Question q = row.contains("endings")                                 ? hellaswag(row)
                : row.contains("sentence") && row.contains("option1")   ? winogrande(row)
                : row.contains("answerKey") && row.contains("question") ? arc(row)
+               : row.contains("goal") && row.contains("sol1")          ? piqa(row)
                : row.contains("prompt") && row.contains("choices")     ? plain(row)
                                                                        : Question{};
-  check(!q.choices.empty(),
-        "the fields are not those of a question: needed are prompt, choices and answer, or those of HellaSwag, ARC or "
-        "WinoGrande{}",
-        row.contains("question") && row.contains("choices") ? "; rename 'question' to 'prompt'"
-        : row.contains("messages") ? "; toy eval MODEL --data FILE scores the answers of conversations"
-        : row.contains("answer") || row.contains("answers") ? " (toy eval generate takes questions without choices)"
-                                                            : "");
+  check(!q.choices.empty(), "the row has {}; {}", fields_of(row), instead_of(row));
   check(q.choices.size() >= 2 && q.choices.size() <= kMostChoices, "there are {} choices, expected 2 to {}",
         q.choices.size(), kMostChoices);
   for (const Choice& c : q.choices) check(!trimmed(c.answer).empty(), "a choice is empty");

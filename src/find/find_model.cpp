@@ -50,6 +50,12 @@ std::string told(const ModelFinder& finder, const runs::Made& made) {
   return made.file;
 }
 
+// As Hugging Face names them.
+bool has_weights(const fs::path& folder) {
+  std::error_code error;
+  return fs::exists(folder / "model.safetensors", error) || fs::exists(folder / "model.safetensors.index.json", error);
+}
+
 }  // namespace
 
 std::string ModelFinder::listed(const std::string& what, bool takes_folders) const {
@@ -68,8 +74,7 @@ std::optional<std::string> ModelFinder::converted(const std::string& folder) con
     fail("{}: an adapter of PEFT; give the model that it belongs to, and --lora {} (toy merge makes one model)", folder,
          shell_quoted(folder));
   const fs::path path = fs::canonical(folder);
-  const bool has_weights = fs::exists(path / "model.safetensors") || fs::exists(path / "model.safetensors.index.json");
-  if (!has_weights) return std::nullopt;
+  if (!has_weights(path)) return std::nullopt;
   check(hf::is_model_folder(folder), "{}: the folder has weights, but no config.json; download the complete repository",
         folder);
   std::set<std::string> files;  // what the model is made of, and when that changed
@@ -108,9 +113,8 @@ std::string folder_of_part(const std::string& file) {
                        name == "generation_config.json" || name == "model.safetensors.index.json" ||
                        path.extension() == ".safetensors";
   std::error_code error;
-  const auto has = [&](const char* other) { return fs::exists(folder / other, error); };
-  const bool is_model = has("config.json") && (has("model.safetensors") || has("model.safetensors.index.json"));
-  return is_part && is_model && fs::is_regular_file(path, error) ? folder.string() : "";
+  const bool is_model = is_part && hf::is_model_folder(folder.string()) && has_weights(folder);
+  return is_model && fs::is_regular_file(path, error) ? folder.string() : "";
 }
 
 void refuse_no_name(const std::string& what) {
@@ -119,12 +123,12 @@ void refuse_no_name(const std::string& what) {
   check(why.empty(), "{}: {}", what, why);
 }
 
-std::string base_of_adapter(const std::string& folder) {
+std::optional<std::string> base_of_adapter(const std::string& folder) {
   try {
     const runs::Summary run = runs::summarize_file((fs::path(folder) / runs::kEventsFile).string(), folder, false);
     return parse_json<nlohmann::json>(run.config.text).at("model").get<std::string>();
   } catch (const std::exception&) {  // a folder without its log
-    return "MODEL";
+    return std::nullopt;
   }
 }
 
@@ -213,10 +217,13 @@ std::string ModelFinder::model(const std::string& what) const {
   }
   const runs::Made made = runs::newest_model(folder);
   if (!made.file.empty()) return told(*this, made);
-  check(!fs::exists(fs::path(folder) / runs::kAdapterFile, error),
+  if (fs::exists(fs::path(folder) / runs::kAdapterFile, error)) {
+    const std::string base = base_of_adapter(folder).value_or("MODEL");
+    fail(
         "{0}: the run made an adapter of {1}; commands that run a model take {2} --lora {3}, others one model of both: "
         "toy merge {2} --lora {3} --out FILE",
-        folder, base_of_adapter(folder), shell_quoted(base_of_adapter(folder)), shell_quoted(folder));
+        folder, base, shell_quoted(base), shell_quoted(folder));
+  }
   if (const auto file = converted(folder)) return *file;
   std::vector<std::string> runs = runs::find_runs(folder);
   std::erase_if(runs, [](const std::string& run) { return runs::newest_model(run).file.empty(); });

@@ -201,8 +201,10 @@ class PeftFile {
         check(std::find(known_.begin(), known_.end(), name) == known_.end(),
               "{}: 'target_parameters' of its config does not say which one the tensor '{}' belongs to", path(), name);
         const std::string near = nearest(name, known_);
-        fail("{}: the tensor '{}' belongs to no linear map of this model{}", file_.path(), name,
-             near.empty() ? "" : fmt::format("; the nearest is '{}'", near));
+        const std::string why = fmt::format("the tensor '{}' belongs to no linear map of this one{}", name,
+                                            near.empty() ? "" : fmt::format("; the nearest is '{}'", near));
+        if (name.find(".lora_") != name.npos) throw OtherBase(path(), why, config_.base);
+        fail("{}: {}", path(), why);
       }
   }
   const std::string& path() const { return file_.path(); }
@@ -224,11 +226,13 @@ class PeftFile {
     for (const std::string& name : {names.a, names.b}) check(has(name), "{}: there is no tensor '{}'", path(), name);
     const View &a = take(names.a), &b = take(names.b);
     const int64_t ranks = a.shape.rank() == 2 ? a.shape[0] : 0;
-    check(
-        ranks > 0 && ranks % experts == 0 && a.shape == Shape({ranks, shape[1]}) && b.shape == Shape({shape[0], ranks}),
-        "{}: '{}' has lora_A {} and lora_B {}; for this model they would be [r,{}] and [{},r]{}", path(), module,
-        a.shape.str(), b.shape.str(), shape[1], shape[0],
-        experts > 1 ? fmt::format(", with r a multiple of {} experts", experts) : "");
+    if (ranks <= 0 || ranks % experts != 0 || a.shape != Shape({ranks, shape[1]}) ||
+        b.shape != Shape({shape[0], ranks}))
+      throw OtherBase(path(),
+                      fmt::format("'{}' has lora_A {} and lora_B {}; for this one they would be [r,{}] and [{},r]{}",
+                                  module, a.shape.str(), b.shape.str(), shape[1], shape[0],
+                                  experts > 1 ? fmt::format(", with r a multiple of {} experts", experts) : ""),
+                      config_.base);
     return {.a = floats(a, module), .b = floats(b, module), .rank = ranks / experts};
   }
 

@@ -82,6 +82,7 @@ PeftConfig PeftConfig::read(const std::string& folder) {
           path, json_text(start));
   check(at("lora_alpha").is_number(), "{}: 'lora_alpha' is {}, expected a number", path, json_text(at("lora_alpha")));
   PeftConfig config{j.at("lora_alpha").get<double>(), at("use_rslora") == true, at("use_dora") == true};
+  if (const ordered_json base = at("base_model_name_or_path"); base.is_string()) config.base = base.get<std::string>();
   const ordered_json alphas = at("alpha_pattern");
   check(alphas.is_null() || alphas.is_object(), "{}: 'alpha_pattern' is {}, expected an object", path,
         json_text(alphas));

@@ -19,6 +19,7 @@ struct PeftConfig {
   int64_t rank = 0;                                         ///< 'r'; 0: it does not say
   std::vector<std::pair<std::string, int64_t>> ranks = {};  ///< as `alphas`
   bool other_patterns = false;                              ///< some ranks are for patterns that are no names
+  std::string base = {};                                    ///< the model that it was trained on; "": it does not say
 
   /// Throws Error{bad_input} naming the file and the key that is missing, damaged or not supported.
   static PeftConfig read(const std::string& folder);

@@ -1,6 +1,8 @@
 // Sizes by name, and from a file of dimensions.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -11,6 +13,7 @@
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/nearest.h"
+#include "toy/base/options.h"
 
 namespace toy {
 namespace {
@@ -89,6 +92,15 @@ std::vector<std::string> size_names() { return names_of(kSizes); }
 
 std::vector<std::string> image_size_names() { return names_of(kImageSizes); }
 
+// "gpt2-124m" of "124M": names that have this between hyphens, in letters of any case.
+static std::vector<std::string> sizes_with_part(const std::string& part) {
+  std::string wanted = "-" + part + "-";
+  std::ranges::transform(wanted, wanted.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+  std::vector<std::string> found = size_names();
+  std::erase_if(found, [&](const std::string& name) { return ("-" + name + "-").find(wanted) == name.npos; });
+  return found;
+}
+
 ModelSpec model_spec(const std::string& size_or_file, int64_t vocab, int64_t context, const Families& more) {
   ModelSpec m;
   bool found = false;
@@ -107,6 +119,8 @@ ModelSpec model_spec(const std::string& size_or_file, int64_t vocab, int64_t con
       if (size_or_file.ends_with(".json")) fail("size: {}", no_such_file(size_or_file));
       const std::string near = nearest(size_or_file, size_names());
       if (!near.empty()) fail("there is no size '{}'; did you mean '{}'?", size_or_file, near);
+      if (const auto longer = sizes_with_part(size_or_file); !longer.empty())
+        fail("there is no size '{}'; did you mean {}?", size_or_file, alternatives(longer));
       fail("there is no size '{}'; use one of {} (millions of parameters), or a JSON file of dimensions", size_or_file,
            fmt::join(sizes_with_parameters(), ", "));
     }

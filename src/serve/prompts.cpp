@@ -8,6 +8,7 @@
 #include "dialog/fields.h"
 #include "serve/api/fill.h"
 #include "toy/base/error.h"
+#include "toy/chat/builtin.h"
 #include "toy/dialog/dialog_input.h"
 
 namespace toy::serve {
@@ -17,7 +18,10 @@ using nlohmann::ordered_json;
 DialogText Prompts::chat(const ordered_json& messages, const std::vector<Tool>& tools,
                          const ChatContext& context) const {
   if (dialog_ == nullptr)
-    throw ApiError(400, "the model has no chat template; use /v1/completions, or a model with one", context.field);
+    throw ApiError(400,
+                   fmt::format("the model has no chat template; use /v1/completions, or start the server with {}",
+                               chat_template_option(tokenizer_)),
+                   context.field);
   DialogInput input{.messages = messages,
                     .variables = context.variables,
                     .answered = context.answered,

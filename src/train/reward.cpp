@@ -1,15 +1,18 @@
 #include "toy/train/reward.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <regex>
 
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/nearest.h"
+#include "toy/base/shell_word.h"
 #include "toy/data/text_files.h"
 #include "toy/grammar/grammar.h"
 #include "train/reward_program.h"
@@ -133,6 +136,19 @@ std::optional<double> number_in(std::string_view text) {
   return std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 
+// How to give a program that stands where a kind is meant: "program:./reward.sh"; "" for what looks like none.
+static std::string as_program(const std::string& factor, const std::string& text) {
+  std::error_code error;
+  const std::filesystem::path path(text.substr(0, text.find(' ')));
+  const std::string ending = path.extension().string();
+  if (!std::filesystem::is_regular_file(path, error) && ending != ".py" && ending != ".sh") return {};
+  if (ending == ".py") return shell_quoted(factor + "program:python3 " + text);  // needs no chmod and no #! line
+  const std::string command = (path.has_parent_path() ? "" : "./") + text;
+  const bool is_program = !std::filesystem::exists(path, error) || access(path.c_str(), X_OK) == 0;
+  return shell_quoted(factor + "program:" + command) +
+         (is_program ? "" : " after chmod +x " + shell_quoted(path.string()));
+}
+
 std::pair<double, std::unique_ptr<Reward>> parse_reward(const std::string& text, double timeout) {
   double factor = 1;
   std::string rest = text;
@@ -155,6 +171,9 @@ std::pair<double, std::unique_ptr<Reward>> parse_reward(const std::string& text,
   if (kind == "program") return {factor, program_reward(argument, timeout)};
   const std::vector<std::string> kinds{"exact", "number", "regex", "json", "finished", "program"};
   const std::string near = nearest(kind, kinds);
+  const std::string program = colon == rest.npos ? as_program(text.substr(0, text.size() - rest.size()), rest) : "";
+  check(program.empty(), "reward '{}': write {}, a program that reads questions and writes rewards (toy help grpo.md)",
+        text, program);
   fail("reward '{}': there is no kind '{}'; use exact, number, regex:R, json:FILE, finished or program:CMD{}", text,
        kind, near.empty() ? "" : ". Did you mean '" + near + "'?");
 }

@@ -40,6 +40,12 @@ TEST_F(Mistakes, NamesThatAreNoModels) {
        "notes: it is a folder, no index; make one with toy search build MODEL notes --out INDEX"},
       {"devices --gpu",
        "unknown option '--gpu'; all devices are listed; to compute on one: toy infer MODEL --device cuda, say"},
+      {"devices --list cuda",
+       "unknown option '--list'; all devices are listed; to compute on one: toy infer MODEL --device cuda, say"},
+      {"devices cuda",
+       "'cuda' is one argument too many; `toy devices` takes none; all devices are listed; to compute on one: toy "
+       "infer "
+       "MODEL --device cuda, say"},
       {"devices --nonsense", "unknown option '--nonsense'; `toy devices` has only --json"},
       {"chat hf hi --system-file real.pdf",
        "unknown option '--system-file'; --system \"$(cat FILE)\" takes the text of a file"},
@@ -124,6 +130,19 @@ TEST_F(MistakesWithAModel, WhatDoesNotFit) {
   refuses(
       "infer " + path("out/small") + " -p a --lora " + path("out/lora"),
       {path("out/lora/adapter.gguf") + ": it is an adapter of " + path("out/tiny") + ", not of this model: 'blk.0."});
+  refuses(
+      "infer " + path("out/small") + " -p a --lora " + path("out/lora/peft"),
+      {path("out/lora/peft") + ": it is an adapter of " + path("out/tiny") + ", not of this model: 'model.layers.0."});
+  fs::copy(path("out/lora/peft"), path("peft"));
+  refuses("infer " + path("out/small") + " -p a --lora " + path("peft"),
+          {"adapter_model.safetensors: it is an adapter of another model: '"});
+  std::string config = slurp(path("peft/adapter_config.json"));
+  const std::string none = R"("base_model_name_or_path": null)";
+  ASSERT_NE(config.find(none), std::string::npos) << config;
+  write("peft/adapter_config.json",
+        config.replace(config.find(none), none.size(), R"("base_model_name_or_path": "org/base")"));
+  refuses("infer " + path("out/small") + " -p a --lora " + path("peft"),
+          {"peft: it is an adapter of org/base, not of this model: 'model.layers.0."});
   refuses("infer " + path("out/tiny") + " --prompt-file " + path("long.txt") + " -n 5",
           {"at most 507 prompt tokens fit; shorten it, or score the text: toy eval ", " --file FILE"});
   refuses("infer " + path("out/tiny") + " -p a --grammar " + path("g.gbnf"),

@@ -36,8 +36,12 @@ TEST_F(Mistakes, OfOtherProgramsAndAmounts) {
       {scratch + "--bf16", "unknown option '--bf16'; write --compute bf16 to multiply in bf16"},
       {scratch + "--warmup-ratio 0.1",
        "unknown option '--warmup-ratio'; --warmup takes a number of steps: --warmup 100 is a tenth of 1000"},
-      {"tokenizer train --corpus book.txt --vocab-size 512",
-       "unknown option '--vocab-size'; write --corpus FILE --tokenizer bpe:512 for a vocabulary of 512 tokens"},
+      {scratch + "--vocab-size 1000",
+       "unknown option '--vocab-size'; write --tokenizer bpe:1000 for a vocabulary of 1000 tokens"},
+      {"tokenizer train --corpus book.txt --tokenizer bpe:512 --vocab-size 600 --out v.gguf",
+       "--tokenizer bpe:512 says already how many tokens there are; leave out --vocab-size"},
+      {"bench --model m.gguf",
+       "'m.gguf' is no command; toy bench infer m.gguf measures a model, and toy bench machine this computer"},
       {"train vit --data pics --size vit-micro",
        "pics: it has no subfolders; a folder of pictures has one for each class, such as pics/cat/1.png"},
       {"help lorra", "unknown command 'lorra'; did you mean 'train lora'?"},
@@ -46,6 +50,76 @@ TEST_F(Mistakes, OfOtherProgramsAndAmounts) {
   });
   const std::string sizes = toy("train from-scratch --corpus " + path("book.txt") + " --size 10M").err;
   EXPECT_NE(sizes.find("there is no size '10M'; use one of tiny 0.2, small 0.8, "), std::string::npos) << sizes;
+}
+
+TEST_F(Mistakes, OptionsOfOtherPrograms) {
+  write("train.py", "a = 1\n");
+  const std::string lora = "train lora --model m.gguf --data rows.jsonl ", unknown = "unknown option '";
+  const auto is_told = [&](const std::string& command, const std::string& option, const std::string& why) {
+    expect({{command + " " + option, unknown + option.substr(0, option.find(' ')) + "'; " + why}});
+  };
+  is_told("infer", "-hf a/b-GGUF", "toy fetch OWNER/REPO downloads a model, and then its name is enough");
+  is_told("infer m.gguf hi", "-b 512", "how much is computed together needs no option; leave it out");
+  is_told("infer m.gguf hi", "--batch-size 8", "--prompts FILE --parallel N generates N texts at once");
+  is_told("infer m.gguf hi", "-ctk q8_0", "--kv says how keys and values are stored, such as --kv q8_0");
+  is_told("infer m.gguf hi", "--num_beams 4", "there is no beam search; --temperature 0 takes the likeliest token");
+  is_told("chat m.gguf", "-i", "toy chat MODEL talks until you end it; leave it out");
+  is_told("chat m.gguf hi", "--format json", "--json-schema FILE makes answers JSON that fits a schema");
+  is_told("serve m.gguf", "--metrics", "/metrics is always served; leave it out");
+  is_told("serve m.gguf", "--pooling mean", "each request says it: \"pooling\": \"mean\"");
+  is_told(lora, "--save-strategy epoch", "--checkpoint-every N says how often, in steps");
+  is_told(lora, "--betas 0.9,0.95", "write --optimizer 'adamw(beta1=0.9,beta2=0.95)'");
+  is_told(lora, "--init-from resume",
+          "--resume with --out FOLDER resumes a run; toy train warm-start --init FILE trains a model further");
+  is_told("train vit --data pics", "--num-classes 10", "the subfolders of --data are the classes; leave it out");
+  is_told("train contrastive --model m --data p.jsonl", "--scale 20", "a scale of 20 is --temperature 0.05");
+  is_told("eval generate m q.jsonl", "--num-fewshot 5", "questions are asked without examples; leave it out");
+  is_told("embed m hi", "--normalize", "vectors have length 1 unless --raw is given; leave it out");
+  is_told("tokenizer train --corpus b.txt", "--model-type bpe",
+          "--tokenizer bpe:512 says the kind and the number of tokens");
+  expect({
+      {lora + "--targets q_proj v_proj", "values of a list are separated by commas: --targets q_proj,v_proj"},
+      {lora + "--targets q_proj v_proj o_proj --steps 3",
+       "values of a list are separated by commas: --targets q_proj,v_proj,o_proj"},
+      {"train train.py",
+       "'train.py' is no recipe; options are read from JSON, such as {\"steps\": 500}, and belong to one: toy train "
+       "lora "
+       "--config FILE.json"},
+      {"train from-scratch --corpus train.py --size 124M", "there is no size '124M'; did you mean gpt2-124m?"},
+      {"train from-scratch --corpus train.py --size gpt2",
+       "there is no size 'gpt2'; did you mean gpt2-tiny, gpt2-124m or gpt2-355m?"},
+      {"serve m.gguf 0.0.0.0:8080", "'0.0.0.0:8080' is one argument too many; write --host 0.0.0.0 --port 8080"},
+      {"chat http://localhost:8080 hi",
+       "http://localhost:8080: it is an address; toy chat --url http://localhost:8080 talks to a server"},
+      {"embed m hi --pooling tokens", "--pooling is 'tokens'; use mean, cls, last or none"},
+      {"runs report",
+       "RUNS is missing (A run, or several to compare: each a folder, events.jsonl or id); see `toy "
+       "runs report --help`"},
+      {"runs out/a", "'out/a' is no command; toy runs show out/a tells about a run"},
+      {"eval perplexity m.gguf book.txt",
+       "'perplexity' is what toy eval prints of a text anyway; write toy eval m.gguf --file book.txt"},
+      {"fetch hf.co/a/b-GGUF:Q4_K_M", "'hf.co/a/b-GGUF:Q4_K_M' is an address; write toy fetch a/b-GGUF '*Q4_K_M*'"},
+      {"fetch a/b-GGUF:Q4_K_M", "'a/b-GGUF:Q4_K_M' is an address; write toy fetch a/b-GGUF '*Q4_K_M*'"},
+      {"infer a/b-GGUF:Q4_K_M -p hi",
+       "a/b-GGUF:Q4_K_M: it is an address; toy fetch a/b-GGUF '*Q4_K_M*' downloads the model"},
+      {"infer m hi --device auto",
+       "--device is 'auto'; use cpu, cuda, opencl, emulated or reference; leave it out for the CPU; toy devices shows "
+       "what this machine has"},
+  });
+}
+
+TEST_F(Mistakes, SizesOfVocabularies) {
+  const std::string train = "tokenizer train --corpus " TOY_SOURCE_DIR "/README.md --out " + path("v.gguf");
+  const auto tells = [&](const std::string& options, const std::string& what) {
+    const Result r = toy(train + options);
+    EXPECT_EQ(r.code, 0) << r.err;
+    EXPECT_NE(r.err.find("toy: --vocab-size 300 is --tokenizer " + what + " here\n300 tokens\n"), std::string::npos)
+        << options << "\n"
+        << r.err;
+  };
+  tells(" --vocab-size 300", "spm:300");
+  tells(" --vocab_size=300 --tokenizer=bpe", "bpe:300");
+  tells(" --tokenizer bpe --vocab-size 300", "bpe:300");
 }
 
 TEST_F(Mistakes, SwappedAndMissingArguments) {

@@ -134,6 +134,12 @@ TEST_F(TrainingMistakes, FoldersAndFiles) {
       {"quantize out/one q.gguf --type Q8_0 --imatrix out/one/model.gguf",
        "out/one/model.gguf: it is a model, and it holds no importance matrix; toy quantize imatrix MODEL --file TEXT "
        "--out FILE measures one"},
+      {"train grpo --model out/one --data asked.jsonl --reward reward.py",
+       "reward 'reward.py': write 'program:python3 reward.py', a program that reads questions and writes rewards (toy "
+       "help grpo.md)"},
+      {"train grpo --model out/one --data asked.jsonl --reward '2*book.txt'",
+       "reward '2*book.txt': write '2*program:./book.txt' after chmod +x book.txt, a program that reads questions and "
+       "writes rewards (toy help grpo.md)"},
       {"train grpo --model out/one --data asked.jsonl --reward program:./nofile.py --max-tokens 4",
        "reward program: ./nofile.py: no such file; check the path"},
       {"train grpo --model out/one --data asked.jsonl --reward 'program:./book.txt now' --max-tokens 4",

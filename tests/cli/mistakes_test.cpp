@@ -379,6 +379,8 @@ TEST_F(Mistakes, OfFilesAndArguments) {
             0);
   fs::copy(path("out/tiny/model.gguf"), path("tiny-model.gguf"));
   const std::string scratch = "train from-scratch --corpus book.txt ";
+  const std::string example =
+      R"({"prompt": "Question: What is 2 + 2?\nAnswer:", "choices": [" 3", " 4"], "answer": 1})";
   expect({
       {scratch + "--out out/x.gguf", "--out is 'out/x.gguf', but becomes a folder; did you mean 'out/x'?"},
       {scratch + "--tokens 64 --context 32",
@@ -427,11 +429,11 @@ TEST_F(Mistakes, OfFilesAndArguments) {
       {"eval sts out/tiny chats.jsonl",
        "chats.jsonl:1: there is no 'sentence1'; a row is {\"sentence1\": ..., \"sentence2\": ..., \"score\": ...}"},
       {"eval choices out/tiny quiz.jsonl",
-       "quiz.jsonl:1: the fields are not those of a question: needed are prompt, choices and answer, or those of "
-       "HellaSwag, ARC or WinoGrande; rename 'question' to 'prompt'"},
-      {"eval choices out/tiny quiz.csv",
-       "quiz.csv:2: 'choices' is not a list; write rows as {\"prompt\": ..., \"choices\": [\"a\", \"b\"], \"answer\": "
-       "0}"},
+       "quiz.jsonl:1: the row has the fields question, choices, answer; a question has prompt, choices and answer, "
+       "such "
+       "as " +
+           example + ", or the fields of HellaSwag, ARC, PIQA or WinoGrande"},
+      {"eval choices out/tiny quiz.csv", "quiz.csv:2: 'choices' is not a list; write rows as " + example},
       {"eval hellaswag out/tiny",
        "there is no `toy eval hellaswag`; toy eval choices MODEL FILE scores the questions of a file"},
       {"eval kl out/tiny out/other --file book.txt",
@@ -458,7 +460,8 @@ TEST_F(Mistakes, OfFilesAndArguments) {
       {"serve out/tiny 8095", "'8095' is one argument too many; did you mean --port 8095?"},
       {"serve out/tiny --api-key-file keys.txt", "keys.txt: no API keys found; write one per line"},
       {"bench tiny-model.gguf",
-       "'tiny-model.gguf' is no command; toy bench infer MODEL measures a model, and toy bench machine this computer"},
+       "'tiny-model.gguf' is no command; toy bench infer tiny-model.gguf measures a model, and toy bench machine this "
+       "computer"},
       {"fetch llama3.2:1b",
        "'llama3.2:1b' is not the name of a repository; use OWNER/REPO, as on huggingface.co, such as "
        "HuggingFaceTB/SmolLM2-135M-Instruct, or `ollama pull`, whose models `toy list` finds"},

@@ -3,6 +3,8 @@
 
 #include <sys/ioctl.h>
 
+#include <chrono>
+
 #include "cli/cli_fixture.h"
 #include "cli/terminal.h"
 #include "toy/base/utf8.h"
@@ -174,13 +176,15 @@ TEST_F(CliProgress, LinesForPipesAndFiles) {
 TEST_F(CliProgress, EvalHasTheBar) {
   ASSERT_EQ(toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 2 --out " + path("run")).code, 0);
   const std::string eval = "eval " + path("run/model.gguf") + " --file " + tiny_corpus();
+  const auto begin = std::chrono::steady_clock::now();
   const Result piped = toy(eval);
+  const bool is_short = std::chrono::steady_clock::now() - begin < std::chrono::seconds(5);
   Terminal terminal("env -u LC_ALL LANG=C.UTF-8 TERM=dumb " TOY_BINARY " " + eval, 60);
   const std::string output = terminal.rest();
   EXPECT_EQ(terminal.code, 0);
   EXPECT_TRUE(has(output, "▕")) << output;
   EXPECT_TRUE(has(output, "perplexity ")) << output;
-  EXPECT_FALSE(has(piped.err, "/")) << piped.err;  // over in less than five seconds
+  EXPECT_TRUE(!is_short || !has(piped.err, "/")) << piped.err;  // the first line comes after five seconds
   const size_t total = fs::file_size(tiny_corpus()) - 1;
   EXPECT_TRUE(has(output, "/" + std::to_string(total) + " ")) << output;
 }

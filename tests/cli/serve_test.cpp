@@ -107,7 +107,12 @@ TEST_F(ServeCli, AChatTemplateFromAFile) {
   const std::string ask =
       request(R"({"messages": [{"role": "user", "content": "a"}], "max_tokens": 2})", "/v1/chat/completions") +
       "cat <&3\nkill $pid; wait $pid";
-  EXPECT_NE(with_server("", ask).find("no chat template"), std::string::npos) << slurp(path("printed"));
+  EXPECT_NE(
+      with_server("", ask).find("no chat template; use /v1/completions, or start the server with --chat-template "),
+      std::string::npos)
+      << slurp(path("printed"));
+  EXPECT_NE(slurp(path("log")).find("the model has no chat template, so it answers /v1/completions, but no"),
+            std::string::npos);
   const std::string jinja = write("chat.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}");
   EXPECT_NE(with_server("--chat-template " + jinja, ask).find("\"completion_tokens\":2"), std::string::npos)
       << slurp(path("printed"));

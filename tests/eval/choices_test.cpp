@@ -30,6 +30,20 @@ TEST(Choices, HellaSwag) {
             1u);
 }
 
+TEST(Choices, HellaSwagAsOthersPassItOn) {
+  const Question q = parse_question(R"({"ctx":"A man [step] sits. he now","endings":["x","y"],"label":"1"})");
+  EXPECT_EQ(q.choices[1].prompt, "A man sits. he now");
+  EXPECT_EQ(q.right, 1u);
+}
+
+TEST(Choices, Piqa) {
+  const Question q = parse_question(R"({"goal":"Boil an egg.","sol1":"Use water.","sol2":"Use sand.","label":0})");
+  ASSERT_EQ(q.choices.size(), 2u);
+  EXPECT_EQ(q.right, 0u);
+  EXPECT_EQ(q.choices[1].prompt, "Question: Boil an egg.\nAnswer:");
+  EXPECT_EQ(q.choices[1].answer, " Use sand.");
+}
+
 TEST(Choices, ArcOfItsAuthorsAndOfTheHub) {
   for (
       const char* row :
@@ -64,7 +78,10 @@ TEST(Choices, BadRowsAreRefusedWithTheReason) {
   const auto reason = [](const char* row) { return testing::message_of([&] { parse_question(row); }); };
   EXPECT_EQ(reason("{"), "not JSON: column 2: the text ends too early; expected a name in double quotes");
   EXPECT_EQ(reason("[]"), "not a JSON object");
-  EXPECT_NE(reason("{}").find("HellaSwag"), std::string::npos);
+  EXPECT_EQ(reason("{}").find("the row has no fields; a question has prompt, choices and answer, such as {\"prompt\""),
+            0u);
+  EXPECT_EQ(reason(R"({"question":"x","answer":"y"})"),
+            "the row has the fields question, answer; toy eval generate MODEL FILE takes questions without choices");
   EXPECT_EQ(reason(R"({"prompt":"x","choices":["a"],"answer":0})"), "there are 1 choices, expected 2 to 64");
   EXPECT_EQ(reason(R"({"prompt":"x","choices":["a"," "],"answer":0})"), "a choice is empty");
   EXPECT_EQ(reason(R"({"prompt":"x","choices":["a","b"],"answer":2})"),

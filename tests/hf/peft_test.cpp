@@ -445,7 +445,7 @@ TEST(Peft, RefusesWhatItCannotRead) {
   };
   expect_contains(of_experts(R"(["experts.other"])", "gpt_oss"), "'target_parameters' of its config does not say");
   expect_contains(of_experts(R"(["down_proj"])", "gpt_oss"), "'model.layers.0.mlp.experts' has lora_A");
-  expect_contains(of_experts(R"(["down_proj"])", "llama"), "belongs to no linear map of this model");
+  expect_contains(of_experts(R"(["down_proj"])", "llama"), "belongs to no linear map of this one");
 
   // Experts as modules: all of them, and without DoRA.
   const std::string modules = kGolden + "lora_experts_mixtral_modules_peft/";

@@ -21,10 +21,11 @@ struct Question {
   size_t right = 0;
 };
 
-/// A row of JSON: HellaSwag's (`ctx_a`, `ctx_b`, `activity_label`, `endings`, `label`), ARC's (`question`, `choices`,
-/// `answerKey`), WinoGrande's (`sentence`, `option1`, `option2`, `answer`), in the files that their authors publish and
-/// in those of the Hugging Face hub, or {"prompt", "choices", "answer"}, whose texts follow each other as they are and
-/// whose answer is a number from 0 or the text of a choice. Texts are put together as lm-evaluation-harness does.
+/// A row of JSON: HellaSwag's (`ctx_a` and `ctx_b`, or `ctx`; `activity_label`, `endings`, `label`), ARC's (`question`,
+/// `choices`, `answerKey`), PIQA's (`goal`, `sol1`, `sol2`, `label`), WinoGrande's (`sentence`, `option1`, `option2`,
+/// `answer`), in the files that their authors publish and in those of the Hugging Face hub, or {"prompt", "choices",
+/// "answer"}, whose texts follow each other as they are and whose answer is a number from 0 or the text of a choice.
+/// Texts are put together as lm-evaluation-harness does.
 /// Throws Error{bad_input} with the reason.
 Question parse_question(std::string_view line);
 /// The questions of a file of JSON Lines, a JSON list or a table (.csv, .tsv). Throws Error{bad_input} with file, line

@@ -11,9 +11,9 @@
 
 namespace toy {
 
-/// The model that the run of this folder made an adapter of, as the run's options name it; "MODEL" where it does not
-/// say so.
-std::string base_of_adapter(const std::string& folder);
+/// The model that the run of this folder made an adapter of, as the run's options name it; nullopt where its log does
+/// not say so.
+std::optional<std::string> base_of_adapter(const std::string& folder);
 
 /// Throws Error{bad_input} with what to do for a word that can be no name of a model here, such as an address of the
 /// web.

@@ -14,10 +14,12 @@ namespace toy {
 /// An adapter that does not fit a model, because it was trained on another one.
 class OtherBase : public Error {
  public:
-  /// `why_so`: the part that does not fit.
-  OtherBase(const std::string& path, const std::string& why_so)
-      : Error(ErrorCode::bad_input, path + ": it is an adapter of another model: " + why_so), why(why_so) {}
-  std::string why;
+  /// `why_so`: the part that does not fit. `stated`: the model that the adapter itself names as its own, or "".
+  OtherBase(const std::string& path, const std::string& why_so, const std::string& stated = {})
+      : Error(ErrorCode::bad_input, path + ": it is an adapter of another model: " + why_so),
+        why(why_so),
+        base(stated) {}
+  std::string why, base;
 };
 
 /// What a new adapter is like.

@@ -93,9 +93,11 @@ std::string file_of(const std::string& what) {
     for (const char* options : {"config.json", "train.json"})  // of a run to come
       if (const fs::path file = fs::path(folder) / options; planned(file)) return file.string();
     if (const auto converted = finder().converted(folder)) return *converted;
-    check(!fs::exists(fs::path(folder) / runs::kAdapterFile, error),
-          "{0}: the run made an adapter of {1}; toy describe {2} describes that, toy runs show {3} the run", folder,
-          base_of_adapter(folder), shell_quoted(base_of_adapter(folder)), shell_quoted(folder));
+    if (fs::exists(fs::path(folder) / runs::kAdapterFile, error)) {
+      const std::string base = base_of_adapter(folder).value_or("MODEL");
+      fail("{0}: the run made an adapter of {1}; toy describe {2} describes that, toy runs show {3} the run", folder,
+           base, shell_quoted(base), shell_quoted(folder));
+    }
     fail("{}: the folder has no model.gguf, no checkpoint and no options of a run; give a GGUF file", folder);
   }
   if (const std::string listed = finder().listed(what); !listed.empty()) return listed;

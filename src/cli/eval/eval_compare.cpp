@@ -214,7 +214,7 @@ struct Choices : Command {
     device.add(app);
     show_in_help(app, {"--lora", "--limit", "--ctx", "--json", "--threads"});
     app.footer(
-        "A row is one of HellaSwag, ARC or WinoGrande as published, or {\"prompt\": ..., \"choices\": [...], "
+        "A row is one of HellaSwag, ARC, PIQA or WinoGrande as published, or {\"prompt\": ..., \"choices\": [...], "
         "\"answer\": N}. The model answers with the choice that it finds most likely; the normalized score divides by "
         "the number of characters.\n\n"
         "Example:\n  toy eval choices model.gguf hellaswag_val.jsonl --limit 1000");

@@ -36,7 +36,7 @@ struct EvalEmbeddings : Command {
     begin_group(app, "Embeddings");
     add_option(app, "--pooling", given_options.pooling,
                "Vectors of tokens to one of the text (default: as the model's file says)",
-               CLI::IsMember({"mean", "cls", "last"}));
+               one_of({"mean", "cls", "last"}));
     add_option(app, "--dimensions", given_options.dimensions,
                "Keep the first N numbers, of models trained for it; 0 keeps all", at_least(0));
     begin_group(app, "Output");

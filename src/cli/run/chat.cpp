@@ -24,6 +24,7 @@
 #include "talk/terminal_screen.h"
 #include "talk/tools.h"
 #include "toy/base/error.h"
+#include "toy/base/hub_address.h"
 #include "toy/base/json_text.h"
 #include "toy/base/nearest.h"
 #include "toy/base/utf8.h"
@@ -215,8 +216,8 @@ struct Chat : Command {
 
   ChatTemplate the_template(const Model& model) const {
     std::optional<ChatTemplate> found = chat_template.load(model, model_path);
-    check(found.has_value(), "{}: the model has no chat template; add --chat-template {}, or use toy infer", model_path,
-          usable_chat_templates(*model.tokenizer));
+    check(found.has_value(), "{}: the model has no chat template; add {}, or use toy infer", model_path,
+          chat_template_option(*model.tokenizer));
     return *std::move(found);
   }
 
@@ -322,6 +323,9 @@ struct Chat : Command {
   void talk_to_model(Given& given) {
     if (form.kind == dialog::TextForm::json_schema) json_schema_grammar(form.schema, schema_file);
     if (form.kind == dialog::TextForm::gbnf) parse_gbnf(form.grammar, grammar_file);
+    const bool is_address = model_path.starts_with("http://") || model_path.starts_with("https://");
+    check(!is_address || model_path.ends_with(".gguf") || !fetch_of_address(model_path).empty(),
+          "{0}: it is an address; toy chat --url {0} talks to a server", model_path);
     model_path = model_file(model_path, message);
     const auto dev = device.make();
     require_room_to_decode(*dev, model_path, {.context = kPagePositions});  // the least; the rest is cache

@@ -58,7 +58,7 @@ struct Embed : Command {
     begin_group(app, "Embeddings");
     add_option(app, "--pooling", given_options.pooling,
                "Vectors of tokens to one of the text (default: as the model's file says)",
-               CLI::IsMember({"mean", "cls", "last", "none"}));
+               one_of({"mean", "cls", "last", "none"}));
     add_option(app, "--dimensions", given_options.dimensions,
                "Keep the first N numbers, of models trained for it; 0 keeps all", at_least(0));
     app.add_flag("--raw", raw, "Do not scale vectors to length 1");

@@ -152,7 +152,7 @@ bool PromptOptions::any_lora(size_t adapters) const {
   return any;
 }
 
-void PromptOptions::note_empty() const {
+void PromptOptions::note_missing_or_empty() const {
   constexpr size_t kShown = 5;
   const auto is_given = [](const CLI::Option* o) { return o->count() > 0; };
   if (std::ranges::none_of(options_, is_given))
@@ -221,7 +221,7 @@ std::vector<std::vector<int32_t>> PromptOptions::tokens(const Model& model, cons
             model.spec.vocab - 1);
     result.push_back(std::move(ids));
   }
-  note_empty();
+  note_missing_or_empty();
   return result;
 }
 

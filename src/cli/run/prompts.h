@@ -56,7 +56,7 @@ struct PromptOptions {
   std::vector<std::vector<int32_t>> tokens(const Model& model, const std::string& model_path) const;
 
  private:
-  void note_empty() const;
+  void note_missing_or_empty() const;
 
   std::vector<CLI::Option*> options_;  // those that give prompts
   std::string text_, ids_, file_, lines_;

@@ -46,7 +46,7 @@ struct SearchBuild : Command {
     add_text_option(app, "--query-prefix", query_prefix, "Put this before each query, such as \"query: \"");
     add_option(app, "--pooling", given_options.pooling,
                "Vectors of tokens to one of the text (default: as the model's file says)",
-               CLI::IsMember({"mean", "cls", "last"}));
+               one_of({"mean", "cls", "last"}));
     begin_group(app, "Output");
     add_option(app, "--out", out, "The index", file_name())->required();
     begin_group(app, "Machine");

@@ -26,6 +26,7 @@
 #include "toy/base/memory.h"
 #include "toy/base/run_files.h"
 #include "toy/base/utf8.h"
+#include "toy/chat/builtin.h"
 #include "toy/decode/usual_sampling.h"
 #include "toy/look/look.h"
 
@@ -294,6 +295,10 @@ struct Serve : Command {
     };
     o.adapters = names, o.speculation = proposes.options;
     to_stderr(cache_text(model.spec, decoder.state()));
+    if (!chat)
+      print_warnings(model_path, {fmt::format("the model has no chat template, so it answers /v1/completions, but no "
+                                              "conversations; {} gives it one",
+                                              chat_template_option(*model.tokenizer))});
     if (stated_pooling(model.metadata).empty())
       to_stderr(
           "toy: the model's file states no pooling, so embeddings are the mean of all tokens; \"pooling\" in a "
