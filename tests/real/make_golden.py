@@ -33,7 +33,7 @@ CHATS = [
 GREEDY = 24
 STORIES = ["stories", "--bytes", "3000", "--seed", "1"]
 BUCKET = 128  # tokens whose losses become a mean
-FAR = ["stories", "--bytes", "133000", "--seed", "1"]  # more than 32,768 tokens
+FAR = ["stories", "--bytes", "133000", "--seed", "1"]  # about 30,000 tokens
 FAR_CONTEXT, FAR_BUCKET, PART = 8192, 1024, 512
 MODELS = ["smollm2-135m-instruct.gguf", "gemma-3-270m.gguf"]
 

@@ -3,7 +3,7 @@
 chat templates, losses by position. What a cache of q8_0 costs.
 
   real_models_test.py TOY          # all but the last of:
-  real_models_test.py TOY --far    # losses of 33,000 tokens by position, in windows of 8,192: minutes
+  real_models_test.py TOY --far    # losses of 30,000 tokens by position, in windows of 8,192: minutes
 
 Models that scripts/real_models.sh has not fetched into ${TOY_MODELS:-/opt/toy-models} are left out with a message; with
 none the test is skipped (77).
