@@ -1,6 +1,9 @@
 #include "cli/options.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -173,6 +176,8 @@ std::string with_line_breaks(const std::string& text) {
 
 void note_if_file(const std::string& text, const std::string& option) {
   std::error_code error;
+  if (text.find('/') != text.npos && std::filesystem::is_directory(text, error))
+    return to_stderr(fmt::format("toy: '{}' is taken as a text, not as a folder\n", one_line(text)));
   const std::string file = text.substr(text.starts_with('@'));  // as curl has it
   if (!std::filesystem::path(file).has_extension() || !std::filesystem::is_regular_file(file, error)) return;
   const bool reads = begins_as_text(beginning_of(file));  // no model or picture
@@ -196,6 +201,14 @@ void note_line_breaks(const std::string& text) {
 void note_text(const std::string& text, const std::string& option) {
   note_if_file(text, option);
   note_line_breaks(text);
+}
+
+void note_unread_input(const std::string& there_is, const std::string& how) {
+  struct stat st {};
+  int bytes = 0;
+  if (::fstat(STDIN_FILENO, &st) == 0 && S_ISFIFO(st.st_mode) && ::ioctl(STDIN_FILENO, FIONREAD, &bytes) == 0 &&
+      bytes > 0)
+    to_stderr(fmt::format("toy: standard input is not read, as there is {}; {}\n", there_is, how));
 }
 
 void print_warnings(const std::string& path, const std::vector<std::string>& warnings) {

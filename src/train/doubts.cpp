@@ -89,6 +89,15 @@ std::vector<std::string> doubts_of(const DataOptions& options, const std::vector
               "{}: it is trained on and validated on, so its loss does not tell what the model does with new text",
               v.path));
   }
+  for (const TextFile& v :
+       validation&& options.examples.empty() && !options.binary ? validation->files.files : std::vector<TextFile>())
+    if (const std::string text = v.text ? "" : beginning_of(v); is_json_lines(text) || is_json_list(text)) {
+      doubts.push_back(fmt::format(
+          "{}: these are rows of JSON, and the validation loss is that of writing JSON; give a text like those of "
+          "--corpus",
+          v.path));
+      break;
+    }
   if (!validation && options.validation_fraction > 0.5)
     doubts.push_back(fmt::format("--val-fraction {:.6g} keeps more than half of the text for validation; 0.05 is usual",
                                  options.validation_fraction));

@@ -92,8 +92,36 @@ TEST_F(MistakesWithAModel, AListInJsonIsNoLines) {
   EXPECT_EQ(said("infer " + path("out/tiny") + " -n 1 --prompts " + write("inst.txt", "[INST] the cat [/INST]\n")), "");
 }
 
+TEST_F(MistakesWithAModel, TablesAreNoLines) {
+  write("reviews.csv", "text,label\nfine,good\n");
+  refuses("infer " + path("out/tiny") + " --prompts " + path("reviews.csv"),
+          {"reviews.csv: it is a table; write each"});
+  refuses("embed " + path("out/tiny") + " --pooling mean --file " + path("reviews.csv"),
+          {"reviews.csv: it is a table"});
+}
+
+// A pipe brings a text where there is one already.
+TEST_F(MistakesWithAModel, InputThatIsNotRead) {
+  const auto piped = [&](const std::string& words) {
+    const int status = std::system(("echo the cat | (sleep 0.2; " + std::string(TOY_BINARY) + " " + words + " >" +
+                                    path("out.log") + " 2>" + path("err.log") + ")")
+                                       .c_str());
+    EXPECT_EQ(status, 0) << words;
+    return slurp(path("err.log"));
+  };
+  const std::string model = path("out/tiny"), note = "toy: standard input is not read, as there is a ";
+  EXPECT_EQ(piped("infer " + model + " -n 1 -p the"),
+            note + "prompt; --prompt-file - reads it, and \"$(cat FILE) PROMPT\" is both\n");
+  EXPECT_EQ(piped("infer " + model + " -n 1 --prompt-file -"), "");
+  EXPECT_NE(piped("chat " + model + " hi -n 2 --chat-template plain")
+                .find(note + "message; \"$(cat FILE) MESSAGE\" is both\n"),
+            std::string::npos);
+  EXPECT_EQ(piped("chat " + model + " -n 2 --chat-template plain").find(note), std::string::npos);
+}
+
 TEST_F(MistakesWithAModel, TextsThatAreMeantOtherwise) {
   const std::string infer = "infer " + path("out/tiny") + " -n 1 ";
+  EXPECT_EQ(said(infer + "-p " + path("out")), "toy: '" + path("out") + "' is taken as a text, not as a folder\n");
   const std::string breaks = "toy: \\n in the text is a backslash and an n; for a line break write ";
   EXPECT_EQ(said(infer + R"(-p 'the\ncat'"'"'s \d')"), breaks + R"($'the\ncat\'s \\d')" + "\n");
   EXPECT_EQ(said(infer + "-p \"$(printf 'the\\ncat')\""), "");

@@ -264,6 +264,7 @@ struct Chat : Command {
          {"--lora", "--chat-template", "--ctx", "--kv", "--exact", "--repack", "--device", "--threads"})
       check(!parser->count(local), "{} is up to the server; remove it, or --url", local);
     take_word_as_message();
+    if (!message.empty() && !model_path.empty()) note_other_model();
     if (std::error_code error; std::filesystem::is_regular_file(model_path, error))
       to_stderr(fmt::format("toy: {} is not loaded, as the model of the server answers; leave it out, or --url\n",
                             one_line(model_path)));
@@ -305,6 +306,15 @@ struct Chat : Command {
                               one_line(model_path), one_line(fmt::format("{}", fmt::join(models, ", ")))));
     }
     std::swap(model_path, message);
+  }
+
+  // Servers may answer for any name.
+  void note_other_model() const {
+    const std::vector<std::string> models = models_of_server();
+    const auto is_named = [&](const std::string& m) { return m == model_path || m == model_path + ":latest"; };
+    if (!models.empty() && std::ranges::none_of(models, is_named))
+      to_stderr(fmt::format("toy: the server lists no model '{}'; it may answer with another one (models: {})\n",
+                            one_line(model_path), one_line(fmt::format("{}", fmt::join(models, ", ")))));
   }
 
   // None where it does not list them.
@@ -369,6 +379,7 @@ struct Chat : Command {
 
   void talk_to(talk::Replier& replier, Given& given,
                const std::function<talk::ReplySettings(const AnswerOptions&)>& settings_of) const {
+    if (!message.empty()) note_unread_input("a message", "\"$(cat FILE) MESSAGE\" is both");
     talk::Settings settings;
     settings.get = [&] { return settings_of(given.parsed()); };
     settings.set = [&](const std::string& name, const std::string& value) {

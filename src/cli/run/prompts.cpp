@@ -96,6 +96,8 @@ std::string read_text(const std::string& path, bool may_be_empty) {
 }
 
 void require_lines(const std::string& name, const std::string& texts) {
+  check(!name.ends_with(".csv") && !name.ends_with(".tsv"),
+        "{}: it is a table; write each of its texts on a line of its own, in a file with another ending", name);
   const size_t at = texts.find_first_not_of(" \n\r\t");
   check(at == texts.npos || texts[at] != '[' || !parse_json<nlohmann::ordered_json>(texts).is_array(),
         "{}: it is a JSON list; write each of its texts or objects on a line of its own, such as with jq -c '.[]'",
@@ -190,6 +192,7 @@ void PromptOptions::read() {
     drop_line_break(*prompts_[0].text);
   } else {
     note_text(text_, "--prompt-file");
+    if (!text_.empty()) note_unread_input("a prompt", "--prompt-file - reads it, and \"$(cat FILE) PROMPT\" is both");
     prompts_.push_back({.where = "prompt", .text = text_, .ids = {}});
   }
 }

@@ -217,8 +217,10 @@ Words with_resumed_options(const CLI::App& root, Words words) {
   const CLI::Option& option = *train.get_subcommands({})[0]->get_option("--out");
   const std::string out = value_of(
       words, "--out", newest_run().empty() ? fs::path(option.get_default_str()).parent_path().string() : newest_run());
-  const std::string file = (fs::path(out) / "config.json").string();
+  const std::string file = (fs::path(out) / "config.json").string(), run = run_of(out);
   std::error_code error;
+  check(run.empty() || fs::equivalent(run, out, error) || error,
+        "--out has checkpoints of {0}, the newest of which is resumed with --resume --out {0}", shell_quoted(run));
   if (!fs::exists(file, error)) {
     const std::vector<std::string> runs = runs::find_runs(".");
     check(named || fs::exists(out, error) || !has(words, "--out"), "resume: there is no folder '{}'{}", out,
