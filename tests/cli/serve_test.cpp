@@ -93,7 +93,9 @@ TEST_F(ServeCli, AWordForAServerIsItsModelOrTheMessage) {
           ">/dev/null; echo $?\n" +
           toy_chat + "/v1/chat/completions 'hi there' 2>&1 >/dev/null; echo $?\necho hi | " + toy_chat +
           " run 2>&1 >/dev/null; echo $?\nkill $pid; wait $pid");
-  EXPECT_EQ(printed, "toy: the server has no model 'hi', so it is the message (models: run)\n0\n0\n0\n0\n");
+  EXPECT_EQ(printed,
+            "toy: the server has no model 'hi', so it is the message (models: run)\n0\n"
+            "toy: the server lists no model 'hi'; it may answer with another one (models: run)\n0\n0\n0\n");
 }
 
 TEST_F(ServeCli, ATemplateWithoutTheUserIsSaid) {
