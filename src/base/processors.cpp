@@ -45,7 +45,7 @@ std::optional<int64_t> waited_ns(pid_t thread) {
 
 // /proc/stat, after a line for all processors: "cpu0 user nice system idle ...", and other lines behind them.
 std::optional<int64_t> idle_ns(const cpu_set_t& set) {
-  char room[1 << 15];
+  char room[CPU_SETSIZE * 128];  // a line has ten numbers
   std::string_view text = read_into(room, "/proc/stat");
   const int64_t tick = 1'000'000'000 / std::max(1L, sysconf(_SC_CLK_TCK));
   std::optional<int64_t> sum;

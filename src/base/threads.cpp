@@ -9,7 +9,6 @@
 #include <cstring>
 #include <string>
 #include <system_error>
-#include <tuple>
 #include <utility>
 
 #include "base/processors.h"
@@ -103,32 +102,40 @@ struct ThreadPool::Crowd {
     if (size.now() < last.now()) {
       patience = now - grown_at < 2 * kPatience ? std::min(2 * patience, 32 * kPatience) : kPatience;
       if (!watch(now)) size = last;  // it would never know when to grow
-    } else if (!size.is_full() && now - watched_at >= patience) {
+    } else if (!size.is_full() && now - watched.at >= patience) {
       grow(now);
     }
   }
 
   void grow(int64_t now) {
-    const auto [set, since, then] = std::tuple(processors, idle, watched_at);
-    if (!watch(now) || !since || !CPU_EQUAL(&set, &processors)) return;
+    const Watched then = watched;
+    if (!watch(now) || !then.idle || !CPU_EQUAL(&then.processors, &watched.processors)) return;
     const int fewer = size.now();
-    size.idle(now - then, *idle - *since);
+    size.idle(now - then.at, *watched.idle - *then.idle);
     if (size.now() > fewer) grown_at = now;
   }
 
   bool watch(int64_t now) {
-    processors = process_cpus(), idle = idle_ns(processors), watched_at = now;
-    return idle.has_value();
+    watched = {process_cpus(), {}, now};
+    watched.idle = idle_ns(watched.processors);
+    return watched.idle.has_value();
   }
+
+  // How long processors had been idle when.
+  struct Watched {
+    cpu_set_t processors;
+    std::optional<int64_t> idle;
+    int64_t at;
+  };
 
   static constexpr int64_t kPatience = 250'000'000;  // ns
   TeamSize size;
   std::vector<std::atomic<pid_t>> ids;
   std::vector<std::optional<int64_t>> before;  // how long each had waited
   std::vector<int64_t> waits;
-  int64_t worked = 0, looked_at = 0, watched_at = 0, grown_at = 0, patience = kPatience;
-  cpu_set_t processors = {};
-  std::optional<int64_t> idle;  // of these processors, when they were watched
+  int64_t worked = 0, looked_at = 0, grown_at = 0;
+  int64_t patience = kPatience;  // before it grows; twice as long where that was followed by a fall
+  Watched watched = {};
 };
 
 int available_cpus() {

@@ -65,6 +65,11 @@ void look_at(const TextFile& file, bool examples, std::vector<std::string>& doub
         "{}: its lines end as in Windows, and the model learns the extra character; dos2unix removes it", file.path));
 }
 
+bool is_rows_of_json(const TextFile& file) {
+  const std::string text = beginning_of(file);
+  return is_json_lines(text) || is_json_list(text);
+}
+
 }  // namespace
 
 std::vector<std::string> doubts_of(const DataOptions& options, const std::vector<DataSource>& sources,
@@ -89,15 +94,12 @@ std::vector<std::string> doubts_of(const DataOptions& options, const std::vector
               "{}: it is trained on and validated on, so its loss does not tell what the model does with new text",
               v.path));
   }
-  for (const TextFile& v :
-       validation&& options.examples.empty() && !options.binary ? validation->files.files : std::vector<TextFile>())
-    if (const std::string text = v.text ? "" : beginning_of(v); is_json_lines(text) || is_json_list(text)) {
+  if (validation && options.examples.empty() && !options.binary && !validation->files.files.empty())
+    if (const TextFile& v = validation->files.files[0]; !v.text && is_rows_of_json(v))
       doubts.push_back(fmt::format(
           "{}: these are rows of JSON, and the validation loss is that of writing JSON; give a text like those of "
           "--corpus",
           v.path));
-      break;
-    }
   if (!validation && options.validation_fraction > 0.5)
     doubts.push_back(fmt::format("--val-fraction {:.6g} keeps more than half of the text for validation; 0.05 is usual",
                                  options.validation_fraction));

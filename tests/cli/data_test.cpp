@@ -65,6 +65,8 @@ TEST_F(Data, WhatIsProbablyNotMeantIsSaid) {
                       "\n" +
                           text);
   EXPECT_NE(warning("--corpus " + path("rows.jsonl")).find("these are JSON Lines"), std::string::npos);
+  EXPECT_NE(warning(letters + " --val " + path("rows.jsonl")).find("the validation loss is that of writing JSON"),
+            std::string::npos);
   write("list.json", "[\n {\"text\": \"a\"}]" + text);
   EXPECT_NE(warning("--corpus " + path("list.json")).find("this is a list of JSON objects"), std::string::npos);
   write("tab.csv", "a,b\n1,2\n" + text);

@@ -67,15 +67,14 @@ def losses_of_window(model, ids, targets):
 
 def far(model, tokenizer):
     """Losses by position, in windows as `toy eval --ctx C --stride C` has them."""
-    ctx = FAR_CONTEXT
     ids, values = tokenizer(story(FAR)).input_ids, []
-    for i in range(0, len(ids) - 1, ctx):
-        window = ids[i:min(i + ctx, len(ids) - 1)]
+    for i in range(0, len(ids) - 1, FAR_CONTEXT):
+        window = ids[i:min(i + FAR_CONTEXT, len(ids) - 1)]
         if i and tokenizer.bos_token_id == ids[0]:
             window[0] = ids[0]
         values += losses_of_window(model, window, ids[i + 1:])
     full = len(values) // FAR_BUCKET * FAR_BUCKET
-    return {"corpus": FAR, "ctx": ctx, "ids": len(ids), "bucket": FAR_BUCKET,
+    return {"corpus": FAR, "ctx": FAR_CONTEXT, "ids": len(ids), "bucket": FAR_BUCKET,
             "means": [round(v, 6) for v in torch.tensor(values[:full], dtype=torch.float64).view(-1, FAR_BUCKET).mean(1).tolist()]}
 
 

@@ -192,7 +192,6 @@ void PromptOptions::read() {
     drop_line_break(*prompts_[0].text);
   } else {
     note_text(text_, "--prompt-file");
-    if (!text_.empty()) note_unread_input("a prompt", "--prompt-file - reads it, and \"$(cat FILE) PROMPT\" is both");
     prompts_.push_back({.where = "prompt", .text = text_, .ids = {}});
   }
 }
@@ -225,6 +224,7 @@ std::vector<std::vector<int32_t>> PromptOptions::tokens(const Model& model, cons
     result.push_back(std::move(ids));
   }
   note_missing_or_empty();
+  if (!text_.empty()) note_unread_input("a prompt", "--prompt-file - reads it, and \"$(cat FILE) PROMPT\" is both");
   return result;
 }
 

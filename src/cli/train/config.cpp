@@ -194,11 +194,12 @@ Words with_config(const CLI::App& root, Words words) {
 std::string run_of(fs::path path) {
   path = path.lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
-  const fs::path list = path.filename() == "checkpoints" ? path : path.parent_path();
+  const fs::path list = path.filename() == runs::kCheckpointsFolder ? path : path.parent_path();
   const fs::path above = list.has_parent_path() ? list.parent_path() : fs::path(".");
   std::error_code error;
-  if (list.filename() == "checkpoints" && fs::exists(above / "config.json", error)) return above.string();
-  return fs::exists(path / "config.json", error) ? path.string() : "";
+  if (list.filename() == runs::kCheckpointsFolder && fs::exists(above / runs::kConfigFile, error))
+    return above.string();
+  return fs::exists(path / runs::kConfigFile, error) ? path.string() : "";
 }
 
 Words with_resumed_options(const CLI::App& root, Words words) {
