@@ -72,9 +72,21 @@ Fiber::~Fiber() { munmap(memory_, kBytes); }
 #if defined(__x86_64__)
 void Fiber::resume() { toy_switch_stack(&other_, own_); }
 void Fiber::suspend() { toy_switch_stack(&own_, other_); }
+void Fiber::give_way(Fiber& next) {
+  next.other_ = other_;
+  toy_switch_stack(&own_, next.own_);
+}
 #else
-void Fiber::resume() { swapcontext(&other_, &own_); }
-void Fiber::suspend() { swapcontext(&own_, &other_); }
+void Fiber::resume() {
+  ucontext_t here;
+  other_ = &here;
+  swapcontext(&here, &own_);
+}
+void Fiber::suspend() { swapcontext(&own_, other_); }
+void Fiber::give_way(Fiber& next) {
+  next.other_ = other_;
+  swapcontext(&own_, &next.own_);
+}
 #endif
 
 }  // namespace toy::gpu

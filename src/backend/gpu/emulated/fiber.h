@@ -21,6 +21,8 @@ class Fiber {
   void resume();
   /// Called from the fiber: back to who resumed it.
   void suspend();
+  /// Called from the fiber: runs another that was suspended, which gives back to who resumed this one.
+  void give_way(Fiber& other);
 
  private:
   static constexpr size_t kBytes = 64 << 10, kGuard = 4 << 10;
@@ -28,7 +30,7 @@ class Fiber {
 #if defined(__x86_64__)
   void *own_, *other_ = nullptr;  // stack pointers
 #else
-  ucontext_t own_, other_;
+  ucontext_t own_, *other_ = nullptr;
 #endif
 };
 

@@ -19,7 +19,7 @@ Running running;
 
 namespace {
 
-constexpr int kWarp = 32;
+constexpr size_t kWarp = 32;
 enum class State { ready, at_group, at_warp, done };
 struct Item {
   State state = State::done;
@@ -29,20 +29,30 @@ struct Item {
   int turn = 0;
 };
 
+/// The items of a group in an order, the same for all of its groups.
+struct Order {
+  std::vector<int> items;
+  size_t together;  ///< so many take turns until none can go on, then the next: a warp, whose stacks fit a cache, or all
+};
+
 // One group at a time. Fibers take items that have not begun, so kernels without barriers need only one.
 class Group {
  public:
-  void run(const Text& text, const Launch& launch, const std::vector<int>& order) {
-    text_ = &text, launch_ = &launch, order_ = &order, begun_ = 0;
-    items_.assign(order.size(), {});
-    while (begun_ < order.size()) free_fiber().resume();
-    while (!finished()) {
-      release_warps();
+  void run(const Text& text, const Launch& launch, const Order& order) {
+    text_ = &text, launch_ = &launch, order_ = &order, begun_ = 0, running_ = order.items.size();
+    items_.assign(order.items.size(), {});
+    at_ = end_ = 0;  // an item that waits gives back to this loop
+    while (begun_ < order.items.size()) free_fiber().resume();
+    while (running_ > 0) {
       bool ran = false;
-      for (const int i : order)
-        if (items_[size_t(i)].state == State::ready) {
-          running.item = i, ran = true;
-          items_[size_t(i)].fiber->resume();
+      for (size_t first = 0; first < items_.size(); first += order.together)
+        for (;;) {
+          release_warps(first, first + order.together);
+          at_ = first, end_ = first + order.together;
+          Fiber* const next = next_ready();
+          if (!next) break;
+          ran = true;
+          next->resume();
         }
       if (!ran) release_group();
     }
@@ -54,7 +64,10 @@ class Group {
   void wait(State state, int line) {
     Item& me = now();
     me.state = state, me.line = line;
-    me.fiber->suspend();
+    if (Fiber* const next = next_ready())
+      me.fiber->give_way(*next);
+    else
+      me.fiber->suspend();
   }
   const Text* text() const { return text_; }
   // Their items never end: they are not continued.
@@ -64,15 +77,22 @@ class Group {
   Fiber& free_fiber();
   static void body();
 
-  bool finished() const {
-    return std::all_of(items_.begin(), items_.end(), [](const Item& i) { return i.state == State::done; });
+  // The next item that can go on, which is the running one from now on; null after the last of those that take turns.
+  Fiber* next_ready() {
+    while (at_ < end_)
+      if (const int i = order_->items[at_++]; items_[size_t(i)].state == State::ready) {
+        running.item = i;
+        return items_[size_t(i)].fiber;
+      }
+    return nullptr;
   }
-  void release_warps() {
-    for (size_t first = 0; first < items_.size(); first += kWarp) {
-      const auto warp = items_.begin() + int64_t(first);
+  // Of these places of the order, warps whose lanes have all come to one line.
+  void release_warps(size_t begin, size_t end) {
+    for (size_t at = begin; at < end; at += kWarp) {
+      const auto warp = items_.begin() + int64_t(order_->together == kWarp ? size_t(order_->items[at]) / kWarp * kWarp : at);
       const auto there = [&](const Item& i) { return i.state == State::at_warp && i.line == warp->line; };
       if (std::all_of(warp, warp + kWarp, there))
-        for (int i = 0; i < kWarp; ++i) warp[i].state = State::ready;
+        for (size_t i = 0; i < kWarp; ++i) warp[int64_t(i)].state = State::ready;
     }
   }
   void release_group() {
@@ -88,8 +108,9 @@ class Group {
 
   const Text* text_ = nullptr;
   const Launch* launch_ = nullptr;
-  const std::vector<int>* order_ = nullptr;
-  size_t begun_ = 0;
+  const Order* order_ = nullptr;
+  size_t begun_ = 0, running_ = 0;  // items
+  size_t at_ = 0, end_ = 0;         // places of the order that take turns: the next, and behind the last
   std::vector<Item> items_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> free_;
@@ -113,28 +134,32 @@ void Group::body() {
   for (;;) {
     Fiber* const me = group.starting_;
     while (group.begun_ < group.items_.size()) {
-      const int i = (*group.order_)[group.begun_++];
+      const int i = group.order_->items[group.begun_++];
       running.item = i;
       group.items_[size_t(i)].fiber = me;
       group.text_->call(*group.launch_);
       group.now().state = State::done;
+      --group.running_;
     }
     group.free_.push_back(me);
-    me->suspend();
+    if (Fiber* const next = group.next_ready())
+      me->give_way(*next);
+    else
+      me->suspend();
   }
 }
 
-// The items of a group in their order.
-const std::vector<int>& turns(int items, ItemOrder order) {
-  static std::map<std::pair<int, ItemOrder>, std::vector<int>> made;
-  std::vector<int>& turn = made[{items, order}];
-  if (!turn.empty()) return turn;
-  turn.resize(size_t(items));
-  std::iota(turn.begin(), turn.end(), 0);
-  if (order == ItemOrder::descending) std::reverse(turn.begin(), turn.end());
+const Order& order_of(int items, ItemOrder order) {
+  static std::map<std::pair<int, ItemOrder>, Order> made;
+  Order& o = made[{items, order}];
+  if (!o.items.empty()) return o;
+  o.together = order == ItemOrder::shuffled ? size_t(items) : kWarp;
+  o.items.resize(size_t(items));
+  std::iota(o.items.begin(), o.items.end(), 0);
+  if (order == ItemOrder::descending) std::reverse(o.items.begin(), o.items.end());
   if (order == ItemOrder::shuffled)
-    for (uint32_t i = 1; i < turn.size(); ++i) std::swap(turn[i], turn[(i * 2654435761u >> 8) % (i + 1)]);
-  return turn;
+    for (uint32_t i = 1; i < o.items.size(); ++i) std::swap(o.items[i], o.items[(i * 2654435761u >> 8) % (i + 1)]);
+  return o;
 }
 
 }  // namespace
@@ -156,14 +181,14 @@ void run_groups(const Text& text, const Launch& launch, ItemOrder order) {
     fail_internal("device emulated: kernel {}: argument {} does not fit the parameter", text.name, i);
   static std::mutex one_at_a_time;  // local memory and fibers are there once
   const std::lock_guard lock(one_at_a_time);
-  const std::vector<int>& turn = turns(text.items, order);
+  const Order& turns = order_of(text.items, order);
   try {
     for (int z = 0; z < launch.groups.z; ++z)
       for (int y = 0; y < launch.groups.y; ++y)
         for (int x = 0; x < launch.groups.x; ++x) {
           running.group[0] = x, running.group[1] = y, running.group[2] = z;
           if (text.local) std::memset(text.local, 0xFF, size_t(text.local_end - text.local));  // NaN
-          group.run(text, launch, turn);
+          group.run(text, launch, turns);
         }
   } catch (...) {
     group.abandon();
