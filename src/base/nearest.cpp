@@ -116,7 +116,10 @@ std::string no_such_file(const std::string& path) {
   for (const fs::path& part : wanted.parent_path()) {
     if (!fs::is_directory(there / part, error))
       return fmt::format("{}: no such file; there is no folder '{}'{}", path, (there / part).string(),
-                         looks_like_repository(path) ? " (files of Hugging Face have to be downloaded first)" : "");
+                         looks_like_repository(path)
+                             ? " (files of Hugging Face have to be downloaded first: hf download OWNER/NAME, with "
+                               "--repo-type dataset for rows)"
+                             : "");
     there /= part;
   }
   std::vector<std::string> names;

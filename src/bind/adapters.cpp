@@ -51,12 +51,18 @@ GivenAdapter parse_adapter(const std::string& text, bool named, const ModelFinde
     check(!fs::exists(given.substr(0, equals), error), "lora: '{}' is no file; write its scale after a colon: {}:{}",
           given, given.substr(0, equals), given.substr(equals + 1));
   }
+  if (const size_t comma = given.find(','); comma != given.npos && !fs::exists(given, error))
+    check(!fs::exists(given.substr(0, comma), error), "lora: '{}' is no file; give several one by one: {}, then {}",
+          given, given.substr(0, comma), given.substr(comma + 1));
   if (const size_t colon = given.rfind(':'); colon != given.npos && colon > 0 && !fs::exists(given, error)) {
     const char* begin = given.c_str() + colon + 1;
+    check(!named || !fs::exists(begin, error), "lora: '{}' is no file; a name comes before '=': {}={}", given,
+          given.substr(0, colon), begin);
     char* end = nullptr;
     g.scale = std::strtod(begin, &end);
     check(end != begin && *end == 0 && std::isfinite(g.scale),
-          "lora: '{}' is no file, and its scale '{}' is no number; use FILE or FILE:SCALE", given, begin);
+          "lora: '{}' is no file, and its scale '{}' is no number; use FILE{} or FILE:SCALE", given, begin,
+          named ? ", NAME=FILE" : "");
     g.path = given.substr(0, colon);
   }
   if (!says_name) g.name = name_of_adapter(g.path);

@@ -58,7 +58,8 @@ inline constexpr std::string_view kReports =
 inline constexpr std::string_view kModels =
     "a model anywhere is given by its path; HF_HUB_CACHE and OLLAMA_MODELS name the caches of Hugging Face and Ollama";
 inline constexpr std::string_view kChats = "infer continues a text; toy chat MODEL TEXT talks to a model";
-inline constexpr std::string_view kQuestions = "toy eval choices MODEL FILE scores the questions of a file";
+inline constexpr std::string_view kQuestions =
+    "toy eval choices MODEL FILE scores the questions of a file, such as hellaswag_val.jsonl (toy help evaluation.md)";
 inline constexpr std::string_view kFetched =
     "files go where programs of Hugging Face keep them (HF_HUB_CACHE), and their paths are printed; copy from there";
 inline constexpr std::string_view kProgress = "progress goes to stderr, and 2> /dev/null hides it";
@@ -199,7 +200,7 @@ inline constexpr Needless kNeedless[] = {
      "--rank", "train"},
     {"--lora", "make one model of both first: toy merge MODEL --lora FILE --out OUT", {}, "train warm-start"},
     {"--lora", "make one model of both first: toy merge MODEL --lora FILE --out OUT", {}, "train full-finetune"},
-    {"--tasks", "questions of a file are scored by toy eval choices MODEL FILE", "--stride"},
+    {"--tasks", kQuestions, "--stride"},
     {"--model-dir", kModels},
     {"--models-dir", kModels},
     {"--bytes", "--rows says how many", "--rows", "corpus"},
@@ -326,6 +327,8 @@ inline constexpr Needless kNeedless[] = {
     {"--format", "the fields of a row say what it is; leave it out", "--map", "data"},
     {"--dataset-format", "the fields of a row say what it is (toy help data.md)", "--map"},
     {"--tokenizer", "the model keeps its own", "--init"},
+    {"--tokenizer", "the model keeps its own; leave it out", "--model", "train"},
+    {"--messages", "each line of standard input is a message: toy chat MODEL < FILE", "--url"},
     {"--model", "a classifier of pictures begins from nothing; leave it out", {}, "train vit"},
     {"--model",
      "a new model begins from nothing; toy train warm-start --init FILE trains one further, toy train lora "
@@ -393,6 +396,8 @@ inline constexpr struct {
     {"runs", "delete", "a run is a folder: rm -r FOLDER"},
     {"runs", "remove", "a run is a folder: rm -r FOLDER"},
     {"runs", "rm", "a run is a folder: rm -r FOLDER"},
+    {"runs", "tensorboard", "toy train --tensorboard FOLDER writes files for it; toy runs report draws a run"},
+    {"runs", "diff", "toy runs compare A B shows both"},
     {"runs", "plot", "toy runs report FOLDER draws it"},
     {"train", "resume", "toy train --resume --out FOLDER resumes a run"},
     {"train", "ppo", "toy train grpo learns from rewards, without a value model"},
@@ -419,6 +424,6 @@ inline constexpr struct {
                        {"--seed", "random", "leave it out, or write --seed $RANDOM for another each time"},
                        {"--device", "auto", "leave it out for the CPU; toy devices shows what this machine has"},
                        {"--device", "mps", "leave it out for the CPU; GPUs of Apple compute nothing here"},
-                       {"--n", "-1", "leave it out, or give a large number; a text ends by itself where it can"}};
+                       {"--n", "-1", "leave it out for as many as fit"}};
 
 }  // namespace toy::cli::others

@@ -203,6 +203,11 @@ void note_text(const std::string& text, const std::string& option) {
   note_line_breaks(text);
 }
 
+bool has_piped_input() {
+  struct stat st {};
+  return ::fstat(STDIN_FILENO, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISREG(st.st_mode) || S_ISSOCK(st.st_mode));
+}
+
 void note_unread_input(const std::string& there_is, const std::string& how) {
   struct stat st {};
   int bytes = 0;

@@ -52,6 +52,18 @@ std::string in_brackets(const CLI::App& app, const std::string& of, const std::s
   return instead;
 }
 
+// "did you mean --size tiny?" for "--tiny", the word of an option, or "".
+std::string as_word(const CLI::App& app, const std::string& option) {
+  if (!option.starts_with("--")) return {};
+  std::vector<std::string> found;
+  for (const CLI::Option* o : app.get_options()) {
+    const std::vector<std::string> words = notes_of(*o).words;
+    if (std::ranges::find(words, option.substr(2)) != words.end())
+      found.push_back(fmt::format("{} {}", o->get_name(), option.substr(2)));
+  }
+  return found.empty() ? "" : fmt::format("did you mean {}?", fmt::join(found, " or "));
+}
+
 // "did you mean '--clip'?", options that begin with the word, or who has an option of that name.
 std::string instead_of(const CLI::App& app, const std::string& option) {
   if (const std::string reason = needless_option(app, option); !reason.empty()) return reason;
@@ -65,6 +77,7 @@ std::string instead_of(const CLI::App& app, const std::string& option) {
        {in_brackets<OptimizerOptions>(app, "--optimizer", option),
         in_brackets<RecipeOptions>(app, "--schedule", option), in_brackets<SamplerOptions>(app, "--samplers", option)})
     if (!list.empty()) return fmt::format("write {}", list);
+  if (const std::string word = as_word(app, option); !word.empty()) return word;
   std::vector<std::string> names, longer;
   for (const CLI::Option* o : app.get_options())
     for (const std::string& l : o->get_lnames())
@@ -138,6 +151,27 @@ std::string example_of(const CLI::App& app, const CLI::Option& option) {
   const size_t begin = at + name.size();
   const std::string value = text.substr(begin, text.find_first_of(" \n", begin) - begin);
   return value.find_first_of("./") == value.npos ? name.substr(1) + value : "";
+}
+
+// Arguments after a text: another text, where there are spaces, or the text's other words.
+std::string explain_texts(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const bool has_file = app.get_option_no_throw("--file"), has_documents = app.get_option_no_throw("--document");
+  const auto has_space = [](const std::string& text) { return text.find(' ') != text.npos; };
+  constexpr size_t kTaken = 2;  // the model and a text
+  if (arguments.size() <= kTaken || (!has_documents && std::ranges::none_of(arguments, has_space)))
+    return fmt::format("too many arguments; put quotes around a text of several words{}",
+                       has_file ? ", or give several with --file" : "");
+  const auto is_file = [](const std::string& path) {
+    std::error_code error;
+    return std::filesystem::is_regular_file(path, error);
+  };
+  if (const auto file = std::find_if(arguments.begin() + 1, arguments.end(), is_file);
+      has_file && arguments.size() == kTaken + 1 && file != arguments.end())
+    return fmt::format("'{}' is no option; did you mean --file {}?", one_line(*file), shell_quoted(*file));
+  if (!has_documents) return fmt::format("one text is taken{}", has_file ? "; --file reads several, one per line" : "");
+  std::string documents;
+  for (size_t i = kTaken; i < arguments.size(); ++i) documents += " --document " + shell_quoted(arguments[i]);
+  return fmt::format("documents follow options: write{}, or --file with one per line", documents);
 }
 
 std::string explain_missing(const CLI::App& app, const std::vector<std::string>& arguments) {
@@ -394,17 +428,21 @@ std::string explain(const CLI::App& root, const CLI::ParseError& error, const st
       if (own.empty()) own = explain_adapter(app, arguments);
       if (own.empty()) own = explain_missing(app, arguments);
       if (own.empty()) own = explain_swallowed(app);
+      if (own.empty()) own = explain_repeated(app, words);
       if (own.empty()) own = explain_quotes(words);
       if (own.empty() && (app.get_option_no_throw("text") || app.get_option_no_throw("query")))
-        own = fmt::format("too many arguments; put quotes around a text of several words{}",
-                          app.get_option_no_throw("--file") ? ", or give several with --file" : "");
+        own = explain_texts(app, arguments);
       if (own.empty()) own = explain_extra(app, is_missing && !arguments.empty() ? ": " + arguments[0] : text, words);
       break;
     case CLI::ExitCodes::ExcludesError:
       if (app.get_option_no_throw("text")) own = explain_unknown_option(root, words);  // its value may have become it
       if (own.empty()) own = explain_swallowed(app);
+      if (own.empty()) own = explain_repeated(app, words);
       if (own.empty()) own = explain_quotes(words);
       if (own.empty()) own = explain_unquoted(app, words);
+      if (const CLI::Option* o = app.get_option_no_throw("text");
+          own.empty() && o && o->count() > 0 && is_model_file(o->results()[0]))
+        own = fmt::format("'{}' is one model too many; `{}` takes one", one_line(o->results()[0]), full_name(app));
       if (const CLI::Option* o = app.get_option_no_throw("text"); own.empty() && o && o->count() > 0)
         own = "there is a text and " + excluded_by(*o) + "; put quotes around a text of several words";
       if (own.empty()) own = explain_exclusion(app);

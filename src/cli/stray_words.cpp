@@ -50,6 +50,26 @@ std::string explain_spaces(const std::vector<std::string>& words) {
   return {};
 }
 
+std::string explain_repeated(const CLI::App& app, const std::vector<std::string>& words) {
+  const auto is_option = [](const std::string& word) { return word.starts_with("-"); };
+  const auto comes_before = [&](const CLI::Option* argument, size_t i) {
+    const auto end = words.begin() + std::ptrdiff_t(i);
+    return argument->get_positional() && argument->count() > 0 &&
+           std::find(words.begin(), end, argument->results()[0]) != end;
+  };
+  for (size_t i = 0; i + 2 < words.size(); ++i) {
+    const CLI::Option* o = is_option(words[i]) ? app.get_option_no_throw(words[i]) : nullptr;
+    const auto begin = words.begin() + std::ptrdiff_t(i) + 1, end = std::find_if(begin, words.end(), is_option);
+    if (std::ranges::none_of(app.get_options(), [&](auto* argument) { return comes_before(argument, i); })) continue;
+    if (!o || o->get_items_expected_max() <= 1 || o->get_delimiter() != 0 || end - begin < 2) continue;
+    std::vector<std::string> each;
+    for (auto word = begin; word != end; ++word) each.push_back(words[i] + " " + shell_quoted(*word));
+    return fmt::format("{} takes one value, and may be given several times: {}{}", words[i], fmt::join(each, " "),
+                       takes_any_text(words[i]) ? "; a text of several words needs quotes" : "");
+  }
+  return {};
+}
+
 std::string explain_quotes(const std::vector<std::string>& words) {
   for (const std::string& word : words)
     for (const char* quote : {"\u201c", "\u201d", "\u201e", "\u2018", "\u2019", "\u00ab", "\u00bb"})
@@ -143,9 +163,14 @@ std::vector<const char*> options_that_read(const std::string& name) {
 }  // namespace
 
 std::string explain_adapter(const CLI::App& app, const std::vector<std::string>& arguments) {
-  if (app.get_name() != "merge" || arguments.size() != 2 || app.get_option("--lora")->count() > 0) return {};
-  const std::string& second = arguments[1];
+  if (app.get_name() != "merge" || app.get_option("--lora")->count() > 0) return {};
   std::error_code error;
+  if (arguments.size() == 3 && is_adapter(arguments[1]) && !std::filesystem::exists(arguments[2], error))
+    return fmt::format("adapter and result follow options; write toy merge {} --lora {} --out {}",
+                       shell_quoted(arguments[0]), shell_quoted(arguments[1]), shell_quoted(arguments[2]));
+  if (arguments.size() != 2) return {};
+  const std::string& second = arguments[1];
+  const std::string out = app.get_option("--out")->count() > 0 ? app.get_option("--out")->as<std::string>() : "FILE";
   if (second.ends_with(".gguf") && !is_adapter(second) && !std::filesystem::exists(second, error))
     return fmt::format("the adapter is missing; write toy merge {} --lora ADAPTER --out {}", shell_quoted(arguments[0]),
                        shell_quoted(second));
@@ -154,7 +179,8 @@ std::string explain_adapter(const CLI::App& app, const std::vector<std::string>&
         "'{}' is a whole model, and toy merge adds adapters to one; write toy merge {} --lora ADAPTER "
         "--out FILE",
         one_line(second), shell_quoted(arguments[0]));
-  return fmt::format("'{}' is one argument too many; did you mean --lora {}?", one_line(second), shell_quoted(second));
+  return fmt::format("'{}' is one argument too many; write toy merge {} --lora {} --out {}", one_line(second),
+                     shell_quoted(arguments[0]), shell_quoted(second), shell_quoted(out));
 }
 
 std::string explain_extra(const CLI::App& app, const std::string& text, const std::vector<std::string>& words) {

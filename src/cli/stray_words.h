@@ -16,6 +16,8 @@ std::string shown_name(const CLI::Option& option);
 bool is_model_file(const std::string& path);
 /// A path with spaces, which is several words for the shell; else "".
 std::string explain_spaces(const std::vector<std::string>& words);
+/// `--stop A B` of an option that is written before each value, in a command that takes arguments, too; else "".
+std::string explain_repeated(const CLI::App& app, const std::vector<std::string>& words);
 /// A text between the quotes of a text program, which is several words for the shell; else "".
 std::string explain_quotes(const std::vector<std::string>& words);
 /// `toy merge MODEL ADAPTER`, before it says what else is missing; else "".

@@ -98,14 +98,47 @@ Words our_commands(const CLI::App& root, Words words) {
     return {words[0], "--help"};
   const auto replace = [&](size_t at, const Words& ours) {
     if (ours == Words{words[at]}) return;
-    tell(fmt::format("'{}'", words[at]), fmt::format("`toy {}{}`", at > first ? "train " : "", fmt::join(ours, " ")));
+    tell(fmt::format("'{}'", words[at]),
+         fmt::format("`toy {}{}`", at > first ? words[first] + " " : "", fmt::join(ours, " ")));
     words.erase(words.begin() + std::ptrdiff_t(at));
     words.insert(words.begin() + std::ptrdiff_t(at), ours.begin(), ours.end());
   };
   replace(first, our_command(root, words[first]));
-  if (const size_t second = first + 1; words[first] == "train" && words.size() > second)
+  const size_t second = first + 1;
+  const CLI::App* group = words.size() > second ? find_command(root, words[first]) : nullptr;
+  if (!group) return words;
+  if (words[first] == "train")
     if (const std::string ours = our_recipe(words[second]); !ours.empty()) replace(second, split(ours));
+  if (words[first] != "train" && !find_command(*group, words[second]))  // "runs ls"
+    for (const others::Synonym& s : others::kCommands)
+      if (s.theirs == words[second] && find_command(*group, std::string(s.ours))) {
+        replace(second, {std::string(s.ours)});
+        break;
+      }
   return words;
+}
+
+// "--corpus a.txt b.txt", as a shell makes it of *.txt: each with the option, where a command takes no arguments.
+Words repeat_options(const CLI::App& root, const Words& words) {
+  const CLI::App* app = &root;
+  const auto is_argument = [](const CLI::Option* o) { return o->get_positional(); };
+  const auto is_alike = [](const std::filesystem::path& file, const std::filesystem::path& other) {
+    std::error_code error;
+    return file.extension() == other.extension() && std::filesystem::exists(file, error) &&
+           std::filesystem::exists(other, error);
+  };
+  Words all;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (const CLI::App* sub = find_command(*app, words[i])) app = sub;
+    all.push_back(words[i]);
+    const CLI::Option* option = words[i].starts_with("-") ? app->get_option_no_throw(words[i]) : nullptr;
+    if (!option || option->get_items_expected_min() == 0 || i + 1 == words.size()) continue;
+    const std::string &name = words[i], &value = words[++i];
+    all.push_back(value);
+    if (option->get_items_expected_max() <= 1 || std::ranges::any_of(app->get_options(), is_argument)) continue;
+    for (; i + 1 < words.size() && is_alike(value, words[i + 1]); ++i) all.insert(all.end(), {name, words[i + 1]});
+  }
+  return all;
 }
 
 // As text programs make of "--".
@@ -316,7 +349,7 @@ Words in_our_words(const CLI::App& root, const Words& given) {
   if (std::ranges::any_of(last, looks_like_option) && std::ranges::find(ours, "--") == ours.end())
     ours.emplace_back("--");
   ours.insert(ours.end(), last.begin(), last.end());
-  return ours;
+  return repeat_options(root, ours);
 }
 
 }  // namespace toy::cli

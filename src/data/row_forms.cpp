@@ -22,7 +22,20 @@ ordered_json message(const std::string& role, const std::string& content) {
   return {{"role", role}, {"content", content}};
 }
 
-// The fields of a row, of which each is taken once.
+// Names with a meaning that people also write with capitals, as headings of tables.
+const std::vector<std::string>& common_names() {
+  static const std::vector<std::string> names{"text",   "prompt",   "completion",   "response", "messages",
+                                              "chosen", "rejected", "instruction",  "output",   "question",
+                                              "answer", "input",    "conversations"};
+  return names;
+}
+
+std::string in_lower_case(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+  return text;
+}
+
+// The fields of a row, of which each is taken once. "Question" is question, where there is no other.
 class Row {
  public:
   Row(const ordered_json& row, const std::map<std::string, std::string>& renamed) {
@@ -39,6 +52,13 @@ class Row {
     for (const auto& [name, value] : taken)
       check(fields_.emplace(name, value).second, "it has both '{}' and '{}', which --map gives for {}", one_line(name),
             one_line(renamed.at(name)), name);
+    for (const auto& [field, value] : row.items())
+      if (const std::string lower = in_lower_case(field);
+          lower != field && fields_.contains(field) && !fields_.contains(lower) &&
+          std::ranges::find(common_names(), lower) != common_names().end()) {
+        fields_[lower] = fields_.at(field);
+        fields_.erase(field);
+      }
   }
   bool has(const std::string& name) const { return fields_.contains(name); }
   bool has_text(const std::string& name) const { return has(name) && fields_.at(name)->is_string(); }
@@ -369,20 +389,12 @@ bool is_silent(const ordered_json& m) {
                               [&](const char* name) { return m.contains(name) && (m[name] == 0 || m[name] == false); });
 }
 
-// A field of the row that differs from a name with a meaning by a letter or in case: "promt: did you mean prompt?"; ""
-// for none.
+// A field of the row that differs from a name with a meaning by a letter: "promt: did you mean prompt?"; "" for none.
 std::string misspelt_field(const ordered_json& row) {
-  static const std::vector<std::string> kNames{"text",   "prompt",   "completion",   "response", "messages",
-                                               "chosen", "rejected", "instruction",  "output",   "question",
-                                               "answer", "input",    "conversations"};
-  for (const auto& [field, value] : row.items()) {
-    std::string lower = field;
-    std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return char(std::tolower(c)); });
-    if (std::ranges::find(kNames, field) != kNames.end()) continue;
-    const bool is_name = std::ranges::find(kNames, lower) != kNames.end();
-    if (const std::string near = is_name ? lower : misspelt(lower, kNames); !near.empty())
+  for (const auto& [field, value] : row.items())
+    if (const std::string near = misspelt(in_lower_case(field), common_names());
+        !near.empty() && std::ranges::find(common_names(), field) == common_names().end())
       return fmt::format("'{}': did you mean '{}'?", one_line(field), near);
-  }
   return "";
 }
 

@@ -121,7 +121,7 @@ void ModelSpec::validate() const {
 void refuse_encoder(const std::string& name) {
   fail(
       "model {}: it is an encoder: its tokens see those after them, so it gives embeddings and does not generate; use "
-      "toy embed, or to score it toy eval retrieval, sts or classify",
+      "toy embed, to score it toy eval retrieval, sts or classify, and to train it toy train contrastive or classify",
       name);
 }
 

@@ -39,13 +39,7 @@ class FineTune final : public Loaded {
 
   ordered_json config() const override {
     const auto& preference = o_.trainer.preference;
-    ordered_json j{{"name", o_.trainer.contrastive ? "contrastive"
-                            : o_.data.labels       ? "classify"
-                            : o_.policy            ? "grpo"
-                            : preference           ? "dpo"
-                            : o_.lora              ? "lora"
-                                                   : "full-finetune"},
-                   {"base", base_}};
+    ordered_json j{{"name", name()}, {"base", base_}};
     if (preference) j.update(json_of(*preference));
     if (o_.policy) j.update(json_of(*o_.policy));
     if (const auto& contrastive = o_.trainer.contrastive) {
@@ -92,6 +86,14 @@ class FineTune final : public Loaded {
   }
 
  private:
+  // The recipe.
+  const char* name() const {
+    if (o_.trainer.contrastive) return "contrastive";
+    if (o_.data.labels) return "classify";
+    if (o_.policy) return "grpo";
+    return o_.trainer.preference ? "dpo" : o_.lora ? "lora" : "full-finetune";
+  }
+  bool can_extend() const override { return name() == std::string_view("full-finetune"); }
   // Without what the file lacks.
   ModelSpec in_file(ModelSpec spec) const {
     if (makes_head_) spec.score = {};

@@ -25,6 +25,8 @@ class Loaded : public ModelSource {
 
  protected:
   const gguf::File& opened() const { return file_; }
+  /// Does the recipe have --context?
+  virtual bool can_extend() const { return true; }
 
  private:
   const WarmStartOptions& o_;

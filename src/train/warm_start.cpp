@@ -32,9 +32,9 @@ ModelSpec Loaded::spec(const Tokenizer&) {
   }
   if (o_.context > 0) spec.context = o_.context;
   if (!o_.name.empty()) spec.name = o_.name;
-  check(o_.trainer.tokens <= spec.context,
-        "tokens is {}, and {} was made for {} positions; use a smaller --tokens, or --context {} to extend it",
-        o_.trainer.tokens, o_.init, spec.context, o_.trainer.tokens);
+  check(o_.trainer.tokens <= spec.context, "tokens is {}, and {} was made for {} positions; use --tokens {} or less{}",
+        o_.trainer.tokens, o_.init, spec.context, spec.context,
+        can_extend() ? fmt::format(", or --context {} to extend it", o_.trainer.tokens) : "");
   return spec;
 }
 

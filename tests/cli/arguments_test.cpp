@@ -27,7 +27,7 @@ TEST_F(CliArguments, NumbersThatAreNone) {
   const std::string most = "99999999999999999999";
   refuses("train from-scratch --corpus x --steps " + most, {"--steps", most, "1 to 9223372036854775807"});
   refuses("train from-scratch --corpus x --steps=-" + most, {"--steps", "-" + most, "1 to 9223372036854775807"});
-  refuses(infer + "--n " + most, {"--n", most, "0 to 9223372036854775807"});
+  refuses(infer + "--n " + most, {"--n", most, "-1 to 9223372036854775807"});
   refuses("corpus stories --bytes " + most, {"--bytes", most, "1 to 17179869184"});
   refuses("tokenizer decode " + golden + " 1 99999999999", {"ids is '1 99999999999'", "item 2", "2147483647"});
   refuses("tokenizer decode " + golden + " once", {"item 1 is 'once'", "(toy tokenizer encode makes them of a text)"});
@@ -270,8 +270,9 @@ TEST_F(CliArguments, MessagesSayWhatIsMeant) {
   const std::string infer = std::string("infer ") + TOY_GOLDEN + " --prompt-ids 1 ";
   refuses("infer M -p -x --bogus", {"unknown option '--bogus'"});
   refuses("infer M -p x -n3 --bogus", {"unknown option '--bogus'"});
-  EXPECT_EQ(toy(infer + "--n 5.5").err,
-            "toy: --n is '5.5'; use a whole number: Tokens to generate (default: 128, or as many as fit)\n");
+  EXPECT_EQ(
+      toy(infer + "--n 5.5").err,
+      "toy: --n is '5.5'; use a whole number: Tokens to generate; -1 for as many as fit (default: at most 128)\n");
   refuses("bench machine --device reference", {"--device", "reference"});
   refuses("bench train --shape tiny --tokens 100000000 --batch 20", {"memory", "training this model with this batch"});
   refuses("train from-scratch --corpus x --init y", {"unknown option '--init'; `toy train warm-start` has it"});

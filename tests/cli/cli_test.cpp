@@ -320,7 +320,7 @@ TEST_F(Cli, BadPrompts) {
   refuses(m + "--prompt hello", {"no tokenizer", "--prompt-ids"});
   refuses(m + "--prompt-ids 1 --n 128", {"context", "128"});
   EXPECT_EQ(toy(m + "--prompt-ids 1").code, 0);  // as many as fit
-  refuses(m + "--prompt-ids 1 --n -1", {"--n is -1", "0 or more"});
+  refuses(m + "--prompt-ids 1 --n -2", {"--n is -2", "-1 or more"});
   refuses(m + "--prompt-ids 1 --temperature -1", {"temperature"});
   refuses(m + "--prompt-ids 1 --top-p 2", {"top-p"});
   refuses(m + "--prompt-ids 1 --threads 100000", {"threads", "100000"});

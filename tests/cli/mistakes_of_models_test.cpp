@@ -113,6 +113,10 @@ TEST_F(MistakesWithAModel, InputThatIsNotRead) {
   EXPECT_EQ(piped("infer " + model + " -n 1 -p the"),
             note + "prompt; --prompt-file - reads it, and \"$(cat FILE) PROMPT\" is both\n");
   EXPECT_EQ(piped("infer " + model + " -n 1 --prompt-file -"), "");
+  EXPECT_EQ(piped("infer " + model + " -n 1"), "toy: the prompt is read from standard input\n");
+  const std::string read = slurp(path("out.log"));
+  EXPECT_EQ(piped("infer " + model + " -n 1 -p 'the cat'").substr(0, note.size()), note);
+  EXPECT_EQ(slurp(path("out.log")), read);
   EXPECT_NE(piped("chat " + model + " hi -n 2 --chat-template plain")
                 .find(note + "message; \"$(cat FILE) MESSAGE\" is both\n"),
             std::string::npos);
@@ -173,6 +177,19 @@ TEST_F(MistakesWithAModel, WhatDoesNotFit) {
           {"peft: it is an adapter of org/base, not of this model: 'model.layers.0."});
   refuses("infer " + path("out/tiny") + " --prompt-file " + path("long.txt") + " -n 5",
           {"at most 507 prompt tokens fit; shorten it, or score the text: toy eval ", " --file FILE"});
+  const std::string tiny = path("out/tiny");
+  refuses("infer " + tiny + " " + tiny + "/model.gguf",
+          {"model.gguf' is one model too many; one is taken, and a text after it"});
+  refuses("infer " + tiny + " hi --lora " + tiny + "," + tiny,
+          {"lora: '" + tiny + "," + tiny + "' is no file; give several one by one: " + tiny + ", then " + tiny});
+  refuses("infer " + path("out/tiny") + " -p a -n 5000",
+          {"; use --n 511 or less, or --ctx beyond the model's context"});
+  const std::string all = toy("infer " + path("out/tiny") + " -p a -n -1 --ignore-eos --json").out;
+  EXPECT_EQ(nlohmann::json::parse(all)["ids"].size(), 511u);
+  refuses("train lora --model " + path("out/tiny") + " --corpus " + path("corpus.txt") + " --tokens 2048",
+          {"positions; use --tokens 512 or less\n"});
+  refuses("train full-finetune --init " + path("out/tiny") + " --corpus " + path("corpus.txt") + " --tokens 2048",
+          {"positions; use --tokens 512 or less, or --context 2048 to extend it"});
   refuses("infer " + path("out/tiny") + " -p a --grammar " + path("g.gbnf"),
           {"there is no rule 'foo'; add foo ::= ..., or write \"foo\" for the text"});
   // Only templates that fit.

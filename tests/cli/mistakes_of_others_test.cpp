@@ -108,6 +108,44 @@ TEST_F(Mistakes, OptionsOfOtherPrograms) {
   });
 }
 
+// Several values where each has an option of its own.
+TEST_F(Mistakes, ValuesOneByOne) {
+  write("book.txt", "Once there was a badger.\n");
+  write("more.txt", "It slept.\n");
+  write("m.gguf", "GGUF");
+  fs::create_directories(path("ad"));
+  write("ad/adapter_config.json", "{}");
+  const std::string once = " takes one value, and may be given several times: ";
+  expect({
+      {"infer m.gguf --lora a b --prompt hi", "--lora" + once + "--lora a --lora b"},
+      {"infer m.gguf --prompt hi --stop A 'B C'",
+       "--stop" + once + "--stop A --stop 'B C'; a text of several words needs quotes"},
+      {"quantize m.gguf q.gguf --type Q4_0 --tensor a=Q8_0 b=Q8_0",
+       "--tensor" + once + "--tensor a=Q8_0 --tensor b=Q8_0"},
+      {"serve m.gguf --lora tuned:ad", "lora: 'tuned:ad' is no file; a name comes before '=': tuned=ad"},
+      {"infer m.gguf m.gguf -p Once", "'m.gguf' is one model too many; `toy infer` takes one"},
+      {"rerank m.gguf where 'in a sett' 'in France'",
+       "documents follow options: write --document 'in a sett' --document 'in France', or --file with one per line"},
+      {"rerank m.gguf --query where book.txt", "'book.txt' is no option; did you mean --file book.txt?"},
+      {"embed m.gguf 'a cat' 'a dog'", "one text is taken; --file reads several, one per line"},
+      {"embed m.gguf a cat",
+       "too many arguments; put quotes around a text of several words, or give several with --file"},
+      {"merge m.gguf ad merged.gguf",
+       "adapter and result follow options; write toy merge m.gguf --lora ad --out merged.gguf"},
+      {"train from-scratch --tiny --corpus book.txt", "unknown option '--tiny'; did you mean --size tiny?"},
+      {"train from-scratch -c none.json", "none.json: no such file; check the path"},
+      {"train lora --tokenizer bpe:512", "unknown option '--tokenizer'; the model keeps its own; leave it out"},
+      {"runs tensorboard",
+       "there is no `toy runs tensorboard`; toy train --tensorboard FOLDER writes files for it; "
+       "toy runs report draws a run"},
+  });
+  const Result both = toy("train from-scratch" + std::string(kSmall) + "--dry-run --corpus " + path("book.txt") + " " +
+                          path("more.txt"));  // as a shell makes it of *.txt
+  EXPECT_EQ(both.code, 0) << both.err;
+  EXPECT_NE(both.out.find(path("book.txt") + ", " + path("more.txt")), std::string::npos) << both.out;
+  EXPECT_NE(toy("runs ls " + path("")).err.find("'ls' is `toy runs list` here"), std::string::npos);
+}
+
 TEST_F(Mistakes, SizesOfVocabularies) {
   const std::string train = "tokenizer train --corpus " TOY_SOURCE_DIR "/README.md --out " + path("v.gguf");
   const auto tells = [&](const std::string& options, const std::string& what) {

@@ -181,7 +181,8 @@ TEST_F(TrainingMistakes, Encoders) {
   const Result eval = here("eval bert.gguf --file book.txt");
   EXPECT_EQ(eval.code, 2);
   EXPECT_TRUE(
-      eval.err.ends_with("does not generate; use toy embed, or to score it toy eval retrieval, sts or classify\n"))
+      eval.err.ends_with("does not generate; use toy embed, to score it toy eval retrieval, sts or classify, and to "
+                         "train it toy train contrastive or classify\n"))
       << eval.err;
   write("shapes/star/1.ppm", "P6\n2 2\n255\n" + std::string("abcdefghijkl"));
   expect({{"train classify --model bert.gguf --data shapes",

@@ -184,7 +184,6 @@ TEST_F(Examples, BadRowsSayWhy) {
 TEST_F(Examples, WhatWasMeantIsSaid) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"promt": "a", "completion": "b"})", "it has the fields promt, completion; 'promt': did you mean 'prompt'?"},
-      {R"({"Instruction": "a", "Response": "b"})", "'Instruction': did you mean 'instruction'?"},
       {R"({"a": "x", "b": "y"})", "it has the fields a, b; try --map prompt=a,completion=b"},
       {R"({"data": [{"text": "a"}]})", "the rows are in the field 'data'; write that list alone"},
       {R"({"anchor": "x", "positive": "y"})", "it has the fields anchor, positive; pairs of texts are for toy train"},
@@ -195,6 +194,15 @@ TEST_F(Examples, WhatWasMeantIsSaid) {
       {R"({"text": "a"} "b")", "not JSON"},
   };
   for (const auto& [row, words] : cases) EXPECT_NE(error_of(row).find(words), std::string::npos) << error_of(row);
+}
+
+// As headings of tables are written; what --map names is found by its own name.
+TEST_F(Examples, CapitalsOfFieldsDoNotMatter) {
+  for (const char* row : {R"({"Question": "a", "ANSWER": "b"})", R"({"question": "a", "Answer": "b", "Context": "c"})"})
+    EXPECT_EQ(error_of(row), error_of(R"({"question": "a", "answer": "b"})")) << row;
+  EXPECT_EQ(error_of(R"({"Text": "ab"})"), error_of(R"({"text": "ab"})"));
+  EXPECT_NE(error_of(R"({"Promt": "a", "completion": "b"})").find("'Promt': did you mean 'prompt'?"),
+            std::string::npos);
 }
 
 // Bytes have no token that ends a text: without blanks there would be nothing to learn.

@@ -113,7 +113,8 @@ struct Infer : Command {
         add_option(app, "--json-schema", schema_file, "File with a JSON Schema that the text follows", file_name());
     add_option(app, "--grammar", grammar_file, "File with a grammar (GBNF) that the text follows", file_name())
         ->excludes(schema);
-    add_option(app, "-n,--n", g.max_tokens, "Tokens to generate (default: 128, or as many as fit)", at_least(0));
+    add_option(app, "-n,--n", g.max_tokens, "Tokens to generate; -1 for as many as fit (default: at most 128)",
+               at_least(-1));
     add_text_option(app, "--stop", stops, "End the text before this string");
     app.add_flag("--ignore-eos", g.ignore_eos, "Continue after a token that ends a text");
     app.add_flag("--json", json, "Print one JSON object per prompt: ids, text, logprobs, finish_reason, ...");
@@ -161,14 +162,15 @@ struct Infer : Command {
     if (tokens > kFar * room && n < room)
       return fmt::format("at most {} prompt tokens fit; shorten it, or score the text: toy eval {} --file FILE",
                          room - n, shell_quoted(model_path));
-    return fmt::format("use a {}{}", tokens < room ? "smaller --n" : "shorter prompt", room_to_grow(spec));
+    return fmt::format("use {}{}", tokens < room ? fmt::format("--n {} or less", room - tokens) : "a shorter prompt",
+                       room_to_grow(spec));
   }
 
   // What else than fewer tokens would help.
   const char* room_to_grow(const ModelSpec& spec) const {
-    if (context > 0) return " or a larger --ctx";
+    if (context > 0) return ", or a larger --ctx";
     return spec.positions == PositionKind::learned ? "; the model has no more positions"
-                                                   : " or --ctx beyond the model's context";
+                                                   : ", or --ctx beyond the model's context";
   }
 
   // How much of each prompt's continuation fits. Throws when it was asked for and does not.
@@ -178,7 +180,9 @@ struct Infer : Command {
     std::vector<int64_t> result;
     for (size_t i = 0; i < ids.size(); ++i) {
       const int64_t tokens = int64_t(ids[i].size());
-      const int64_t n = given("--n") ? g.max_tokens : std::clamp<int64_t>(room - tokens, 1, g.max_tokens);
+      const int64_t fit = std::max<int64_t>(room - tokens, 1), n = g.max_tokens < 0 ? fit
+                                                                   : given("--n")   ? g.max_tokens
+                                                                                    : std::min(fit, g.max_tokens);
       const uint64_t needed = uint64_t(tokens) + uint64_t(n);
       check(needed <= uint64_t(room), "context: {} prompt tokens{} and {} to generate need {} positions of {}; {}",
             tokens, prompts.several() ? fmt::format(" ({})", prompts.where(i)) : "", n, needed, room,

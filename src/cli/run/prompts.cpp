@@ -14,6 +14,7 @@
 #include "cli/console.h"
 #include "cli/files/model_file.h"
 #include "cli/options.h"
+#include "cli/stray_words.h"
 #include "toy/base/counted.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -157,7 +158,7 @@ bool PromptOptions::any_lora(size_t adapters) const {
 void PromptOptions::note_missing_or_empty() const {
   constexpr size_t kShown = 5;
   const auto is_given = [](const CLI::Option* o) { return o->count() > 0; };
-  if (std::ranges::none_of(options_, is_given))
+  if (!is_piped_ && std::ranges::none_of(options_, is_given))
     to_stderr("toy: no prompt was given, so the text begins with nothing; add --prompt TEXT\n");
   if (!several()) return;
   std::vector<std::string> lines;
@@ -191,12 +192,22 @@ void PromptOptions::read() {
     prompts_.push_back({.where = name_of(file_), .text = read_text(file_), .ids = {}});
     drop_line_break(*prompts_[0].text);
   } else {
-    note_text(text_, "--prompt-file");
+    if (std::ranges::none_of(options_, [](const CLI::Option* o) { return o->count() > 0; }) && has_piped_input()) {
+      to_stderr("toy: the prompt is read from standard input\n");
+      std::string text = read_standard_input(true);
+      drop_line_break(text);
+      is_piped_ = !text.empty();
+      prompts_.push_back({.where = is_piped_ ? "standard input" : "prompt", .text = std::move(text), .ids = {}});
+      return;
+    }
+    if (options_[0]->count() == 0 || !is_model_file(text_)) note_text(text_, "--prompt-file");
     prompts_.push_back({.where = "prompt", .text = text_, .ids = {}});
   }
 }
 
 std::vector<std::vector<int32_t>> PromptOptions::tokens(const Model& model, const std::string& model_path) const {
+  check(options_[0]->count() == 0 || !is_model_file(text_),
+        "'{}' is one model too many; one is taken, and a text after it", one_line(text_));
   std::vector<std::vector<int32_t>> result;
   const Tokenizer* t = model.tokenizer.get();
   const EncodeOptions o{.parse_special = parse_special};

@@ -61,6 +61,7 @@ struct PromptOptions {
   std::vector<CLI::Option*> options_;  // those that give prompts
   std::string text_, ids_, file_, lines_;
   std::vector<Prompt> prompts_;
+  bool is_piped_ = false;
 };
 
 }  // namespace toy::cli

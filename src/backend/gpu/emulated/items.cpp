@@ -32,7 +32,8 @@ struct Item {
 /// The items of a group in an order, the same for all of its groups.
 struct Order {
   std::vector<int> items;
-  size_t together;  ///< so many take turns until none can go on, then the next: a warp, whose stacks fit a cache, or all
+  size_t
+      together;  ///< so many take turns until none can go on, then the next: a warp, whose stacks fit a cache, or all
 };
 
 // One group at a time. Fibers take items that have not begun, so kernels without barriers need only one.
@@ -89,7 +90,8 @@ class Group {
   // Of these places of the order, warps whose lanes have all come to one line.
   void release_warps(size_t begin, size_t end) {
     for (size_t at = begin; at < end; at += kWarp) {
-      const auto warp = items_.begin() + int64_t(order_->together == kWarp ? size_t(order_->items[at]) / kWarp * kWarp : at);
+      const auto warp =
+          items_.begin() + int64_t(order_->together == kWarp ? size_t(order_->items[at]) / kWarp * kWarp : at);
       const auto there = [&](const Item& i) { return i.state == State::at_warp && i.line == warp->line; };
       if (std::all_of(warp, warp + kWarp, there))
         for (size_t i = 0; i < kWarp; ++i) warp[int64_t(i)].state = State::ready;
