@@ -59,7 +59,8 @@ inline constexpr std::string_view kModels =
     "a model anywhere is given by its path; HF_HUB_CACHE and OLLAMA_MODELS name the caches of Hugging Face and Ollama";
 inline constexpr std::string_view kChats = "infer continues a text; toy chat MODEL TEXT talks to a model";
 inline constexpr std::string_view kQuestions =
-    "toy eval choices MODEL FILE scores the questions of a file, such as hellaswag_val.jsonl (toy help evaluation.md)";
+    "toy eval choices MODEL FILE scores the questions of a file, such as hellaswag_val.jsonl of "
+    "github.com/rowanz/hellaswag (toy help evaluation.md)";
 inline constexpr std::string_view kFetched =
     "files go where programs of Hugging Face keep them (HF_HUB_CACHE), and their paths are printed; copy from there";
 inline constexpr std::string_view kProgress = "progress goes to stderr, and 2> /dev/null hides it";

@@ -110,6 +110,7 @@ inline constexpr Synonym kOptions[] = {
     {"--corpus", "--file"},
     {"-f", "--prompt-file"},
     {"-f", "--file"},
+    {"--file", "--prompt-file"},
     {"--text", "--prompt"},
     {"--system-prompt", "--system"},
     {"-sys", "--system"},

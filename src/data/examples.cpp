@@ -136,6 +136,10 @@ ExampleRow ExampleMaker::example(const RowForm& form) const {
   for (const auto& [name, value] :
        {std::pair("tools", &form.tools), {"documents", &form.documents}, {"chat_template_kwargs", &form.variables}})
     if (!value->empty()) out.notes.push_back(fmt::format("the field {} has no effect without a chat template", name));
+  if (form.instruction)
+    out.notes.push_back(
+        "without a chat template its text has the form of Alpaca: ask with --prompt $'### "
+        "Instruction:\\nTEXT\\n\\n### Response:\\n', or add --chat-template plain");
   if (!pairs) {
     out.example = completion(form.prompt, form.answer, out.notes);
     return out;

@@ -191,7 +191,7 @@ std::string read_text_file(const std::string& path, bool may_be_empty, size_t me
   check(::fstat(file.fd, &status) != 0 || !(S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode)),
         "{}: is a device; a text file or a pipe is needed", path);
   std::string text = read_all(file.fd, path, memory);
-  check(may_be_empty || !text.empty(), "{}: the file is empty; a text is needed", path);
+  check(may_be_empty || !text.empty(), "{}: the file is empty; give one with a text or with rows", path);
   return text;
 }
 
@@ -253,7 +253,7 @@ TextFiles list_text_files(std::span<const std::string> paths, std::span<const st
     if (S_ISDIR(st.st_mode)) {
       add_folder(path, except, binary, out);
     } else if (S_ISREG(st.st_mode)) {
-      check(st.st_size > 0, "{}: the file is empty; a text is needed", path);
+      check(st.st_size > 0, "{}: the file is empty; give one with a text or with rows", path);
       require_text(path, start_of(path), binary);
       out.files.push_back(described(path, st));
     } else {

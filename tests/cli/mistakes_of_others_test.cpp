@@ -143,6 +143,7 @@ TEST_F(Mistakes, ValuesOneByOne) {
                           path("more.txt"));  // as a shell makes it of *.txt
   EXPECT_EQ(both.code, 0) << both.err;
   EXPECT_NE(both.out.find(path("book.txt") + ", " + path("more.txt")), std::string::npos) << both.out;
+  EXPECT_NE(toy("infer m.gguf --file book.txt").err.find("toy: --file is --prompt-file here\n"), std::string::npos);
   EXPECT_NE(toy("runs ls " + path("")).err.find("'ls' is `toy runs list` here"), std::string::npos);
 }
 

@@ -120,7 +120,7 @@ TEST_F(Mistakes, OfOtherPrograms) {
        "--samplers is 'top_k,temp'; write ; between its steps, not a comma"},
       {"eval --model book.txt --tasks hellaswag",
        "unknown option '--tasks'; toy eval choices MODEL FILE scores the questions of a file, such as "
-       "hellaswag_val.jsonl (toy help evaluation.md)"},
+       "hellaswag_val.jsonl of github.com/rowanz/hellaswag (toy help evaluation.md)"},
       {"train lora --train x --tokens 2",
        "--model is missing (GGUF file, name in `toy list`, or a run, with a tokenizer); see `toy train lora --help`"},
       {"train from-scratch --n_embd 5",
@@ -314,7 +314,7 @@ TEST_F(Mistakes, WithAModel) {
        "'perplexity' is what toy eval prints of a text anyway; write toy eval out/tiny --file TEXT"},
       {"eval mmlu out/tiny/model.gguf",
        "there is no `toy eval mmlu`; toy eval choices MODEL FILE scores the questions of a file, such as "
-       "hellaswag_val.jsonl (toy help evaluation.md)"},
+       "hellaswag_val.jsonl of github.com/rowanz/hellaswag (toy help evaluation.md)"},
       {"tokenizer encode hello out/tiny", "'out/tiny' is a model, and 'hello' is none; the model comes first"},
       {"quantize out/tiny --type Q5_0", "OUT is missing; write toy quantize out/tiny OUT.gguf --type Q5_0"},
       {"embed out/tiny --text hi", "unknown option '--text'; the text comes after the model: toy embed MODEL TEXT"},
@@ -445,7 +445,7 @@ TEST_F(Mistakes, OfFilesAndArguments) {
       {"eval choices out/tiny quiz.csv", "quiz.csv:2: 'choices' is not a list; write rows as " + example},
       {"eval hellaswag out/tiny",
        "there is no `toy eval hellaswag`; toy eval choices MODEL FILE scores the questions of a file, such as "
-       "hellaswag_val.jsonl (toy help evaluation.md)"},
+       "hellaswag_val.jsonl of github.com/rowanz/hellaswag (toy help evaluation.md)"},
       {"eval kl out/tiny out/other --file book.txt",
        "--base is missing (Model to compare with); did you mean --base out/tiny --model out/other?"},
       {"eval lmc --a out/tiny --b out/other --file book.txt",

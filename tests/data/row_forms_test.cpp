@@ -73,6 +73,12 @@ TEST_F(RowForms, Instructions) {
   EXPECT_EQ(of(R"({"question": "q", "answer": "a"})", false), "### Instruction:\nq\n\n### Response:\n[a]");
   EXPECT_EQ(of(R"({"instruction": "i", "input": "", "output": "o", "system": "s", "history": [["a", "b"]]})", false),
             "s\n\n### Instruction:\na\n\n### Response:\nb\n\n### Instruction:\ni\n\n### Response:\n[o]");
+  const auto notes =
+      ExampleMaker(*bytes_, nullptr, TrainOn::assistant).make(R"({"question": "q", "answer": "a"})").notes;
+  const auto says_how = [](const std::string& n) {
+    return n.find("ask with --prompt $'### Instruction:\\nTEXT") != n.npos;
+  };
+  EXPECT_EQ(std::ranges::count_if(notes, says_how), 1);
 }
 
 TEST_F(RowForms, Preferences) {

@@ -33,7 +33,7 @@ TEST(ReadTextFile, SaysWhyNot) {
   EXPECT_EQ(message_of([&] { read_text_file(file); }), file + ": no such file; check the path");
   EXPECT_EQ(message_of([&] { read_text_file(folder.path()); }), folder.path() + ": is a folder; a text file is needed");
   folder.write("text.txt", "");
-  EXPECT_EQ(message_of([&] { read_text_file(file); }), file + ": the file is empty; a text is needed");
+  EXPECT_EQ(message_of([&] { read_text_file(file); }), file + ": the file is empty; give one with a text or with rows");
   EXPECT_NE(message_of([&] { read_text_file(file + "/below"); }).find("cannot be read: Not a directory"),
             std::string::npos);
 }
@@ -93,7 +93,8 @@ TEST(TextFiles, Refusals) {
     return message_of([&] { list_text_files(std::vector<std::string>{path}); });
   };
   EXPECT_EQ(message(folder.path("none")), folder.path("none") + ": no such file; check the path");
-  EXPECT_EQ(message(folder.write("empty.txt", "")), folder.path("empty.txt") + ": the file is empty; a text is needed");
+  EXPECT_EQ(message(folder.write("empty.txt", "")),
+            folder.path("empty.txt") + ": the file is empty; give one with a text or with rows");
   EXPECT_EQ(message(folder.path()), folder.path() + ": there is no text in this folder; 1 file was left out, as " +
                                         folder.path("empty.txt") + " (empty)");
   EXPECT_EQ(message(folder.write("u16.txt", std::string("\xff\xfe"

@@ -132,7 +132,7 @@ struct Infer : Command {
         "model.\n\n"
         "Examples:\n"
         "  toy infer out/book --prompt \"Once upon a time\" --temperature 0.8\n"
-        "  echo \"Once upon a time\" | toy infer out/book --prompt-file -\n"
+        "  echo \"Once upon a time\" | toy infer out/book\n"
         "  toy infer out/book --prompts questions.txt --json > answers.jsonl\n"
         "  toy infer out/digits --image seven.png\n"
         "  toy infer out/mood --prompt \"what a lovely film\"");
