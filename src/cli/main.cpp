@@ -66,7 +66,8 @@ void run(CLI::App& app, std::vector<std::string> given) {
   }
 }
 
-// The options of all commands take milliseconds to declare. A command line that begins with a command needs only its.
+// The options of all commands take milliseconds to declare. A command line that begins with a command needs only its,
+// and --version none.
 void add_commands(CLI::App& app, std::string_view first, Communicator* ranks) {
   struct Entry {
     std::string_view name;
@@ -160,7 +161,7 @@ int run_program(int argc, char** argv, Communicator* ranks) {
          },
          "Write a manual page for each command into a folder")
       ->check(folder_name());
-  add_commands(app, argc > 1 ? argv[1] : "", ranks);
+  if (argc != 2 || argv[1] != std::string_view("--version")) add_commands(app, argc > 1 ? argv[1] : "", ranks);
   app.footer(  // last, because commands inherit it
       "toy help COMMAND shows the options of a command, toy help PAGE a page of the manual (toy help pages lists "
       "them), toy help WORD what a word such as nat means.\n\n"

@@ -281,13 +281,15 @@ TEST_F(Cli, StartsInTwentyMilliseconds) {
     getrusage(RUSAGE_CHILDREN, &u);
     return double(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * double(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
   };
-  double least = 1;
-  for (int i = 0; i < 100 && least >= 0.020; ++i) {
-    const double before = used();
-    ASSERT_EQ(toy("--version").code, 0);
-    least = std::min(least, used() - before);
+  for (const char* words : {"--version", "infer --help"}) {
+    double least = 1;
+    for (int i = 0; i < 100 && least >= 0.020; ++i) {
+      const double before = used();
+      ASSERT_EQ(toy(words).code, 0);
+      least = std::min(least, used() - before);
+    }
+    EXPECT_LT(least, 0.020) << words;
   }
-  EXPECT_LT(least, 0.020);
 }
 
 TEST_F(Cli, UnknownWordsAreNamedWithTheNearest) {
