@@ -56,10 +56,11 @@ GivenAdapter parse_adapter(const std::string& text, bool named, const ModelFinde
           given, given.substr(0, comma), given.substr(comma + 1));
   if (const size_t colon = given.rfind(':'); colon != given.npos && colon > 0 && !fs::exists(given, error)) {
     const char* begin = given.c_str() + colon + 1;
-    check(!named || !fs::exists(begin, error), "lora: '{}' is no file; a name comes before '=': {}={}", given,
-          given.substr(0, colon), begin);
     char* end = nullptr;
     g.scale = std::strtod(begin, &end);
+    if (end == begin || *end != 0)
+      check(!named || !fs::exists(begin, error), "lora: '{}' is no file; a name comes before '=': {}={}", given,
+            given.substr(0, colon), begin);
     check(end != begin && *end == 0 && std::isfinite(g.scale),
           "lora: '{}' is no file, and its scale '{}' is no number; use FILE{} or FILE:SCALE", given, begin,
           named ? ", NAME=FILE" : "");

@@ -425,6 +425,6 @@ inline constexpr struct {
                        {"--seed", "random", "leave it out, or write --seed $RANDOM for another each time"},
                        {"--device", "auto", "leave it out for the CPU; toy devices shows what this machine has"},
                        {"--device", "mps", "leave it out for the CPU; GPUs of Apple compute nothing here"},
-                       {"--n", "-1", "leave it out for as many as fit"}};
+                       {"--n", "-1", "leave it out; --help says what is usual"}};
 
 }  // namespace toy::cli::others

@@ -205,7 +205,7 @@ void note_text(const std::string& text, const std::string& option) {
 
 bool has_piped_input() {
   struct stat st {};
-  return ::fstat(STDIN_FILENO, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISREG(st.st_mode) || S_ISSOCK(st.st_mode));
+  return ::fstat(STDIN_FILENO, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISREG(st.st_mode));
 }
 
 void note_unread_input(const std::string& there_is, const std::string& how) {

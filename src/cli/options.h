@@ -77,7 +77,7 @@ void print_warnings(const std::string& path, const std::vector<std::string>& war
 /// Says on stderr what a text of the command line may have been meant to be: a file, which `option` would read, or a
 /// line break, where it has a backslash and an n.
 void note_text(const std::string& text, const std::string& option);
-/// Is standard input a pipe, a socket or a file?
+/// Is standard input a pipe or a file?
 bool has_piped_input();
 /// Says that what a pipe brings is not read, as `there_is` a text already, and `how` both are.
 void note_unread_input(const std::string& there_is, const std::string& how);

@@ -55,13 +55,12 @@ std::string in_brackets(const CLI::App& app, const std::string& of, const std::s
 // "did you mean --size tiny?" for "--tiny", the word of an option, or "".
 std::string as_word(const CLI::App& app, const std::string& option) {
   if (!option.starts_with("--")) return {};
-  std::vector<std::string> found;
-  for (const CLI::Option* o : app.get_options()) {
-    const std::vector<std::string> words = notes_of(*o).words;
-    if (std::ranges::find(words, option.substr(2)) != words.end())
-      found.push_back(fmt::format("{} {}", o->get_name(), option.substr(2)));
-  }
-  return found.empty() ? "" : fmt::format("did you mean {}?", fmt::join(found, " or "));
+  const auto is_it = [&](const std::string& word) { return CLI::detail::to_lower(word) == option.substr(2); };
+  for (const char* name : {"--size", "--type", "--optimizer", "--schedule", "--chat-template", "--device"})
+    if (const CLI::Option* o = app.get_option_no_throw(name))
+      if (const std::vector<std::string> words = notes_of(*o).words; std::ranges::any_of(words, is_it))
+        return fmt::format("did you mean {} {}?", name, *std::ranges::find_if(words, is_it));
+  return {};
 }
 
 // "did you mean '--clip'?", options that begin with the word, or who has an option of that name.
@@ -158,9 +157,7 @@ std::string explain_texts(const CLI::App& app, const std::vector<std::string>& a
   const bool has_file = app.get_option_no_throw("--file"), has_documents = app.get_option_no_throw("--document");
   const auto has_space = [](const std::string& text) { return text.find(' ') != text.npos; };
   constexpr size_t kTaken = 2;  // the model and a text
-  if (arguments.size() <= kTaken || (!has_documents && std::ranges::none_of(arguments, has_space)))
-    return fmt::format("too many arguments; put quotes around a text of several words{}",
-                       has_file ? ", or give several with --file" : "");
+  const bool has_prompts = app.get_option_no_throw("--prompts");
   const auto is_file = [](const std::string& path) {
     std::error_code error;
     return std::filesystem::is_regular_file(path, error);
@@ -168,10 +165,18 @@ std::string explain_texts(const CLI::App& app, const std::vector<std::string>& a
   if (const auto file = std::find_if(arguments.begin() + 1, arguments.end(), is_file);
       has_file && arguments.size() == kTaken + 1 && file != arguments.end())
     return fmt::format("'{}' is no option; did you mean --file {}?", one_line(*file), shell_quoted(*file));
-  if (!has_documents) return fmt::format("one text is taken{}", has_file ? "; --file reads several, one per line" : "");
+  if (arguments.size() <= kTaken || !std::all_of(arguments.begin() + kTaken, arguments.end(), has_space))
+    return fmt::format("too many arguments; put quotes around a text of several words{}",
+                       has_documents ? ", and --document before each document"
+                       : has_file    ? ", or give several with --file"
+                                     : "");
+  if (!has_documents)
+    return fmt::format("one text is taken{}", has_file      ? "; --file reads several, one per line"
+                                              : has_prompts ? "; --prompts reads several from a file, one per line"
+                                                            : "");
   std::string documents;
   for (size_t i = kTaken; i < arguments.size(); ++i) documents += " --document " + shell_quoted(arguments[i]);
-  return fmt::format("documents follow options: write{}, or --file with one per line", documents);
+  return fmt::format("each document needs an option: write{}, or --file with one per line", documents);
 }
 
 std::string explain_missing(const CLI::App& app, const std::vector<std::string>& arguments) {

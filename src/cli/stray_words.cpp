@@ -62,6 +62,14 @@ std::string explain_repeated(const CLI::App& app, const std::vector<std::string>
     const auto begin = words.begin() + std::ptrdiff_t(i) + 1, end = std::find_if(begin, words.end(), is_option);
     if (std::ranges::none_of(app.get_options(), [&](auto* argument) { return comes_before(argument, i); })) continue;
     if (!o || o->get_items_expected_max() <= 1 || o->get_delimiter() != 0 || end - begin < 2) continue;
+    const auto has_space = [](const std::string& word) { return word.find(' ') != word.npos; };
+    const auto exists = [](const std::string& word) {
+      std::error_code error;
+      return std::filesystem::exists(word, error);
+    };
+    const bool are_values =
+        takes_any_text(words[i]) ? std::any_of(begin, end, has_space) : std::all_of(begin, end, exists);
+    if (end - begin > 2 && !are_values) continue;  // words of a text
     std::vector<std::string> each;
     for (auto word = begin; word != end; ++word) each.push_back(words[i] + " " + shell_quoted(*word));
     return fmt::format("{} takes one value, and may be given several times: {}{}", words[i], fmt::join(each, " "),
@@ -165,7 +173,8 @@ std::vector<const char*> options_that_read(const std::string& name) {
 std::string explain_adapter(const CLI::App& app, const std::vector<std::string>& arguments) {
   if (app.get_name() != "merge" || app.get_option("--lora")->count() > 0) return {};
   std::error_code error;
-  if (arguments.size() == 3 && is_adapter(arguments[1]) && !std::filesystem::exists(arguments[2], error))
+  if (arguments.size() == 3 && app.get_option("--out")->count() == 0 && is_adapter(arguments[1]) &&
+      !std::filesystem::exists(arguments[2], error))
     return fmt::format("adapter and result follow options; write toy merge {} --lora {} --out {}",
                        shell_quoted(arguments[0]), shell_quoted(arguments[1]), shell_quoted(arguments[2]));
   if (arguments.size() != 2) return {};

@@ -136,7 +136,9 @@ Words repeat_options(const CLI::App& root, const Words& words) {
     const std::string &name = words[i], &value = words[++i];
     all.push_back(value);
     if (option->get_items_expected_max() <= 1 || std::ranges::any_of(app->get_options(), is_argument)) continue;
+    const size_t first = i;
     for (; i + 1 < words.size() && is_alike(value, words[i + 1]); ++i) all.insert(all.end(), {name, words[i + 1]});
+    if (i > first) to_stderr(fmt::format("toy: {} is meant for each of {} files\n", name, i - first + 1));
   }
   return all;
 }
@@ -297,6 +299,7 @@ Words in_our_words(const CLI::App& root, const Words& given) {
     if (!known && found.empty() && app == find_command(root, "train"))  // of a run whose recipe comes later
       found = our_option(*app->get_subcommands({})[0], name_of(word));
     if (found == name) found.clear();
+    if (found == "--config" && name == "-c" && !value_at(words, i).first.ends_with(".json")) found.clear();
     if (found == "--data")
       found = data_or_corpus(*app, word.size() > name.size() ? word.substr(name.size() + 1)
                                    : i + 1 < words.size()    ? words[i + 1]

@@ -138,8 +138,9 @@ ExampleRow ExampleMaker::example(const RowForm& form) const {
     if (!value->empty()) out.notes.push_back(fmt::format("the field {} has no effect without a chat template", name));
   if (form.instruction)
     out.notes.push_back(
-        "without a chat template its text has the form of Alpaca: ask with --prompt $'### "
-        "Instruction:\\nTEXT\\n\\n### Response:\\n', or add --chat-template plain");
+        "without a chat template it is written as '### Instruction:\\nTEXT\\n\\n### Response:\\n', and prompts need "
+        "that "
+        "form, too");
   if (!pairs) {
     out.example = completion(form.prompt, form.answer, out.notes);
     return out;

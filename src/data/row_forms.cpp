@@ -35,7 +35,20 @@ std::string in_lower_case(std::string text) {
   return text;
 }
 
-// The fields of a row, of which each is taken once. "Question" is question, where there is no other.
+// The row with names in lower case, where no other field has that name and one of them gets a meaning; else as it is.
+ordered_json without_capitals(const ordered_json& row) {
+  ordered_json lower = ordered_json::object();
+  bool means_more = false;
+  for (const auto& [field, value] : row.items()) {
+    const std::string name = in_lower_case(field);
+    const bool is_free = name != field && !row.contains(name) && !lower.contains(name);
+    means_more |= is_free && std::ranges::find(common_names(), name) != common_names().end();
+    lower[is_free ? name : field] = value;
+  }
+  return means_more ? lower : row;
+}
+
+// The fields of a row, of which each is taken once.
 class Row {
  public:
   Row(const ordered_json& row, const std::map<std::string, std::string>& renamed) {
@@ -52,13 +65,6 @@ class Row {
     for (const auto& [name, value] : taken)
       check(fields_.emplace(name, value).second, "it has both '{}' and '{}', which --map gives for {}", one_line(name),
             one_line(renamed.at(name)), name);
-    for (const auto& [field, value] : row.items())
-      if (const std::string lower = in_lower_case(field);
-          lower != field && fields_.contains(field) && !fields_.contains(lower) &&
-          std::ranges::find(common_names(), lower) != common_names().end()) {
-        fields_[lower] = fields_.at(field);
-        fields_.erase(field);
-      }
   }
   bool has(const std::string& name) const { return fields_.contains(name); }
   bool has_text(const std::string& name) const { return has(name) && fields_.at(name)->is_string(); }
@@ -470,6 +476,10 @@ RowForm row_form(const ordered_json& given, const std::map<std::string, std::str
     take_label(row, out);
   } else if (row.has("text")) {
     out.text = row.text("text");
+  } else if (const ordered_json lower = without_capitals(given); lower != given) {
+    std::map<std::string, std::string> map;
+    for (const auto& [name, from] : renamed) map[name] = given.contains(from) ? in_lower_case(from) : from;
+    return row_form(lower, map);
   } else {
     std::vector<std::string> fields;
     for (const auto& [name, value] : given.items())

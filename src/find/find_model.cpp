@@ -200,9 +200,10 @@ std::vector<std::string> files_in(const std::string& folder) {
   const bool is_path = what.find('/') != what.npos || folder / what != fs::path(what) || what.ends_with(".gguf");
   fail("{}: no such file, no run below this folder, and no model of `toy list`; {}", what,
        !near.empty() ? fmt::format("did you mean '{}'?", near)
-       : is_ours     ? "toy train ... --out of that name makes one; or go to the folder where you trained"
-       : is_path     ? "check the path"
-                     : "`toy fetch OWNER/REPO` downloads one");
+       : is_ours && !what.starts_with("models/") && !what.ends_with(".gguf")
+           ? "toy train ... --out of that name makes one; or go to the folder where you trained"
+       : is_path ? "check the path"
+                 : "`toy fetch OWNER/REPO` downloads one");
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ TEST_F(Mistakes, AdviceIsWhatWasMeant) {
       {"infer m --prompt hi --stop -n 4", "--stop has no value: what follows is the option -n; give one"},
       {"infer m hi --seed -1",
        "--seed is -1; use 0 to 18446744073709551615; leave it out, or write --seed $RANDOM for another each time"},
-      {"chat m hi -n -1", "--n is -1; use 1 or more; leave it out for as many as fit"},
+      {"chat m hi -n -1", "--n is -1; use 1 or more; leave it out; --help says what is usual"},
       {"convert a b.gguf --threads 1", "unknown option '--threads'; this command has one thread; leave it out"},
       {"fetch smollm2",
        "'smollm2' is not the name of a repository; use OWNER/REPO, as on huggingface.co, such as "

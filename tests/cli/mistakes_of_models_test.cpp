@@ -113,8 +113,14 @@ TEST_F(MistakesWithAModel, InputThatIsNotRead) {
   EXPECT_EQ(piped("infer " + model + " -n 1 -p the"),
             note + "prompt; --prompt-file - reads it, and \"$(cat FILE) PROMPT\" is both\n");
   EXPECT_EQ(piped("infer " + model + " -n 1 --prompt-file -"), "");
-  EXPECT_EQ(piped("infer " + model + " -n 1"), "toy: the prompt is read from standard input\n");
+  EXPECT_EQ(piped("infer " + model + " -n 1"), "toy: the prompt is read from standard input, to its end\n");
   const std::string read = slurp(path("out.log"));
+  write("any.gbnf", "root ::= [a-z ]+\n");  // which is what reads it here
+  const int status = std::system((std::string(TOY_BINARY) + " infer " + model + " -n 1 --grammar - < " +
+                                  path("any.gbnf") + " > /dev/null 2>" + path("err.log"))
+                                     .c_str());
+  EXPECT_EQ(slurp(path("err.log")).find("read from standard input"), std::string::npos) << status;
+  EXPECT_EQ(toy("infer " + model + " -n 1 'about foo.gguf'").code, 0);  // no such file
   EXPECT_EQ(piped("infer " + model + " -n 1 -p 'the cat'").substr(0, note.size()), note);
   EXPECT_EQ(slurp(path("out.log")), read);
   EXPECT_NE(piped("chat " + model + " hi -n 2 --chat-template plain")
@@ -179,7 +185,7 @@ TEST_F(MistakesWithAModel, WhatDoesNotFit) {
           {"at most 507 prompt tokens fit; shorten it, or score the text: toy eval ", " --file FILE"});
   const std::string tiny = path("out/tiny");
   refuses("infer " + tiny + " " + tiny + "/model.gguf",
-          {"model.gguf' is one model too many; one is taken, and a text after it"});
+          {"model.gguf' is one model too many; one is taken, and --prompt before a text of that name"});
   refuses("infer " + tiny + " hi --lora " + tiny + "," + tiny,
           {"lora: '" + tiny + "," + tiny + "' is no file; give several one by one: " + tiny + ", then " + tiny});
   refuses("infer " + path("out/tiny") + " -p a -n 5000",

@@ -201,6 +201,15 @@ TEST_F(Examples, CapitalsOfFieldsDoNotMatter) {
   for (const char* row : {R"({"Question": "a", "ANSWER": "b"})", R"({"question": "a", "Answer": "b", "Context": "c"})"})
     EXPECT_EQ(error_of(row), error_of(R"({"question": "a", "answer": "b"})")) << row;
   EXPECT_EQ(error_of(R"({"Text": "ab"})"), error_of(R"({"text": "ab"})"));
+  const std::pair<const char*, const char*> same[] = {
+      {R"({"Instruction": "a", "Output": "b", "System": "c"})",
+       R"({"instruction": "a", "output": "b", "system": "c"})"},
+      // Where the exact names have a meaning, others have none.
+      {R"({"question": "q", "answer": "a", "Response": "b"})", R"({"question": "q", "answer": "a"})"},
+      {R"({"prompt": "p", "completion": "c", "Rejected": "r"})", R"({"prompt": "p", "completion": "c"})"},
+      {R"({"prompt": "p", "completion": "c", "Messages": []})", R"({"prompt": "p", "completion": "c"})"},
+      {R"({"instruction": "i", "output": "o", "Input": 5})", R"({"instruction": "i", "output": "o"})"}};
+  for (const auto& [row, other] : same) EXPECT_EQ(learned_of(row, &kChatMl), learned_of(other, &kChatMl)) << row;
   EXPECT_NE(error_of(R"({"Promt": "a", "completion": "b"})").find("'Promt': did you mean 'prompt'?"),
             std::string::npos);
 }

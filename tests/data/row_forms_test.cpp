@@ -75,9 +75,7 @@ TEST_F(RowForms, Instructions) {
             "s\n\n### Instruction:\na\n\n### Response:\nb\n\n### Instruction:\ni\n\n### Response:\n[o]");
   const auto notes =
       ExampleMaker(*bytes_, nullptr, TrainOn::assistant).make(R"({"question": "q", "answer": "a"})").notes;
-  const auto says_how = [](const std::string& n) {
-    return n.find("ask with --prompt $'### Instruction:\\nTEXT") != n.npos;
-  };
+  const auto says_how = [](const std::string& n) { return n.find("is written as '### Instruction:\\nTEXT") != n.npos; };
   EXPECT_EQ(std::ranges::count_if(notes, says_how), 1);
 }
 

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <bit>
+#include <cmath>
 #include <numeric>
 
 #include "backend/gpu/emulated/texts.h"
@@ -73,6 +75,20 @@ TEST(Items, BarriersAndWarps) {
     for (size_t i = 0; i < 64; ++i) EXPECT_EQ(y[i], x[63 - i]);
     launch<sums>("sums", {x.data(), y.data()}, order, {3, 2, 1});
     for (const float sum : y) EXPECT_EQ(sum, 64 * 65 / 2);
+  }
+}
+
+// The instruction, where there is one, rounds as the library's function does.
+TEST(Items, FusedProducts) {
+  const auto bits = [](float v) { return std::bit_cast<uint32_t>(v); };
+  uint32_t u = 1;
+  const auto next = [&] { return std::bit_cast<float>(u = u * 1664525 + 1013904223); };
+  for (int i = 0; i < 100000; ++i) {
+    const float a = next(), b = next(), c = i % 2 ? next() : -(a * b), ours = fma(a, b, c), exact = std::fma(a, b, c);
+    if (std::isnan(exact))
+      ASSERT_TRUE(std::isnan(ours)) << a << " " << b << " " << c;
+    else
+      ASSERT_EQ(bits(ours), bits(exact)) << a << " " << b << " " << c;
   }
 }
 

@@ -71,6 +71,7 @@ struct LookCommand : Command {
     Model model = load_model(model_path, *dev);
     if (model.spec.vision.there()) require_causal(model.spec);  // it says what the model is for
     adapters.apply(model);
+    prompt.read_piped();
     const std::vector<int32_t> ids = prompt.tokens(model, model_path).at(0);
     print_warnings(model_path, model.warnings);
     o.output = json ? LookOptions::json : out.empty() ? LookOptions::numbers : LookOptions::page;

@@ -177,6 +177,8 @@ struct Infer : Command {
   std::vector<int64_t> lengths(const std::vector<std::vector<int32_t>>& ids, const Model& model) const {
     if (context > 0) model.spec.require_positions(context, "ctx");
     const int64_t room = context > 0 ? context : model.spec.context;
+    int64_t longest = 0;
+    for (const auto& prompt : ids) longest = std::max(longest, int64_t(prompt.size()));
     std::vector<int64_t> result;
     for (size_t i = 0; i < ids.size(); ++i) {
       const int64_t tokens = int64_t(ids[i].size());
@@ -186,7 +188,7 @@ struct Infer : Command {
       const uint64_t needed = uint64_t(tokens) + uint64_t(n);
       check(needed <= uint64_t(room), "context: {} prompt tokens{} and {} to generate need {} positions of {}; {}",
             tokens, prompts.several() ? fmt::format(" ({})", prompts.where(i)) : "", n, needed, room,
-            way_out(tokens, n, room, model.spec));
+            way_out(longest, n, room, model.spec));
       result.push_back(n);
     }
     return result;
@@ -213,6 +215,7 @@ struct Infer : Command {
     adapters.apply(model);
     if (model.spec.score.classifies()) {
       refuse_options_of_generation(*parser);
+      prompts.read_piped();
       print_warnings(model_path, model.warnings);
       return classify_texts(*dev, model, model_path, prompts, pictures.top, json);
     }
@@ -224,6 +227,7 @@ struct Infer : Command {
             shell_quoted(text->as<std::string>()));
     }
     require_causal(model.spec);
+    prompts.read_piped();
     if (!stops.empty()) require_tokenizer(model, model_path, "remove --stop");
     for (const std::string& stop : stops) note_line_breaks(stop);
     const std::vector<std::vector<int32_t>> ids = prompts.tokens(model, model_path);

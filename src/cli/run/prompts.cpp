@@ -119,10 +119,11 @@ std::string read_grammar(const std::string& path) {
 
 void PromptOptions::add(CLI::App& app, bool several) {
   begin_group(app, "Prompt");
+  app_ = &app;
   const std::string use = several ? "continue" : "read";
   std::vector<CLI::Option*>& all = options_;
   all = {
-      app.add_option("text", text_, "Text to " + use + ", as --prompt"),
+      app.add_option("text", text_, "Text to " + use + ", as --prompt; without one a pipe is read"),
       add_text_option(app, "-p,--prompt", text_, ("Text to " + use).c_str()),
       add_option(app, "--prompt-file", file_, "File with the text to " + use + "; - reads standard input", file_name()),
       add_option(app, "--prompt-ids", ids_, "Token ids to " + use + ", such as 1,2,3", not_empty())
@@ -192,22 +193,32 @@ void PromptOptions::read() {
     prompts_.push_back({.where = name_of(file_), .text = read_text(file_), .ids = {}});
     drop_line_break(*prompts_[0].text);
   } else {
-    if (std::ranges::none_of(options_, [](const CLI::Option* o) { return o->count() > 0; }) && has_piped_input()) {
-      to_stderr("toy: the prompt is read from standard input\n");
-      std::string text = read_standard_input(true);
-      drop_line_break(text);
-      is_piped_ = !text.empty();
-      prompts_.push_back({.where = is_piped_ ? "standard input" : "prompt", .text = std::move(text), .ids = {}});
-      return;
-    }
-    if (options_[0]->count() == 0 || !is_model_file(text_)) note_text(text_, "--prompt-file");
+    if (!is_second_model()) note_text(text_, "--prompt-file");
     prompts_.push_back({.where = "prompt", .text = text_, .ids = {}});
   }
 }
 
+bool PromptOptions::is_second_model() const {
+  std::error_code error;
+  return options_[0]->count() > 0 && text_.ends_with(".gguf") && std::filesystem::is_regular_file(text_, error);
+}
+
+void PromptOptions::read_piped() {
+  const auto is_given = [](const CLI::Option* o) { return o->count() > 0; };
+  const auto reads_it = [](const CLI::Option* o) { return o->count() > 0 && o->results()[0] == "-"; };
+  if (std::ranges::any_of(options_, is_given) || std::ranges::any_of(app_->get_options(), reads_it) ||
+      !has_piped_input())
+    return;
+  to_stderr("toy: the prompt is read from standard input, to its end\n");
+  std::string text = read_standard_input(true);
+  drop_line_break(text);
+  is_piped_ = !text.empty();
+  prompts_ = {{.where = is_piped_ ? "standard input" : "prompt", .text = std::move(text), .ids = {}}};
+}
+
 std::vector<std::vector<int32_t>> PromptOptions::tokens(const Model& model, const std::string& model_path) const {
-  check(options_[0]->count() == 0 || !is_model_file(text_),
-        "'{}' is one model too many; one is taken, and a text after it", one_line(text_));
+  check(!is_second_model(), "'{}' is one model too many; one is taken, and --prompt before a text of that name",
+        one_line(text_));
   std::vector<std::vector<int32_t>> result;
   const Tokenizer* t = model.tokenizer.get();
   const EncodeOptions o{.parse_special = parse_special};

@@ -41,6 +41,8 @@ struct PromptOptions {
   void add(CLI::App& app, bool several = true);
   /// Reads files and checks what needs no model.
   void read();
+  /// Takes standard input as the prompt, where that is a pipe or a file and nothing else gives one or reads it.
+  void read_piped();
   /// Was --prompts given?
   bool several() const { return !lines_.empty(); }
   const std::vector<Prompt>& all() const { return prompts_; }
@@ -57,7 +59,10 @@ struct PromptOptions {
 
  private:
   void note_missing_or_empty() const;
+  // The argument for a text is the file of a model, as a pattern of the shell may make it.
+  bool is_second_model() const;
 
+  const CLI::App* app_ = nullptr;
   std::vector<CLI::Option*> options_;  // those that give prompts
   std::string text_, ids_, file_, lines_;
   std::vector<Prompt> prompts_;

@@ -181,6 +181,8 @@ uint32_t exchange(uint32_t value, int mask, int line) {
 void run_groups(const Text& text, const Launch& launch, ItemOrder order) {
   if (const size_t i = text.misfit(launch); i != kAllFit)
     fail_internal("device emulated: kernel {}: argument {} does not fit the parameter", text.name, i);
+  if (text.items % int(kWarp) != 0)
+    fail_internal("device emulated: kernel {}: {} items, and not a multiple of {}", text.name, text.items, kWarp);
   static std::mutex one_at_a_time;  // local memory and fibers are there once
   const std::lock_guard lock(one_at_a_time);
   const Order& turns = order_of(text.items, order);
