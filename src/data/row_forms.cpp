@@ -41,7 +41,7 @@ ordered_json without_capitals(const ordered_json& row) {
   bool means_more = false;
   for (const auto& [field, value] : row.items()) {
     const std::string name = in_lower_case(field);
-    const bool is_free = name != field && !row.contains(name) && !lower.contains(name);
+    const bool is_free = !row.contains(name) && !lower.contains(name);
     means_more |= is_free && std::ranges::find(common_names(), name) != common_names().end();
     lower[is_free ? name : field] = value;
   }
@@ -420,10 +420,8 @@ std::string other_training(const ordered_json& row) {
 std::string advice_on(const ordered_json& row) {
   if (const std::string wrong = misspelt_field(row); !wrong.empty()) return wrong;
   if (row.size() == 1) {
-    const std::string field = row.begin().key();
-    const ordered_json& value = row.begin().value();
-    if (value.is_array() && !value.empty() && value[0].is_object())
-      return fmt::format("the rows are in the field '{}'; write that list alone", one_line(field));
+    if (const ordered_json& value = row.front(); value.is_array() && !value.empty() && value[0].is_object())
+      return fmt::format("the rows are in the field '{}'; write that list alone", one_line(row.begin().key()));
   }
   if (row.size() == 2 && row.front().is_string() && row.back().is_string())
     return fmt::format("try --map prompt={},completion={}", one_line(row.begin().key()),
@@ -477,8 +475,8 @@ RowForm row_form(const ordered_json& given, const std::map<std::string, std::str
   } else if (row.has("text")) {
     out.text = row.text("text");
   } else if (const ordered_json lower = without_capitals(given); lower != given) {
-    std::map<std::string, std::string> map;
-    for (const auto& [name, from] : renamed) map[name] = given.contains(from) ? in_lower_case(from) : from;
+    std::map<std::string, std::string> map = renamed;
+    for (auto& [name, from] : map) from = in_lower_case(from);
     return row_form(lower, map);
   } else {
     std::vector<std::string> fields;
