@@ -179,6 +179,7 @@ struct AmxPanels {
 
 namespace toy::cpu {
 
+// Called only where has_amx().
 size_t amx_bytes_of_thread(size_t m, size_t n, size_t k) { return OuterSpace<AmxPanels>(m, n, k).bytes(); }
 
 // Are there tiles, and products of them by this bit of edx? Linux keeps the large registers from a process until it

@@ -137,13 +137,15 @@ struct Bf16Panels {
 
 namespace toy::cpu {
 
-size_t bf16_bytes_of_thread(size_t m, size_t n, size_t k) {
-  return std::max(OuterSpace<Bf16Panels>(m, n, k).bytes(), amx_bytes_of_thread(m, n, k));
-}
-
 bool has_bf16_products() {
   return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+// What counts panels has their instructions, too.
+size_t bf16_bytes_of_thread(size_t m, size_t n, size_t k) {
+  if (!has_bf16_products()) return 0;
+  return std::max(OuterSpace<Bf16Panels>(m, n, k).bytes(), has_amx() ? amx_bytes_of_thread(m, n, k) : 0);
 }
 
 void outer_product_bf16(const OuterProduct& p, const TeamMember& team, std::byte* workspace) {
