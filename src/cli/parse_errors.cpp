@@ -156,15 +156,15 @@ std::string example_of(const CLI::App& app, const CLI::Option& option) {
 std::string explain_texts(const CLI::App& app, const std::vector<std::string>& arguments) {
   const bool has_file = app.get_option_no_throw("--file"), has_documents = app.get_option_no_throw("--document");
   const auto has_space = [](const std::string& text) { return text.find(' ') != text.npos; };
-  constexpr size_t kTaken = 2;  // the model and a text
   const bool has_prompts = app.get_option_no_throw("--prompts");
+  constexpr size_t kTaken = 2;  // the model and a text
   const auto is_file = [](const std::string& path) {
     std::error_code error;
     return std::filesystem::is_regular_file(path, error);
   };
-  if (const auto file = std::find_if(arguments.begin() + 1, arguments.end(), is_file);
-      has_file && arguments.size() == kTaken + 1 && file != arguments.end())
-    return fmt::format("'{}' is no option; did you mean --file {}?", one_line(*file), shell_quoted(*file));
+  if (has_file && arguments.size() == kTaken + 1)
+    if (const auto file = std::find_if(arguments.begin() + 1, arguments.end(), is_file); file != arguments.end())
+      return fmt::format("'{}' is no option; did you mean --file {}?", one_line(*file), shell_quoted(*file));
   if (arguments.size() <= kTaken || !std::all_of(arguments.begin() + kTaken, arguments.end(), has_space))
     return fmt::format("too many arguments; put quotes around a text of several words{}",
                        has_documents ? ", and --document before each document"
@@ -446,7 +446,7 @@ std::string explain(const CLI::App& root, const CLI::ParseError& error, const st
       if (own.empty()) own = explain_quotes(words);
       if (own.empty()) own = explain_unquoted(app, words);
       if (const CLI::Option* o = app.get_option_no_throw("text");
-          own.empty() && o && o->count() > 0 && is_model_file(o->results()[0]))
+          own.empty() && o && o->count() > 0 && is_gguf_there(o->results()[0]))
         own = fmt::format("'{}' is one model too many; `{}` takes one", one_line(o->results()[0]), full_name(app));
       if (const CLI::Option* o = app.get_option_no_throw("text"); own.empty() && o && o->count() > 0)
         own = "there is a text and " + excluded_by(*o) + "; put quotes around a text of several words";

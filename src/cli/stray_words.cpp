@@ -36,6 +36,11 @@ bool is_model_file(const std::string& path) {
   return path.ends_with(".gguf") || std::filesystem::exists(path + "/model.gguf", error);
 }
 
+bool is_gguf_there(const std::string& text) {
+  std::error_code error;
+  return text.ends_with(".gguf") && std::filesystem::is_regular_file(text, error);
+}
+
 std::string explain_spaces(const std::vector<std::string>& words) {
   constexpr size_t kMostWords = 8;
   std::error_code error;

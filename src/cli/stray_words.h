@@ -14,6 +14,8 @@ std::string shown_name(const CLI::Option& option);
 
 /// Whether a path is that of a GGUF file or of a run's folder with one.
 bool is_model_file(const std::string& path);
+/// Is the text the name of a GGUF file that is there, as a pattern of the shell makes it?
+bool is_gguf_there(const std::string& text);
 /// A path with spaces, which is several words for the shell; else "".
 std::string explain_spaces(const std::vector<std::string>& words);
 /// `--stop A B` of an option that is written before each value, in a command that takes arguments, too; else "".

@@ -121,6 +121,12 @@ TEST_F(MistakesWithAModel, InputThatIsNotRead) {
                                      .c_str());
   EXPECT_EQ(slurp(path("err.log")).find("read from standard input"), std::string::npos) << status;
   EXPECT_EQ(toy("infer " + model + " -n 1 'about foo.gguf'").code, 0);  // no such file
+  // A model that is not there is told before a pipe is read to its end.
+  const int waits = std::system(("mkfifo " + path("pipe") + " && exec 3<>" + path("pipe") + " && timeout 20 " +
+                                 std::string(TOY_BINARY) + " infer " + path("none.gguf") + " <&3 2>" + path("err.log"))
+                                    .c_str());
+  EXPECT_EQ(WEXITSTATUS(waits), 2);
+  EXPECT_NE(slurp(path("err.log")).find("none.gguf: no such file"), std::string::npos);
   EXPECT_EQ(piped("infer " + model + " -n 1 -p 'the cat'").substr(0, note.size()), note);
   EXPECT_EQ(slurp(path("out.log")), read);
   EXPECT_NE(piped("chat " + model + " hi -n 2 --chat-template plain")

@@ -114,6 +114,15 @@ TEST(Items, ABarrierThatNotAllReach) {
   EXPECT_EQ(y[0], 64);
 }
 
+TEST(Items, AGroupIsWholeWarps) {
+  Floats y{};
+  const Text half = text_of<early_exit>("half", 48, __start_toy_local_items_test, __stop_toy_local_items_test);
+  expect_contains(error_of([&] {
+                    run_groups(half, {{}, {}, {y.data()}}, ItemOrder::ascending);
+                  }),
+                  "kernel half: 48 items, and not a multiple of 32");
+}
+
 TEST(Items, ArgumentsAreThoseOfTheKernel) {
   Floats y{};
   const auto message = [](int i) {

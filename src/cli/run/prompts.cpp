@@ -198,10 +198,7 @@ void PromptOptions::read() {
   }
 }
 
-bool PromptOptions::is_second_model() const {
-  std::error_code error;
-  return options_[0]->count() > 0 && text_.ends_with(".gguf") && std::filesystem::is_regular_file(text_, error);
-}
+bool PromptOptions::is_second_model() const { return options_[0]->count() > 0 && is_gguf_there(text_); }
 
 void PromptOptions::read_piped() {
   const auto is_given = [](const CLI::Option* o) { return o->count() > 0; };

@@ -33,7 +33,7 @@ struct Prompt {
   std::vector<float> lora = {};  ///< a factor for each --lora; empty: 1
 };
 
-/// --prompt, --prompt-file, --prompts, --prompt-ids: one of them, or none (an empty text).
+/// --prompt, --prompt-file, --prompts, --prompt-ids: one of them, or none (a pipe, else an empty text).
 struct PromptOptions {
   bool no_bos = false, parse_special = true;
 
@@ -59,7 +59,7 @@ struct PromptOptions {
 
  private:
   void note_missing_or_empty() const;
-  // The argument for a text is the file of a model, as a pattern of the shell may make it.
+  // The argument for a text is the file of a model.
   bool is_second_model() const;
 
   const CLI::App* app_ = nullptr;

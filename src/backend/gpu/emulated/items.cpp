@@ -32,8 +32,8 @@ struct Item {
 /// The items of a group in an order, the same for all of its groups.
 struct Order {
   std::vector<int> items;
-  size_t
-      together;  ///< so many take turns until none can go on, then the next: a warp, whose stacks fit a cache, or all
+  /// So many take turns until none can go on, then the next ones: a warp, whose stacks fit a cache, or all.
+  size_t together;
 };
 
 // One group at a time. Fibers take items that have not begun, so kernels without barriers need only one.
