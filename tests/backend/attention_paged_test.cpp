@@ -4,7 +4,7 @@
 #include "backend/cpu/attention/kv_page.h"
 #include "toy/tensor/quantize.h"
 
-namespace toy::test {
+namespace toy::test::attention_paged_test {
 namespace {
 
 constexpr DType kCacheTypes[] = {DType::f32, DType::f16, DType::q8_0};
@@ -237,4 +237,4 @@ TEST(AttentionPaged, names_bad_rows) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::attention_paged_test

@@ -1,7 +1,7 @@
 // Attention of the cpu device against plain f64 loops with derived bounds, and its promises on bits.
 #include "backend/attention_data.h"
 
-namespace toy::test {
+namespace toy::test::attention_test {
 namespace {
 
 constexpr double kU = 0x1p-24;
@@ -218,4 +218,4 @@ TEST(Attention, fewer_rows_than_planned_and_no_lse) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::attention_test

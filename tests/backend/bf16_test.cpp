@@ -8,7 +8,7 @@
 #include "backend/kernel_test_util.h"
 #include "toy/ops/attrs/structs.h"
 
-namespace toy::test {
+namespace toy::test::bf16_test {
 namespace {
 
 constexpr double kUnit = 0x1p-24;  // roundoff of f32
@@ -250,4 +250,4 @@ TEST_F(Bf16, IsChosenOnlyWhereThePlanAllowsIt) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::bf16_test

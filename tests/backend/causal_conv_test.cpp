@@ -1,7 +1,7 @@
 // Causal convolutions on every instruction set.
 #include "backend/compare_util.h"
 
-namespace toy::test {
+namespace toy::test::causal_conv_test {
 namespace {
 
 struct Sizes {
@@ -59,4 +59,4 @@ TEST(CausalConv, GradientsAgreeWithReference) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::causal_conv_test

@@ -16,7 +16,7 @@
 #include "toy/graph/op_def.h"
 #include "toy/ops/ops.h"
 
-namespace toy {
+namespace toy::device_test {
 namespace {
 
 // An op may have several records if all but the last choose what they take.
@@ -199,4 +199,4 @@ TEST(Device, KernelsOfOnesOwnComeFirst) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::device_test

@@ -2,7 +2,7 @@
 // math-inl.h; math_test.cpp visits the numbers that random ones miss.
 #include "backend/compare_util.h"
 
-namespace toy::test {
+namespace toy::test::elementwise_test {
 namespace {
 
 struct Binary {
@@ -174,4 +174,4 @@ TEST(SwiGlu, Gradient) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::elementwise_test

@@ -1,7 +1,7 @@
 // The gated delta rule on every instruction set.
 #include "backend/compare_util.h"
 
-namespace toy::test {
+namespace toy::test::gated_delta_test {
 namespace {
 
 // Rows of random numbers of length 1 / divisor.
@@ -97,4 +97,4 @@ TEST(GatedDeltaRule, GradientsAgreeWithReference) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::gated_delta_test

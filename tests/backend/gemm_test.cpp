@@ -10,7 +10,7 @@
 #include "backend/kernel_test_util.h"
 #include "toy/ops/attrs/structs.h"
 
-namespace toy::test {
+namespace toy::test::gemm_test {
 namespace {
 
 template <class T>
@@ -289,4 +289,4 @@ TEST(Matmul, EqualsItsDefinitionInManyBlocks) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::gemm_test

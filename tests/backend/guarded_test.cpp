@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace toy::test {
+namespace toy::test::guarded_test {
 namespace {
 
 TEST(Guarded, AnAccessPastTheEndsIsAFault) {
@@ -31,4 +31,4 @@ TEST(Guarded, AWriteBesideTheBytesIsSeen) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::guarded_test

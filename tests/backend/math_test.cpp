@@ -8,7 +8,7 @@
 
 #include "backend/compare_util.h"
 
-namespace toy::test {
+namespace toy::test::math_test {
 namespace {
 
 double two_a(double x) { return 2 * std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x); }
@@ -116,4 +116,4 @@ TEST(Math, ZerosAndFarEnds) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::math_test

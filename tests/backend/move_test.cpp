@@ -1,7 +1,7 @@
 // copy, concat, cast, fill, sum, embedding: everything but sum is exact.
 #include "backend/compare_util.h"
 
-namespace toy::test {
+namespace toy::test::move_test {
 namespace {
 
 constexpr DType kMovedTypes[] = {DType::f32, DType::f16, DType::bf16, DType::i32};
@@ -145,4 +145,4 @@ TEST(Embedding, Gradient) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::move_test

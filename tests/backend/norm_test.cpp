@@ -1,7 +1,7 @@
 // rms_norm, its gradient, softmax and rope. Bounds are derived at the top of each kernel's file.
 #include "backend/compare_util.h"
 
-namespace toy::test {
+namespace toy::test::norm_test {
 namespace {
 
 double rstd_units(int64_t D) { return double(D) / 128 + 7; }
@@ -154,4 +154,4 @@ TEST(Rope, ReportsPositionOutsideTheTable) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::norm_test

@@ -1,7 +1,7 @@
 // adamw, global_norm, clip_scale.
 #include "backend/compare_util.h"
 
-namespace toy::test {
+namespace toy::test::optimizer_test {
 namespace {
 
 constexpr AdamWAttrs kAdamW{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
@@ -126,4 +126,4 @@ TEST(ClipScale, AgreesWithReference) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::optimizer_test

@@ -10,7 +10,7 @@
 #include "backend/kernel_test_util.h"
 #include "toy/tensor/quantize.h"
 
-namespace toy::test {
+namespace toy::test::quant_exact_test {
 namespace {
 
 struct Weights {
@@ -102,4 +102,4 @@ TEST(QuantExact, HasTheBitsOfF32Weights) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::quant_exact_test

@@ -12,7 +12,7 @@
 #include "toy/tensor/buffer.h"
 #include "toy/tensor/quantize.h"
 
-namespace toy::test {
+namespace toy::test::quant_test {
 namespace {
 
 using cpu::QuantIsa;
@@ -363,4 +363,4 @@ TEST(QuantProduct, RowsAreRoundedToTheSameBits) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::quant_test

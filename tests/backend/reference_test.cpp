@@ -1,7 +1,7 @@
 // The reference kernels against each other: attention over pages against attention over rows.
 #include "backend/compare_util.h"
 
-namespace toy::test {
+namespace toy::test::reference_test {
 namespace {
 
 Tensor random_f64(const Shape& shape, uint32_t seed) { return random_tensor(shape, seed, -1, 1, DType::f64); }
@@ -31,4 +31,4 @@ TEST(Reference, PagedAttentionIsAttention) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::reference_test

@@ -8,7 +8,7 @@
 #include "toy/ops/attrs/structs.h"
 #include "toy/tensor/quantize.h"
 
-namespace toy::test {
+namespace toy::test::xent_test {
 namespace {
 
 // Everything in f64, from the f32 inputs.
@@ -250,4 +250,4 @@ TEST(LinearXent, ReportsTargetsOutOfRangeAndTakesNoRows) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::xent_test

@@ -12,7 +12,7 @@
 #include "testing/files.h"
 #include "toy/base/error.h"
 
-namespace toy {
+namespace toy::atomic_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -196,4 +196,4 @@ TEST_F(AtomicFileTest, FullDisk) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::atomic_file_test

@@ -7,7 +7,7 @@
 
 #include "toy/base/error.h"
 
-namespace toy {
+namespace toy::checksum_test {
 namespace {
 
 // From xxHash's own tests: its sanity buffer and published digests.
@@ -53,4 +53,4 @@ TEST(Xxh64, FilesThatCannotBeRead) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::checksum_test

@@ -10,7 +10,7 @@
 #include "base/rank_cores.h"
 #include "testing/errors.h"
 
-namespace toy {
+namespace toy::communicator_test {
 namespace {
 
 using testing::error_of;
@@ -194,4 +194,4 @@ TEST(ShareGpus, OneEach) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::communicator_test

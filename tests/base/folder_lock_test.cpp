@@ -13,7 +13,7 @@
 #include "testing/files.h"
 #include "toy/base/error.h"
 
-namespace toy {
+namespace toy::folder_lock_test {
 namespace {
 
 TEST(FolderLock, OneHolderAtATime) {
@@ -112,4 +112,4 @@ TEST(FolderLock, HoldsTheFileOfItsName) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::folder_lock_test

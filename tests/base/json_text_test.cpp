@@ -7,7 +7,7 @@
 
 #include "testing/errors.h"
 
-namespace toy {
+namespace toy::json_text_test {
 namespace {
 
 using nlohmann::json;
@@ -107,4 +107,4 @@ TEST(Json, NumbersKeepToTheirRange) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::json_text_test

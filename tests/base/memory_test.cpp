@@ -8,7 +8,7 @@
 
 #include "toy/base/error.h"
 
-namespace toy {
+namespace toy::memory_test {
 namespace {
 
 TEST(Memory, KnowsWhatThereIs) {
@@ -79,4 +79,4 @@ TEST(Memory, FormatsBytes) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::memory_test

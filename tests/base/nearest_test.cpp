@@ -6,7 +6,7 @@
 #include "testing/errors.h"
 #include "testing/files.h"
 
-namespace toy {
+namespace toy::nearest_test {
 namespace {
 
 TEST(Nearest, ATypingMistakeOrNothing) {
@@ -60,4 +60,4 @@ TEST(Nearest, FilesOfTheFolder) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::nearest_test

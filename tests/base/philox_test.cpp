@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace toy {
+namespace toy::philox_test {
 namespace {
 
 // Known answers that its authors publish for philox4x32-10 (the Random123 distribution, kat_vectors).
@@ -42,4 +42,4 @@ TEST(Philox, MomentsAreRight) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::philox_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace toy {
+namespace toy::shell_word_test {
 namespace {
 
 TEST(ShellWord, IsPlainInQuotesOrEscaped) {
@@ -16,4 +16,4 @@ TEST(ShellWord, IsPlainInQuotesOrEscaped) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::shell_word_test

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace toy::svg {
+namespace toy::svg::svg_test {
 namespace {
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -60,4 +60,4 @@ TEST(Svg, StyleIsForLightAndDarkReaders) {
 }
 
 }  // namespace
-}  // namespace toy::svg
+}  // namespace toy::svg::svg_test

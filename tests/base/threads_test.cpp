@@ -11,7 +11,7 @@
 #include "base/processors.h"
 #include "toy/base/error.h"
 
-namespace toy {
+namespace toy::threads_test {
 namespace {
 
 TEST(ThreadPool, EveryThreadRunsOnceInEachRegion) {
@@ -167,4 +167,4 @@ TEST(Part, CoversEverythingOnce) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::threads_test

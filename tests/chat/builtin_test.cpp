@@ -10,7 +10,7 @@
 #include "toy/chat/chat_input.h"
 #include "toy/text/tokenizer.h"
 
-namespace toy {
+namespace toy::builtin_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -101,4 +101,4 @@ TEST(BuiltinTemplates, FitTheVocabulary) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::builtin_test

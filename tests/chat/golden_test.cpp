@@ -9,7 +9,7 @@
 #include "toy/chat/chat_input.h"
 #include "toy/chat/chat_template.h"
 
-namespace toy {
+namespace toy::golden_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -80,4 +80,4 @@ TEST(ChatGolden, EveryConstructIsThatOfJinja) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::golden_test

@@ -9,7 +9,7 @@
 #include "toy/chat/chat_input.h"
 #include "toy/chat/chat_template.h"
 
-namespace toy {
+namespace toy::jinja_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -103,4 +103,4 @@ TEST(Jinja, ListsThatGrowIntoEachOther) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::jinja_test

@@ -9,7 +9,7 @@
 #include "toy/chat/chat_template.h"
 #include "toy/formats/gguf.h"
 
-namespace toy {
+namespace toy::limits_test {
 namespace {
 
 std::string error_of(const std::string& source, const ChatLimits& limits = {}) {
@@ -209,4 +209,4 @@ TEST(ChatErrors, WhatIsNoConversation) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::limits_test

@@ -2,7 +2,7 @@
 // tests/train/text_classes_test.cpp.)
 #include "cli/cli_fixture.h"
 
-namespace toy_cli_test {
+namespace toy_cli_test::text_classes_test {
 namespace {
 
 using nlohmann::json;
@@ -98,4 +98,4 @@ TEST_F(CliClasses, Refuses) {
 }
 
 }  // namespace
-}  // namespace toy_cli_test
+}  // namespace toy_cli_test::text_classes_test

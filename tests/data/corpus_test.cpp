@@ -9,7 +9,7 @@
 #include "testing/errors.h"
 #include "toy/base/error.h"
 
-namespace toy {
+namespace toy::corpus_test {
 namespace {
 
 using testing::message_of;
@@ -215,4 +215,4 @@ TEST(TextRows, AreTheWindowsOfAnEvaluation) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::corpus_test

@@ -4,7 +4,7 @@
 
 #include "testing/errors.h"
 
-namespace toy {
+namespace toy::documents_test {
 namespace {
 
 using namespace testing;
@@ -63,4 +63,4 @@ TEST(Documents, Parse) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::documents_test

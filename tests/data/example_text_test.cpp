@@ -6,7 +6,7 @@
 #include "toy/chat/builtin.h"
 #include "toy/data/examples.h"
 
-namespace toy {
+namespace toy::example_text_test {
 namespace {
 
 using Texts = std::vector<std::string>;
@@ -46,4 +46,4 @@ TEST(ExampleText, IsWhatATemplateMakesOfTrainingRows) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::example_text_test

@@ -9,7 +9,7 @@
 #include "toy/base/error.h"
 #include "toy/data/packing.h"
 
-namespace toy {
+namespace toy::examples_test {
 namespace {
 
 const ChatTemplate kChatMl(
@@ -336,4 +336,4 @@ TEST_F(Examples, PreferencesAndRatedAnswers) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::examples_test

@@ -8,7 +8,7 @@
 
 #include "testing/errors.h"
 
-namespace toy {
+namespace toy::mixture_test {
 namespace {
 
 using testing::message_of;
@@ -68,4 +68,4 @@ TEST(Mixture, Refusals) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::mixture_test

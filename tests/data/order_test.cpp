@@ -11,7 +11,7 @@
 #include "toy/data/mixture.h"
 #include "toy/data/packing.h"
 
-namespace toy {
+namespace toy::order_test {
 namespace {
 
 void expect_in_docs(const std::string& text) {
@@ -78,4 +78,4 @@ TEST(Order, MixturesAreAsDocumented) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::order_test

@@ -10,7 +10,7 @@
 #include "testing/errors.h"
 #include "toy/base/philox.h"
 
-namespace toy {
+namespace toy::packing_test {
 namespace {
 
 using testing::message_of;
@@ -155,4 +155,4 @@ TEST(PackedRows, Refusals) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::packing_test

@@ -7,7 +7,7 @@
 #include "testing/errors.h"
 #include "toy/data/examples.h"
 
-namespace toy {
+namespace toy::row_forms_test {
 namespace {
 
 const ChatTemplate kChat(
@@ -383,4 +383,4 @@ TEST_F(RowForms, FilesOfAllFormats) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::row_forms_test

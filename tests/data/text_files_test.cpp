@@ -9,7 +9,7 @@
 #include "testing/files.h"
 #include "toy/base/checksum.h"
 
-namespace toy {
+namespace toy::text_files_test {
 namespace {
 
 using namespace testing;
@@ -156,4 +156,4 @@ TEST(TextFiles, ASampleIsWholeLinesFromAllOver) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::text_files_test

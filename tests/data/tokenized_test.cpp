@@ -19,7 +19,7 @@
 #include "toy/data/corpus.h"
 #include "toy/synth/stories.h"
 
-namespace toy {
+namespace toy::tokenized_test {
 namespace {
 
 using namespace testing;
@@ -313,4 +313,4 @@ TEST(Tokenized, MemoryDoesNotGrowWithTheText) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::tokenized_test

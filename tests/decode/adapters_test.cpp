@@ -14,7 +14,7 @@
 #include "toy/formats/requantize.h"
 #include "toy/models/adapter.h"
 
-namespace toy {
+namespace toy::adapters_test {
 namespace {
 
 using testing::all_logits;
@@ -203,4 +203,4 @@ TEST(AdaptersMisuse, IsRefused) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::adapters_test

@@ -13,7 +13,7 @@
 #include "toy/decode/scheduler.h"
 #include "toy/grammar/grammar.h"
 
-namespace toy {
+namespace toy::combinations_test {
 namespace {
 
 constexpr int32_t kVocab = 256;
@@ -148,4 +148,4 @@ INSTANTIATE_TEST_SUITE_P(Families, Combinations, ::testing::ValuesIn(kFamilies),
                          [](const auto& family) { return std::string(family.param.name); });
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::combinations_test

@@ -13,7 +13,7 @@
 #include "toy/backend/devices.h"
 #include "toy/base/philox.h"
 
-namespace toy {
+namespace toy::decoder_test {
 namespace {
 
 using testing::all_logits;
@@ -424,4 +424,4 @@ INSTANTIATE_TEST_SUITE_P(Kv, DecoderBits, ::testing::Values(DType::f32, DType::f
                          [](const auto& type) { return std::string(name_of(type.param)); });
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::decoder_test

@@ -14,7 +14,7 @@
 #include "toy/formats/requantize.h"
 #include "toy/models/transformer.h"
 
-namespace toy {
+namespace toy::family_bits_test {
 namespace {
 
 using testing::all_logits;
@@ -171,4 +171,4 @@ INSTANTIATE_TEST_SUITE_P(Families, FamilyBits, ::testing::ValuesIn(kCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::family_bits_test

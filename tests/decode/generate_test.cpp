@@ -9,7 +9,7 @@
 #include "toy/backend/devices.h"
 #include "toy/decode/text_stream.h"
 
-namespace toy {
+namespace toy::generate_test {
 namespace {
 
 TEST(Generate, StopsWhenAskedAndAtTheEnd) {
@@ -111,4 +111,4 @@ TEST_P(SharedStories, GreedyTextIsThePublishedOne) {
 INSTANTIATE_TEST_SUITE_P(SharedDevices, SharedStories, ::testing::Values("cpu", "reference", "opencl"));
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::generate_test

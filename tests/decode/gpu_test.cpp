@@ -11,7 +11,7 @@
 #include "toy/backend/devices.h"
 #include "toy/base/philox.h"
 
-namespace toy {
+namespace toy::gpu_test {
 namespace {
 
 using testing::all_logits;
@@ -73,4 +73,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::gpu_test

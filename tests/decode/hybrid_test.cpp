@@ -14,7 +14,7 @@
 #include "toy/base/philox.h"
 #include "toy/decode/generate.h"
 
-namespace toy {
+namespace toy::hybrid_test {
 namespace {
 
 using testing::all_logits;
@@ -442,4 +442,4 @@ INSTANTIATE_TEST_SUITE_P(Models, SharedPrefixes,
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::hybrid_test

@@ -13,7 +13,7 @@
 #include "toy/decode/generate.h"
 #include "toy/decode/scheduler.h"
 
-namespace toy {
+namespace toy::likeliest_test {
 namespace {
 
 ModelSpec spec_of() {
@@ -228,4 +228,4 @@ TEST(Likeliest, TextsAreTheSameAndReadLess) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::likeliest_test

@@ -13,7 +13,7 @@
 #include "toy/decode/scheduler.h"
 #include "toy/models/model.h"
 
-namespace toy {
+namespace toy::misuse_test {
 namespace {
 
 using testing::error_of;
@@ -118,4 +118,4 @@ TEST_F(DecodeMisuse, Saving) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::misuse_test

@@ -17,7 +17,7 @@
 #include "toy/decode/generate.h"
 #include "toy/decode/scheduler.h"
 
-namespace toy {
+namespace toy::order_test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -420,4 +420,4 @@ TEST_F(OrderTest, PagesAreFreeAtOnce) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::order_test

@@ -12,7 +12,7 @@
 #include "toy/base/philox.h"
 #include "toy/decode/generate.h"
 
-namespace toy {
+namespace toy::prefix_test {
 namespace {
 
 constexpr int32_t kVocab = 61, kEnd = 60;  // that ends a message
@@ -359,4 +359,4 @@ INSTANTIATE_TEST_SUITE_P(Models, Prefixes,
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::prefix_test

@@ -13,7 +13,7 @@
 #include "toy/formats/gguf.h"
 #include "toy/tensor/convert.h"
 
-namespace toy {
+namespace toy::quantized_test {
 namespace {
 
 constexpr int64_t kVocab = 61;
@@ -152,4 +152,4 @@ std::string name_of_case(const ::testing::TestParamInfo<Case>& test) {
 INSTANTIATE_TEST_SUITE_P(Types, QuantizedDecoding, ::testing::ValuesIn(cases()), name_of_case);
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::quantized_test

@@ -11,7 +11,7 @@
 #include "toy/base/philox.h"
 #include "toy/decode/sampler.h"
 
-namespace toy {
+namespace toy::sampler_chain_test {
 namespace {
 
 struct Item {
@@ -379,4 +379,4 @@ TEST(SamplerChain, TokensWithATextAreFound) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::sampler_chain_test

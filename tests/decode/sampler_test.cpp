@@ -10,7 +10,7 @@
 #include "toy/base/error.h"
 #include "toy/base/philox.h"
 
-namespace toy {
+namespace toy::sampler_test {
 namespace {
 
 TEST(Sampler, GreedyTakesTheFirstOfTheLikeliest) {
@@ -271,4 +271,4 @@ TEST(Sampler, AConstraintThatAllowsNothingIsAnError) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::sampler_test

@@ -16,7 +16,7 @@
 #include "toy/base/philox.h"
 #include "toy/decode/generate.h"
 
-namespace toy {
+namespace toy::saved_state_test {
 namespace {
 
 using testing::expect_contains;
@@ -350,4 +350,4 @@ INSTANTIATE_TEST_SUITE_P(Models, SavedStates,
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::saved_state_test

@@ -16,7 +16,7 @@
 #include "toy/base/threads.h"
 #include "toy/decode/generate.h"
 
-namespace toy {
+namespace toy::scheduler_test {
 namespace {
 
 ModelSpec small_spec() {
@@ -432,4 +432,4 @@ TEST_F(SchedulerTest, RefusesWhatCannotBeDone) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::scheduler_test

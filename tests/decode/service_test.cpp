@@ -13,7 +13,7 @@
 #include "toy/decode/generate.h"
 #include "toy/text/tokenizer.h"
 
-namespace toy {
+namespace toy::service_test {
 namespace {
 
 class ServiceTest : public ::testing::Test {
@@ -322,4 +322,4 @@ TEST_F(ServiceTest, AnErrorReachesItsRequest) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::service_test

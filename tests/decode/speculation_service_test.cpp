@@ -12,7 +12,7 @@
 #include "toy/decode/service.h"
 #include "toy/decode/speculation.h"
 
-namespace toy {
+namespace toy::speculation_service_test {
 namespace {
 
 // Stop strings, and a request that goes away, through the service.
@@ -72,4 +72,4 @@ TEST(SpeculationOfServices, StopStringsEndTextsAlike) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::speculation_service_test

@@ -17,7 +17,7 @@
 #include "toy/base/philox.h"
 #include "toy/decode/generate.h"
 
-namespace toy {
+namespace toy::speculation_test {
 namespace {
 
 constexpr int32_t kVocab = 61;
@@ -470,4 +470,4 @@ TEST(SpeculationOfServices, OtherTokensAreRefused) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::speculation_test

@@ -6,7 +6,7 @@
 #include "toy/base/error.h"
 #include "toy/base/philox.h"
 
-namespace toy {
+namespace toy::text_stream_test {
 namespace {
 
 // What a filter lets through when the text comes in these pieces.
@@ -108,4 +108,4 @@ TEST(TextStream, WithoutAStopTheRestComesAtTheEnd) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::text_stream_test

@@ -4,7 +4,7 @@
 #include "toy/decode/usual_sampling.h"
 #include "toy/formats/sampling_keys.h"
 
-namespace toy {
+namespace toy::usual_sampling_test {
 namespace {
 
 TEST(UsualSampling, IsOneTemperatureAndWhatTheFileSays) {
@@ -55,4 +55,4 @@ TEST(UsualSampling, GivesWayToWhatIsGiven) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::usual_sampling_test

@@ -13,7 +13,7 @@
 #include "toy/decode/generate.h"
 #include "toy/models/transformer.h"
 
-namespace toy {
+namespace toy::window_test {
 namespace {
 
 using testing::all_logits;
@@ -286,4 +286,4 @@ INSTANTIATE_TEST_SUITE_P(Kv, Windows, ::testing::Values(DType::f32, DType::f16, 
                          [](const auto& type) { return std::string(name_of(type.param)); });
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::window_test

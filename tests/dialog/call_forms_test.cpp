@@ -12,7 +12,7 @@
 #include "text/vocabulary.h"
 #include "toy/base/json_text.h"
 
-namespace toy::dialog {
+namespace toy::dialog::call_forms_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -260,4 +260,4 @@ TEST(CallForms, GrammarsOfChannels) {
 }
 
 }  // namespace
-}  // namespace toy::dialog
+}  // namespace toy::dialog::call_forms_test

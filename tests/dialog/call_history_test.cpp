@@ -7,7 +7,7 @@
 #include "toy/chat/chat_input.h"
 #include "toy/chat/chat_template.h"
 
-namespace toy::dialog {
+namespace toy::dialog::call_history_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -168,4 +168,4 @@ TEST(CallHistory, DeepSeeksToolsAreInTheSystemMessage) {
 }
 
 }  // namespace
-}  // namespace toy::dialog
+}  // namespace toy::dialog::call_history_test

@@ -15,7 +15,7 @@
 #include "text/text_testing.h"
 #include "text/vocabulary.h"
 
-namespace toy::dialog {
+namespace toy::dialog::call_parser_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -416,4 +416,4 @@ TEST(CallParser, Corpus) {
 }
 
 }  // namespace
-}  // namespace toy::dialog
+}  // namespace toy::dialog::call_parser_test

@@ -14,7 +14,7 @@
 #include "testing/errors.h"
 #include "testing/models.h"
 
-namespace toy::dialog {
+namespace toy::dialog::constraints_test {
 namespace {
 
 using testing::error_of;
@@ -180,4 +180,4 @@ TEST_F(Answers, CallsEndThoughts) {
 }
 
 }  // namespace
-}  // namespace toy::dialog
+}  // namespace toy::dialog::constraints_test

@@ -10,7 +10,7 @@
 #include "dialog/control_tokens.h"
 #include "testing/errors.h"
 
-namespace toy {
+namespace toy::dialog_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -477,4 +477,4 @@ TEST_F(Dialogs, LearnedTurnsFollowThePromptsOfInference) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::dialog_test

@@ -7,7 +7,7 @@
 #include "dialog/hints.h"
 #include "dialog/messages.h"
 
-namespace toy::dialog {
+namespace toy::dialog::fields_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -220,4 +220,4 @@ TEST(Tools, ChoicesInAllTheirForms) {
 }
 
 }  // namespace
-}  // namespace toy::dialog
+}  // namespace toy::dialog::fields_test

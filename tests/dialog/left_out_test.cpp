@@ -7,7 +7,7 @@
 #include "toy/dialog/dialog.h"
 #include "toy/dialog/dialog_input.h"
 
-namespace toy {
+namespace toy::left_out_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -167,4 +167,4 @@ TEST_F(LeftOut, TheTemplateForToolsDecides) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::left_out_test

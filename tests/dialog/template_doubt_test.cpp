@@ -9,7 +9,7 @@
 #include "testing/errors.h"
 #include "toy/dialog/dialog_input.h"
 
-namespace toy {
+namespace toy::template_doubt_test {
 namespace {
 
 const std::string kPlain = "{% for m in messages %}<{{ m.role }}>{{ m.content }}<|im_end|>{% endfor %}";
@@ -53,4 +53,4 @@ TEST_F(TemplateDoubt, OfRows) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::template_doubt_test

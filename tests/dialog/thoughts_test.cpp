@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace toy::dialog {
+namespace toy::dialog::thoughts_test {
 namespace {
 
 std::string shown(ThoughtSplitter s, const std::string& text, size_t step) {
@@ -80,4 +80,4 @@ TEST(Thoughts, MarksOfFamilies) {
 }
 
 }  // namespace
-}  // namespace toy::dialog
+}  // namespace toy::dialog::thoughts_test

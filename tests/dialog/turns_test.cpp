@@ -14,7 +14,7 @@
 #include "toy/base/error.h"
 #include "toy/chat/chat_input.h"
 
-namespace toy::dialog {
+namespace toy::dialog::turns_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -180,4 +180,4 @@ TEST_F(Turns, OfTemplatesThatCountMessages) {
 }
 
 }  // namespace
-}  // namespace toy::dialog
+}  // namespace toy::dialog::turns_test

@@ -11,7 +11,7 @@
 #include "testing/test_device.h"
 #include "toy/decode/sampler.h"
 
-namespace toy {
+namespace toy::choices_test {
 namespace {
 
 TEST(Choices, HellaSwag) {
@@ -184,4 +184,4 @@ TEST(Choices, FilesNameTheLine) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::choices_test

@@ -12,7 +12,7 @@
 #include "testing/test_device.h"
 #include "toy/models/model.h"
 
-namespace toy {
+namespace toy::compare_test {
 namespace {
 
 ModelSpec spec_of(int64_t vocab = 61, int64_t d_ff = 52) {
@@ -138,4 +138,4 @@ TEST(Compare, ShapesThatDifferAreNamed) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::compare_test

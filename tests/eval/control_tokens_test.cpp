@@ -11,7 +11,7 @@
 #include "toy/eval/open_questions.h"
 #include "toy/eval/score.h"
 
-namespace toy {
+namespace toy::control_tokens_test {
 namespace {
 
 using Ids = std::vector<int32_t>;
@@ -103,4 +103,4 @@ TEST_F(ControlTokens, PromptsOfATemplate) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::control_tokens_test

@@ -12,7 +12,7 @@
 #include "toy/eval/compare.h"
 #include "toy/eval/score.h"
 
-namespace toy {
+namespace toy::golden_test {
 namespace {
 
 const std::string kFolder = std::string(TOY_SOURCE_DIR) + "/tests/golden/";
@@ -91,4 +91,4 @@ TEST(EvalGolden, Choices) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::golden_test

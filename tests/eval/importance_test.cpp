@@ -16,7 +16,7 @@
 #include "toy/train/trainer.h"
 #include "toy/train/watch.h"
 
-namespace toy {
+namespace toy::importance_test {
 namespace {
 
 constexpr int64_t kChunk = 16;
@@ -179,4 +179,4 @@ TEST(Importance, BadInput) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::importance_test

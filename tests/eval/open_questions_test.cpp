@@ -11,7 +11,7 @@
 #include "testing/test_device.h"
 #include "toy/decode/generate.h"
 
-namespace toy {
+namespace toy::open_questions_test {
 namespace {
 
 Model byte_model(Device& device, int64_t context = 96) {
@@ -217,4 +217,4 @@ TEST(OpenQuestions, EndsAtStopStringsAndCutsWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::open_questions_test

@@ -9,7 +9,7 @@
 #include "testing/errors.h"
 #include "testing/files.h"
 
-namespace toy {
+namespace toy::retrieval_test {
 namespace {
 
 using Vector = std::vector<float>;
@@ -88,4 +88,4 @@ TEST(Retrieval, RatedPairs) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::retrieval_test

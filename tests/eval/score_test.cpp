@@ -15,7 +15,7 @@
 #include "toy/data/corpus.h"
 #include "toy/train/trainer.h"
 
-namespace toy {
+namespace toy::score_test {
 namespace {
 
 ModelSpec small_spec() {
@@ -238,4 +238,4 @@ TEST(SharedEval, BeginningOfSequenceAsTheTokenizerSays) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::score_test

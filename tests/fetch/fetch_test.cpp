@@ -11,7 +11,7 @@
 #include "testing/files.h"
 #include "testing/http_server.h"
 
-namespace toy::fetch {
+namespace toy::fetch::fetch_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -307,4 +307,4 @@ TEST(Hub, ParsesAndChooses) {
 }
 
 }  // namespace
-}  // namespace toy::fetch
+}  // namespace toy::fetch::fetch_test

@@ -9,7 +9,7 @@
 #include "testing/errors.h"
 #include "testing/files.h"
 
-namespace toy::catalog {
+namespace toy::catalog::catalog_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -165,4 +165,4 @@ TEST_F(Catalog, Quantization) {
 }
 
 }  // namespace
-}  // namespace toy::catalog
+}  // namespace toy::catalog::catalog_test

@@ -8,7 +8,7 @@
 #include "testing/errors.h"
 #include "testing/files.h"
 
-namespace toy {
+namespace toy::find_model_test {
 namespace {
 
 using testing::message_of;
@@ -73,4 +73,4 @@ TEST_F(FindModel, ATextIsNoModel) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::find_model_test

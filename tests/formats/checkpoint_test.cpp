@@ -10,7 +10,7 @@
 #include "testing/files.h"
 #include "toy/base/error.h"
 
-namespace toy {
+namespace toy::checkpoint_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -134,4 +134,4 @@ TEST_F(CheckpointTest, FoldersThatCannotBeMade) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::checkpoint_test

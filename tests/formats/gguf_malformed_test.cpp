@@ -8,7 +8,7 @@
 #include "toy/base/error.h"
 #include "toy/base/philox.h"
 
-namespace toy::gguf {
+namespace toy::gguf::gguf_malformed_test {
 namespace {
 
 using namespace testing;
@@ -178,4 +178,4 @@ TEST(GgufCorpus, IsRefusedOrRead) {
 }
 
 }  // namespace
-}  // namespace toy::gguf
+}  // namespace toy::gguf::gguf_malformed_test

@@ -19,7 +19,7 @@
 #include "toy/base/error.h"
 #include "toy/formats/mapped_file.h"
 
-namespace toy::gguf {
+namespace toy::gguf::gguf_test {
 namespace {
 
 using namespace testing;
@@ -487,4 +487,4 @@ TEST(SharedGguf, Vocabularies) {
 }
 
 }  // namespace
-}  // namespace toy::gguf
+}  // namespace toy::gguf::gguf_test

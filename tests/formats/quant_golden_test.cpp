@@ -11,7 +11,7 @@
 #include "toy/formats/gguf.h"
 #include "toy/tensor/quantize.h"
 
-namespace toy {
+namespace toy::quant_golden_test {
 namespace {
 
 const std::string kFolder = std::string(TOY_SOURCE_DIR) + "/tests/golden/";
@@ -107,4 +107,4 @@ INSTANTIATE_TEST_SUITE_P(Types, QuantGolden, ::testing::ValuesIn(quantized_types
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::quant_golden_test

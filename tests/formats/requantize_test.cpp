@@ -14,7 +14,7 @@
 #include "toy/tensor/convert.h"
 #include "toy/tensor/quantize.h"
 
-namespace toy::gguf {
+namespace toy::gguf::requantize_test {
 namespace {
 
 using toy::testing::error_of;
@@ -322,4 +322,4 @@ TEST_F(ImatrixFile, WritesWhatItReads) {
 }
 
 }  // namespace
-}  // namespace toy::gguf
+}  // namespace toy::gguf::requantize_test

@@ -11,7 +11,7 @@
 #include "testing/files.h"
 #include "toy/base/error.h"
 
-namespace toy {
+namespace toy::safetensors_test {
 namespace {
 
 class Safetensors : public ::testing::Test {
@@ -154,4 +154,4 @@ TEST(SafetensorsCorpus, IsRefusedOrRead) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::safetensors_test

@@ -8,7 +8,7 @@
 #include "toy/base/gguf_name.h"
 #include "toy/formats/gguf.h"
 
-namespace toy::gguf {
+namespace toy::gguf::split_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -144,4 +144,4 @@ TEST(GgufNames, TheFirstKeysSayWhatItIs) {
 }
 
 }  // namespace
-}  // namespace toy::gguf
+}  // namespace toy::gguf::split_test

@@ -20,7 +20,7 @@
 #include "toy/ops/ops.h"
 #include "toy/runtime/session.h"
 
-namespace toy::gpu {
+namespace toy::gpu::cublaslt_test {
 namespace {
 
 using testing::error_of, testing::expect_contains;
@@ -202,4 +202,4 @@ TEST_F(CublasLt, FailuresSayWhatToDo) {
 }
 
 }  // namespace
-}  // namespace toy::gpu
+}  // namespace toy::gpu::cublaslt_test

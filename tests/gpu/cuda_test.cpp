@@ -15,7 +15,7 @@
 #include "toy/runtime/evaluate.h"
 #include "toy/runtime/session.h"
 
-namespace toy::gpu {
+namespace toy::gpu::cuda_test {
 namespace {
 
 using testing::error_of, testing::expect_contains, testing::message_of;
@@ -199,4 +199,4 @@ TEST_F(Cuda, NoMemorySaysHowMuchThereIs) {
 }
 
 }  // namespace
-}  // namespace toy::gpu
+}  // namespace toy::gpu::cuda_test

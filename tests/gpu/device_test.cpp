@@ -7,7 +7,7 @@
 #include "toy/ops/ops.h"
 #include "toy/runtime/evaluate.h"
 
-namespace toy::gpu {
+namespace toy::gpu::device_test {
 namespace {
 
 TEST(GpuDevice, ComputesInEveryOrderOfTheItems) {
@@ -21,4 +21,4 @@ TEST(GpuDevice, ComputesInEveryOrderOfTheItems) {
 }
 
 }  // namespace
-}  // namespace toy::gpu
+}  // namespace toy::gpu::device_test

@@ -21,7 +21,7 @@
 #include "toy/ops/ops.h"
 #include "toy/runtime/session.h"
 
-namespace toy::gpu {
+namespace toy::gpu::fuse_test {
 namespace {
 
 // A program's calls, each of one launch, by the records of GPUs.
@@ -264,4 +264,4 @@ TEST(Fusing, TensorsDoNotMix) {
 }
 
 }  // namespace
-}  // namespace toy::gpu
+}  // namespace toy::gpu::fuse_test

@@ -15,7 +15,7 @@ extern char __start_toy_local_items_test[] __attribute__((weak)), __stop_toy_loc
 #define TOY_LOCAL_SECTION "toy_local_items_test"
 #include "backend/gpu/kernels/dialect.h"
 
-namespace toy::gpu {
+namespace toy::gpu::items_test {
 namespace {
 
 using testing::error_of, testing::expect_contains;
@@ -182,4 +182,4 @@ TEST(Items, Functions) {
 }
 
 }  // namespace
-}  // namespace toy::gpu
+}  // namespace toy::gpu::items_test

@@ -12,7 +12,7 @@
 #include "testing/errors.h"
 #include "toy/base/error.h"
 
-namespace toy::gpu {
+namespace toy::gpu::nccl_test {
 namespace {
 
 using testing::error_of, testing::expect_contains, testing::message_of;
@@ -149,4 +149,4 @@ TEST_F(Nccl, ARankThatDoesNotComeIsNamed) {
 }
 
 }  // namespace
-}  // namespace toy::gpu
+}  // namespace toy::gpu::nccl_test

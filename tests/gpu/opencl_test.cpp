@@ -21,7 +21,7 @@
 #include "toy/ops/ops.h"
 #include "toy/runtime/evaluate.h"
 
-namespace toy::gpu {
+namespace toy::gpu::opencl_test {
 namespace {
 
 using testing::error_of, testing::expect_contains;
@@ -197,4 +197,4 @@ TEST(OpenCl, ProgramsThatAreKept) {
 }
 
 }  // namespace
-}  // namespace toy::gpu
+}  // namespace toy::gpu::opencl_test

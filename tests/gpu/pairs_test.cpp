@@ -11,7 +11,7 @@
 
 #include "backend/gpu/kernels/pairs.h"
 
-namespace toy::gpu {
+namespace toy::gpu::pairs_test {
 namespace {
 
 using Wide = long double;  // 64 digits or more, where a pair has 48
@@ -152,4 +152,4 @@ TEST(Pairs, SquaresThatAreNotFinite) {
 }
 
 }  // namespace
-}  // namespace toy::gpu
+}  // namespace toy::gpu::pairs_test

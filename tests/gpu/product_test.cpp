@@ -9,7 +9,7 @@
 #include "toy/tensor/convert.h"
 #include "toy/tensor/quantize.h"
 
-namespace toy::gpu {
+namespace toy::gpu::product_test {
 namespace {
 
 class Memory {
@@ -166,4 +166,4 @@ TEST(Products, ReadWeightsOfEveryType) {
 }
 
 }  // namespace
-}  // namespace toy::gpu
+}  // namespace toy::gpu::product_test

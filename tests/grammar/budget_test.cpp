@@ -7,7 +7,7 @@
 #include "toy/base/error.h"
 #include "toy/grammar/grammar.h"
 
-namespace toy {
+namespace toy::budget_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -151,4 +151,4 @@ TEST(GrammarBudget, BoundsGbnf) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::budget_test

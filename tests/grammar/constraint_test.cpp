@@ -10,7 +10,7 @@
 #include "toy/base/philox.h"
 #include "toy/grammar/grammar.h"
 
-namespace toy {
+namespace toy::constraint_test {
 namespace {
 
 const char* const kJson = R"(
@@ -193,4 +193,4 @@ TEST(LazyConstraint, TokensThatGoOnAfterTheTrigger) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::constraint_test

@@ -8,7 +8,7 @@
 #include "testing/files.h"
 #include "toy/base/json_text.h"
 
-namespace toy {
+namespace toy::corpus_test {
 namespace {
 
 TEST(GrammarCorpus, InputsAreRefusedOrFollowed) {
@@ -30,4 +30,4 @@ TEST(GrammarCorpus, InputsAreRefusedOrFollowed) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::corpus_test

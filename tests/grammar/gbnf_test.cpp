@@ -6,7 +6,7 @@
 #include "toy/base/error.h"
 #include "toy/grammar/grammar.h"
 
-namespace toy {
+namespace toy::gbnf_test {
 namespace {
 
 std::string error_of(const std::string& text) {
@@ -144,4 +144,4 @@ TEST(Gbnf, HostileGrammarsAreBounded) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::gbnf_test

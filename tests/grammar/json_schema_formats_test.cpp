@@ -6,7 +6,7 @@
 #include "toy/base/error.h"
 #include "toy/grammar/grammar.h"
 
-namespace toy {
+namespace toy::json_schema_formats_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -233,4 +233,4 @@ TEST(JsonSchemaFormats, Patterns) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::json_schema_formats_test

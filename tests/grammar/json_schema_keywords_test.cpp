@@ -6,7 +6,7 @@
 #include "toy/base/error.h"
 #include "toy/grammar/grammar.h"
 
-namespace toy {
+namespace toy::json_schema_keywords_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -222,4 +222,4 @@ TEST(JsonSchemaKeywords, Numbers) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::json_schema_keywords_test

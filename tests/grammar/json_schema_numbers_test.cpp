@@ -7,7 +7,7 @@
 #include "toy/base/error.h"
 #include "toy/grammar/grammar.h"
 
-namespace toy {
+namespace toy::json_schema_numbers_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -106,4 +106,4 @@ TEST(JsonSchemaNumbers, MultiplesOfLargeFactors) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::json_schema_numbers_test

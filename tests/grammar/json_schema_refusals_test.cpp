@@ -8,7 +8,7 @@
 #include "toy/base/error.h"
 #include "toy/grammar/grammar.h"
 
-namespace toy {
+namespace toy::json_schema_refusals_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -100,4 +100,4 @@ TEST(JsonSchemaRefusals, UniqueItemsSayWhatToDo) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::json_schema_refusals_test

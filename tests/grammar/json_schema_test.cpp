@@ -8,7 +8,7 @@
 #include "toy/base/philox.h"
 #include "toy/grammar/grammar.h"
 
-namespace toy {
+namespace toy::json_schema_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -329,4 +329,4 @@ TEST(JsonSchema, RandomTextsParse) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::json_schema_test

@@ -7,7 +7,7 @@
 #include "toy/base/json_text.h"
 #include "toy/grammar/grammar.h"
 
-namespace toy {
+namespace toy::json_schema_values_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -109,4 +109,4 @@ TEST(JsonSchemaValues, WhatIsNotCertain) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::json_schema_values_test

@@ -6,7 +6,7 @@
 #include "toy/graph/op_def.h"
 #include "toy/ops/ops.h"
 
-namespace toy {
+namespace toy::autodiff_test {
 namespace {
 
 const TensorType kTable{DType::f32, {5, 3}, 0};
@@ -139,4 +139,4 @@ TEST(Autodiff, TheLossItselfHasGradientOne) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::autodiff_test

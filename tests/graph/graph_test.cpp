@@ -7,7 +7,7 @@
 #include "toy/graph/op_def.h"
 #include "toy/ops/ops.h"
 
-namespace toy {
+namespace toy::graph_test {
 namespace {
 
 using testing::error_of;
@@ -135,4 +135,4 @@ TEST(Graph, CostCountsOperandsByDefault) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::graph_test

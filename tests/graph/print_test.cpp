@@ -8,7 +8,7 @@
 #include "toy/graph/op_def.h"
 #include "toy/ops/ops.h"
 
-namespace toy {
+namespace toy::print_test {
 namespace {
 
 // A norm, its gradient and a constant: every kind of node.
@@ -156,4 +156,4 @@ TEST(Print, MermaidOfPhases) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::print_test

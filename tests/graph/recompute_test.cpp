@@ -8,7 +8,7 @@
 #include "toy/graph/cost.h"
 #include "toy/ops/ops.h"
 
-namespace toy {
+namespace toy::recompute_test {
 namespace {
 
 // Two blocks, x + down(silu(up(norm(x)))), and a loss outside of them.
@@ -82,4 +82,4 @@ TEST(Recompute, BackwardReadsTheRepetition) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::recompute_test

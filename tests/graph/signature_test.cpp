@@ -5,7 +5,7 @@
 #include "testing/errors.h"
 #include "toy/ops/attrs/structs.h"
 
-namespace toy {
+namespace toy::signature_test {
 namespace {
 
 using testing::error_of;
@@ -165,4 +165,4 @@ TEST(Signature, TypesPrint) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::signature_test

@@ -5,7 +5,7 @@
 #include "testing/errors.h"
 #include "toy/ops/ops.h"
 
-namespace toy {
+namespace toy::verify_test {
 namespace {
 
 const TensorType kTable{DType::f32, {5, 3}, 0};
@@ -83,4 +83,4 @@ TEST(Verify, TemporariesCanBeUpdated) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::verify_test

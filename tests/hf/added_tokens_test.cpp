@@ -12,7 +12,7 @@
 #include "toy/hf/convert.h"
 #include "toy/models/model.h"
 
-namespace toy {
+namespace toy::added_tokens_test {
 namespace {
 
 using nlohmann::json;
@@ -169,4 +169,4 @@ TEST_F(HfOutput, OneThatIsAskedForAndMissingIsAnError) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::added_tokens_test

@@ -9,7 +9,7 @@
 #include "testing/files.h"
 #include "toy/base/error.h"
 
-namespace toy::hf {
+namespace toy::hf::chat_templates_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -60,4 +60,4 @@ TEST_F(HfChatTemplates, BrokenOnes) {
 }
 
 }  // namespace
-}  // namespace toy::hf
+}  // namespace toy::hf::chat_templates_test

@@ -17,7 +17,7 @@
 #include "toy/hf/convert.h"
 #include "toy/models/model.h"
 
-namespace toy {
+namespace toy::convert_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -354,4 +354,4 @@ TEST(HfGemma4Tokenizer, MergesThatNameNoTokenAndMergesAcrossLines) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::convert_test

@@ -12,7 +12,7 @@
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 
-namespace toy {
+namespace toy::corpus_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -64,4 +64,4 @@ TEST(HfCorpus, Tokenizers) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::corpus_test

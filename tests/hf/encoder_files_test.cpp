@@ -15,7 +15,7 @@
 #include "toy/formats/requantize.h"
 #include "toy/hf/convert.h"
 
-namespace toy {
+namespace toy::encoder_files_test {
 namespace {
 
 class EncoderFiles : public ::testing::Test {
@@ -176,4 +176,4 @@ TEST(AlibiSpec, IsForEncoders) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::encoder_files_test

@@ -17,7 +17,7 @@
 #include "toy/formats/safetensors.h"
 #include "toy/hf/convert.h"
 
-namespace toy {
+namespace toy::encoder_kinds_test {
 namespace {
 
 using nlohmann::json;
@@ -258,4 +258,4 @@ TEST(GemmaEmbedding, AFileWithoutItsMapsSaysSo) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::encoder_kinds_test

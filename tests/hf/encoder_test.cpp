@@ -18,7 +18,7 @@
 #include "toy/hf/convert.h"
 #include "toy/models/embedding_rule.h"
 
-namespace toy {
+namespace toy::encoder_test {
 namespace {
 
 using nlohmann::json;
@@ -177,4 +177,4 @@ TEST_F(BertGolden, PoolingOfTheFolder) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::encoder_test

@@ -16,7 +16,7 @@
 #include "toy/hf/convert.h"
 #include "toy/models/model.h"
 
-namespace toy {
+namespace toy::hybrid_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -195,4 +195,4 @@ TEST(HfHybrid, QuantizedWeightsKeepTheirValues) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::hybrid_test

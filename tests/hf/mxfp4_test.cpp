@@ -16,7 +16,7 @@
 #include "toy/models/model.h"
 #include "toy/tensor/convert.h"
 
-namespace toy {
+namespace toy::mxfp4_test {
 namespace {
 
 using nlohmann::json;
@@ -145,4 +145,4 @@ TEST_F(Mxfp4, MissingScalesAreNamed) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::mxfp4_test

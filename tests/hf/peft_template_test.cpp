@@ -8,7 +8,7 @@
 #include "toy/backend/devices.h"
 #include "toy/hf/peft.h"
 
-namespace toy {
+namespace toy::peft_template_test {
 namespace {
 
 TEST(PeftTemplate, IsAFileOfTheFolder) {
@@ -35,4 +35,4 @@ TEST(PeftTemplate, IsAFileOfTheFolder) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::peft_template_test

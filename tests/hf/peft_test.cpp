@@ -20,7 +20,7 @@
 #include "toy/hf/convert.h"
 #include "toy/tensor/convert.h"
 
-namespace toy {
+namespace toy::peft_test {
 namespace {
 
 using testing::expect_contains;
@@ -467,4 +467,4 @@ TEST(Peft, RefusesWhatItCannotRead) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::peft_test

@@ -17,7 +17,7 @@
 #include "toy/models/model.h"
 #include "toy/text/class_names.h"
 
-namespace toy {
+namespace toy::pictures_test {
 namespace {
 
 using nlohmann::json;
@@ -170,4 +170,4 @@ TEST(PictureFolders, SayWhatHappensToAPictureBefore) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::pictures_test

@@ -8,7 +8,7 @@
 #include "toy/backend/devices.h"
 #include "toy/formats/requantize.h"
 
-namespace toy {
+namespace toy::recurrent_test {
 namespace {
 
 using nlohmann::json;
@@ -333,4 +333,4 @@ TEST(HfRecurrent, QuantizedWeightsKeepTheirValues) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::recurrent_test

@@ -15,7 +15,7 @@
 #include "toy/hf/convert.h"
 #include "toy/models/model.h"
 
-namespace toy {
+namespace toy::refuses_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -227,4 +227,4 @@ TEST_F(HfRefuses, AnInterruptedConversionLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::refuses_test

@@ -18,7 +18,7 @@
 #include "toy/hf/convert.h"
 #include "toy/models/embedding_rule.h"
 
-namespace toy {
+namespace toy::rerank_test {
 namespace {
 
 using nlohmann::json;
@@ -254,4 +254,4 @@ TEST_F(BertRanker, WarnsOfAMissingPooler) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::rerank_test

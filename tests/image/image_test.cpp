@@ -12,7 +12,7 @@
 #include "toy/image/class_scores.h"
 #include "toy/image/image_set.h"
 
-namespace toy {
+namespace toy::image_test {
 namespace {
 
 using testing::expect_contains;
@@ -285,4 +285,4 @@ TEST(ClassScores, RanksAndLosses) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::image_test

@@ -15,7 +15,7 @@
 #include "testing/test_device.h"
 #include "toy/base/json_text.h"
 
-namespace toy {
+namespace toy::compare_test {
 namespace {
 
 using nlohmann::json;
@@ -255,4 +255,4 @@ TEST(Compare, ThePageHasEverythingInIt) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::compare_test

@@ -17,7 +17,7 @@
 #include "toy/look/compare.h"
 #include "toy/look/look.h"
 
-namespace toy {
+namespace toy::encoders_test {
 namespace {
 
 using nlohmann::json;
@@ -192,4 +192,4 @@ TEST(LookPages, ShowBytesThatAreNoText) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::encoders_test

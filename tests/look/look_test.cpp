@@ -23,7 +23,7 @@
 #include "toy/ops/ops.h"
 #include "toy/runtime/evaluate.h"
 
-namespace toy {
+namespace toy::look_test {
 namespace {
 
 using nlohmann::json;
@@ -399,4 +399,4 @@ TEST(Look, ThePageHasEverythingInIt) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::look_test

@@ -10,7 +10,7 @@
 #include "toy/backend/devices.h"
 #include "toy/decode/service.h"
 
-namespace toy {
+namespace toy::embedding_golden_test {
 namespace {
 
 using testing::GoldenFamily;
@@ -121,4 +121,4 @@ TEST(Embedding, WhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::embedding_golden_test

@@ -17,7 +17,7 @@
 #include "toy/decode/decoder.h"
 #include "toy/train/trainer.h"
 
-namespace toy {
+namespace toy::family_golden_test {
 namespace {
 
 using testing::GoldenFamily;
@@ -328,4 +328,4 @@ INSTANTIATE_TEST_SUITE_P(
     name_test);
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::family_golden_test

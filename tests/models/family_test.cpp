@@ -11,7 +11,7 @@
 #include "toy/backend/devices.h"
 #include "toy/models/model.h"
 
-namespace toy {
+namespace toy::family_test {
 namespace {
 
 using testing::expect_contains;
@@ -100,4 +100,4 @@ TEST(Family, ThatIsNotCompleteOrNotTheModelsIsRefused) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::family_test

@@ -8,7 +8,7 @@
 #include "testing/test_device.h"
 #include "toy/models/model.h"
 
-namespace toy {
+namespace toy::gemma4_test {
 namespace {
 
 using testing::error_of;
@@ -112,4 +112,4 @@ TEST(GptOss, NeedsItsWindow) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::gemma4_test

@@ -11,7 +11,7 @@
 #include "toy/decode/decoder.h"
 #include "toy/train/trainer.h"
 
-namespace toy {
+namespace toy::golden_test {
 namespace {
 
 std::string golden_path(const std::string& name) {
@@ -228,4 +228,4 @@ INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenFiles,
                                            "llama_bf16", "llama_q8_0", "gpt2_tied", "gpt2_untied"));
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::golden_test

@@ -11,7 +11,7 @@
 #include "testing/test_device.h"
 #include "toy/decode/decoder.h"
 
-namespace toy {
+namespace toy::grow_test {
 namespace {
 
 ModelSpec llama(int64_t layers = 2) {
@@ -157,4 +157,4 @@ TEST(Lens, FoldedIsUnfolded) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::grow_test

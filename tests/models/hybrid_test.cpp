@@ -22,7 +22,7 @@
 #include "toy/models/model.h"
 #include "toy/train/trainer.h"
 
-namespace toy {
+namespace toy::hybrid_test {
 namespace {
 
 using testing::error_of;
@@ -483,4 +483,4 @@ TEST_F(Qwen35File, TensorsOfTheOtherKindAreRefused) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::hybrid_test

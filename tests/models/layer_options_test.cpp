@@ -13,7 +13,7 @@
 #include "toy/runtime/evaluate.h"
 #include "toy/train/trainer.h"
 
-namespace toy {
+namespace toy::layer_options_test {
 namespace {
 
 // Rows of two sequences; H query heads in groups of G for each of K kv heads; a head is P wide.
@@ -292,4 +292,4 @@ TEST(LayerOptions, WhatDoesNotGoTogetherIsRefused) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::layer_options_test

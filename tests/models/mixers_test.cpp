@@ -16,7 +16,7 @@
 #include "toy/runtime/evaluate.h"
 #include "toy/train/trainer.h"
 
-namespace toy {
+namespace toy::mixers_test {
 namespace {
 
 using nlohmann::json;
@@ -240,4 +240,4 @@ TEST(Mixers, LongConvIsItsFormula) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::mixers_test

@@ -7,7 +7,7 @@
 #include "testing/test_device.h"
 #include "toy/models/model.h"
 
-namespace toy {
+namespace toy::pooling_test {
 namespace {
 
 class PoolingOfAFile : public ::testing::Test {
@@ -48,4 +48,4 @@ TEST_F(PoolingOfAFile, TokensThatSeeWhatFollowsAreRefused) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::pooling_test

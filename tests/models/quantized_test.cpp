@@ -13,7 +13,7 @@
 #include "toy/tensor/convert.h"
 #include "toy/tensor/quantize.h"
 
-namespace toy {
+namespace toy::quantized_test {
 namespace {
 
 using testing::expect_contains;
@@ -115,4 +115,4 @@ INSTANTIATE_TEST_SUITE_P(Sizes, QuantizedModel, ::testing::Values("tiny", "gpt2-
                          [](const auto& test) { return std::string(test.param) == "tiny" ? "llama" : "gpt2"; });
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::quantized_test

@@ -17,7 +17,7 @@
 #include "toy/models/model.h"
 #include "toy/models/transformer.h"
 
-namespace toy {
+namespace toy::spec_test {
 namespace {
 
 nlohmann::json dimensions() { return {{"d_model", 20}, {"n_layers", 2}, {"n_heads", 4}, {"d_head", 6}, {"d_ff", 28}}; }
@@ -462,4 +462,4 @@ TEST_F(LlamaFile, LayersOfDifferentSizes) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::spec_test

@@ -12,7 +12,7 @@
 #include "toy/models/model.h"
 #include "toy/runtime/session.h"
 
-namespace toy {
+namespace toy::transformer_test {
 namespace {
 
 constexpr int64_t kRows = 12, kPositions = 32;
@@ -118,4 +118,4 @@ TEST(GatedMlp, MapsAreInOneOrder) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::transformer_test

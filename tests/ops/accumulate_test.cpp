@@ -3,7 +3,7 @@
 #include "ops/harness.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::accumulate_test {
 namespace {
 
 // src/backend/cpu/optimizer/accumulate.cpp: one rounding.
@@ -20,4 +20,4 @@ const OpSuite kAccumulate{.op = "accumulate",
 const bool kDone = register_suite(kAccumulate);
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::accumulate_test

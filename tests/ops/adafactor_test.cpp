@@ -8,7 +8,7 @@
 #include "ops/harness.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::adafactor_test {
 namespace {
 
 double scale_of(const Run& r, int operand) { return r.has(operand) ? r.in(operand)[0] : 1; }
@@ -180,4 +180,4 @@ TEST(Adafactor, AGradientScaleThatIsNotFiniteSkipsTheStep) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::adafactor_test

@@ -9,7 +9,7 @@
 #include "toy/backend/dynamic_code.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::adamw8_test {
 namespace {
 
 constexpr double kU = 0x1p-24;
@@ -232,4 +232,4 @@ TEST(AdamW8, AGradientScaleThatIsNotFiniteSkipsTheStep) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::adamw8_test

@@ -6,7 +6,7 @@
 #include "ops/harness.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::adamw_test {
 namespace {
 
 struct Step {
@@ -126,4 +126,4 @@ TEST(AdamW, UpdatesLiveInTheParameters) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::adamw_test

@@ -6,7 +6,7 @@
 #include "ops/harness.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::attention_test {
 namespace {
 
 std::string plain_rows(int n, int heads, int kv, int width, const std::string& runs) {
@@ -324,4 +324,4 @@ TEST(Attention, PackedDocumentsEqualUnpackedOnes) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::attention_test

@@ -6,7 +6,7 @@
 #include "ops/harness.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::binary_test {
 namespace {
 
 // The values of a and b are written as in operands.h.
@@ -172,4 +172,4 @@ TEST(Binary, GradientOfABiasOverAtMostOneRow) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::binary_test

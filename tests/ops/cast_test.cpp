@@ -4,7 +4,7 @@
 #include "ops/harness.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::cast_test {
 namespace {
 
 // Both devices round: no tolerance. (What rounds has no derivative to compare with; its gradient is tested
@@ -49,4 +49,4 @@ TEST(Cast, GradientComesBackInTheInputsType) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::cast_test

@@ -7,7 +7,7 @@
 #include "testing/errors.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::causal_conv_test {
 namespace {
 
 std::string rows(int n, int channels, int width, const std::string& bias, const std::string& tail,
@@ -206,4 +206,4 @@ TEST(CausalConv, ASequenceWithoutATailGivesZerosAndTouchesNoOtherRow) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::causal_conv_test

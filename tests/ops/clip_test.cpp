@@ -8,7 +8,7 @@
 #include "ops/harness.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::clip_test {
 namespace {
 
 const OpSuite kNorm{.op = "global_norm",
@@ -56,4 +56,4 @@ TEST(Clip, ANonFiniteGradientReachesTheNorm) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::clip_test

@@ -10,7 +10,7 @@
 #include "toy/ops/ops.h"
 #include "toy/runtime/evaluate.h"
 
-namespace toy::test {
+namespace toy::test::composed_test {
 namespace {
 
 // y = f(x) with d (sum y R) / dx, for x:[2,3,2] with the values 1, 2, ..., 12, and R = 1, 2, ...
@@ -178,4 +178,4 @@ TEST(Composed, GradientOfASliceOfRunTimeRows) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::composed_test

@@ -7,7 +7,7 @@
 #include "toy/backend/fused.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::coverage_test {
 namespace {
 
 TEST(Coverage, EveryOpHasASuite) {
@@ -40,4 +40,4 @@ TEST(Coverage, OpsHaveDistinctNames) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::coverage_test

@@ -7,7 +7,7 @@
 #include "ops/harness.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::cumsum_test {
 namespace {
 
 std::vector<double> bound(const Run& r, int o) {
@@ -52,4 +52,4 @@ TEST(Cumsum, BothEndsIncluded) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::cumsum_test

@@ -6,7 +6,7 @@
 #include "ops/harness.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::dropout_test {
 namespace {
 
 const OpSuite kDropout{
@@ -84,4 +84,4 @@ TEST(Dropout, DroppedNaNsAreZero) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::dropout_test

@@ -5,7 +5,7 @@
 #include "testing/errors.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::embedding_test {
 namespace {
 
 const OpSuite kEmbedding{
@@ -91,4 +91,4 @@ TEST(Embedding, RowsAreAddedLast) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::embedding_test

@@ -4,7 +4,7 @@
 #include "ops/harness.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::expert_linear_test {
 namespace {
 
 std::string shape(int a, int b, int c) {
@@ -92,4 +92,4 @@ TEST(ExpertLinear, ExpertsThatAreNotThereAreNamed) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::expert_linear_test

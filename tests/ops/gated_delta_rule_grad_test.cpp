@@ -4,7 +4,7 @@
 #include "ops/gated_delta_data.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::gated_delta_rule_grad_test {
 namespace {
 
 std::vector<Case> grad_cases() {
@@ -134,4 +134,4 @@ TEST(GatedDeltaRuleGrad, PackedDocumentsEqualUnpackedOnes) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::gated_delta_rule_grad_test

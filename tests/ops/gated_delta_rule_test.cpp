@@ -5,7 +5,7 @@
 #include "testing/errors.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::gated_delta_rule_test {
 namespace {
 
 std::vector<Case> forward_cases() {
@@ -237,4 +237,4 @@ TEST(GatedDeltaRule, SequencesWithoutAStateAreNamed) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::gated_delta_rule_test

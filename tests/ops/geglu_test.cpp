@@ -7,7 +7,7 @@
 #include "ops/harness.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::geglu_test {
 namespace {
 
 // s, its relative error, and the error of the slope s + z s', whose terms may cancel.
@@ -86,4 +86,4 @@ TEST(Geglu, FarOut) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::geglu_test

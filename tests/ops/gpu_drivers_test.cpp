@@ -8,7 +8,7 @@
 #include "testing/sanitizers.h"
 #include "toy/backend/devices.h"
 
-namespace toy::test {
+namespace toy::test::gpu_drivers_test {
 namespace {
 
 // In parts, for each kernel is compiled first, which takes PoCL half a second.
@@ -108,4 +108,4 @@ INSTANTIATE_TEST_SUITE_P(All, OpsOnGpu,
                          });
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::gpu_drivers_test

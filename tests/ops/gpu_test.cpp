@@ -10,7 +10,7 @@
 #include "toy/tensor/convert.h"
 #include "toy/tensor/quantize.h"
 
-namespace toy::test {
+namespace toy::test::gpu_test {
 namespace {
 
 constexpr int64_t kRows = 70, kColumns = 11, kWidth = 2304;  // more than 32 blocks of 64 k
@@ -210,4 +210,4 @@ TEST(Gpu, OperandsThatNoKernelTakes) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::gpu_test

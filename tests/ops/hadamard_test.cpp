@@ -8,7 +8,7 @@
 #include "ops/harness.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::hadamard_test {
 namespace {
 
 // sum |x| of a block, over sqrt(n), times the roundings.
@@ -58,4 +58,4 @@ TEST(Hadamard, IsSylvestersMatrix) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::hadamard_test

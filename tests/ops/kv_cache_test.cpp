@@ -6,7 +6,7 @@
 #include "toy/ops/ops.h"
 #include "toy/tensor/quantize.h"
 
-namespace toy::test {
+namespace toy::test::kv_cache_test {
 namespace {
 
 const KvAppendAttrs kF32{DType::f32}, kF16{DType::f16};
@@ -277,4 +277,4 @@ TEST(KvCache, PlacesThatDoNotExistAreNamed) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::kv_cache_test

@@ -5,7 +5,7 @@
 #include "ops/harness.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::l2_norm_test {
 namespace {
 
 // The bounds are derived in src/backend/cpu/rows/l2_norm.cpp.
@@ -63,4 +63,4 @@ TEST(L2Norm, ZeroRows) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::l2_norm_test

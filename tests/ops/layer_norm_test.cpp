@@ -5,7 +5,7 @@
 #include "ops/harness.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::layer_norm_test {
 namespace {
 
 constexpr double kU = unit_roundoff(DType::f32);
@@ -123,4 +123,4 @@ TEST(LayerNorm, ALargeMeanCostsNothing) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::layer_norm_test

@@ -5,7 +5,7 @@
 #include "ops/harness.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::linear_test {
 namespace {
 
 const OpSuite kLinear{
@@ -102,4 +102,4 @@ TEST(Linear, OnlyWeightsOfTheComputeTypeCanBeTrained) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::linear_test

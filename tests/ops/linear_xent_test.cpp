@@ -6,7 +6,7 @@
 #include "ops/harness.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::linear_xent_test {
 namespace {
 
 const Attrs kPlain = LinearXentAttrs{};
@@ -149,4 +149,4 @@ TEST(LinearXent, GradientOfTheRowsLossesIsRefused) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::linear_xent_test

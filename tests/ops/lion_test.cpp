@@ -6,7 +6,7 @@
 #include "ops/harness.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::lion_test {
 namespace {
 
 // src/backend/cpu/optimizer/lion.cpp, one u more for each sum. Where the direction lies within its error of 0 it may
@@ -88,4 +88,4 @@ TEST(Lion, AGradientScaleThatIsNotFiniteSkipsTheStep) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::lion_test

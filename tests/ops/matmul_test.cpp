@@ -4,7 +4,7 @@
 #include "ops/harness.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::matmul_test {
 namespace {
 
 Attrs transposed(bool a, bool b) { return MatmulAttrs{a, b}; }
@@ -40,4 +40,4 @@ const OpSuite kMatmul{
 const bool kDone = register_suite(kMatmul);
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::matmul_test

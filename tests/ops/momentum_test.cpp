@@ -6,7 +6,7 @@
 #include "ops/harness.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::momentum_test {
 namespace {
 
 // src/backend/cpu/optimizer/momentum.cpp, one u more for each sum.
@@ -167,4 +167,4 @@ TEST(Orthogonalized, ZerosStayAndVectorsAreRefused) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::momentum_test

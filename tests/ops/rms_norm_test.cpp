@@ -4,7 +4,7 @@
 
 #include "ops/harness.h"
 
-namespace toy::test {
+namespace toy::test::rms_norm_test {
 namespace {
 
 double width(const Run& r) { return double(r.shape(1)[0]); }
@@ -76,4 +76,4 @@ const OpSuite kRmsNormGrad{
 const bool kGradDone = register_suite(kRmsNormGrad);
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::rms_norm_test

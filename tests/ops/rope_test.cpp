@@ -6,7 +6,7 @@
 #include "ops/harness.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::rope_test {
 namespace {
 
 std::vector<double> bound(const Run& r, int) {
@@ -87,4 +87,4 @@ TEST(Rope, TheTableHasNoGradient) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::rope_test

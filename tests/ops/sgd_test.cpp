@@ -6,7 +6,7 @@
 #include "ops/harness.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::sgd_test {
 namespace {
 
 // What is added up for element i: |gscale g| + |wd w|, and |momentum v| more.
@@ -137,4 +137,4 @@ TEST(Sgd, MomentumNeedsAVelocity) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::sgd_test

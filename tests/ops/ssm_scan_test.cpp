@@ -8,7 +8,7 @@
 #include "testing/errors.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::ssm_scan_test {
 namespace {
 
 constexpr int64_t kHeads = 4, kWidth = 3, kGroups = 2, kState = 5;
@@ -120,4 +120,4 @@ TEST(SsmScan, BadOperands) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::ssm_scan_test

@@ -7,7 +7,7 @@
 #include "ops/harness.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::sum_test {
 namespace {
 
 double terms(const Run& r) { return double(r.shape(0)[r.attrs().as<AxisAttrs>().axis]); }
@@ -144,4 +144,4 @@ TEST(Softmax, HugeScoresDoNotOverflow) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::sum_test

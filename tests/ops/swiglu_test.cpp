@@ -6,7 +6,7 @@
 
 #include "ops/harness.h"
 
-namespace toy::test {
+namespace toy::test::swiglu_test {
 namespace {
 
 const OpSuite kSwiglu{.op = "swiglu",
@@ -45,4 +45,4 @@ const OpSuite kSwigluGrad{
 const bool kDone = register_suite(kSwiglu) && register_suite(kSwigluGrad);
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::swiglu_test

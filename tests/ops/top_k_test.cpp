@@ -12,7 +12,7 @@
 #include "toy/base/philox.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::top_k_test {
 namespace {
 
 const OpSuite kTopK{.op = "top_k",
@@ -91,4 +91,4 @@ TEST(TopK, LongRows) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::top_k_test

@@ -7,7 +7,7 @@
 #include "ops/harness.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::unary_test {
 namespace {
 
 OpSuite suite(const std::string& op, const std::string& values, const Bound& bound, const Attrs& attrs = {}) {
@@ -128,4 +128,4 @@ TEST(Unary, GelusAreTheirFormulas) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::unary_test

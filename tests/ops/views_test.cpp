@@ -4,7 +4,7 @@
 #include "ops/harness.h"
 #include "toy/ops/ops.h"
 
-namespace toy::test {
+namespace toy::test::views_test {
 namespace {
 
 Attrs shape(const Shape& s) { return ShapeAttrs{s}; }
@@ -115,4 +115,4 @@ TEST(Views, GradientsKeepRunTimeRows) {
 }
 
 }  // namespace
-}  // namespace toy::test
+}  // namespace toy::test::views_test

@@ -13,7 +13,7 @@
 #include "toy/ops/ops.h"
 #include "toy/runtime/evaluate.h"
 
-namespace toy::plain {
+namespace toy::plain::transformer_lm_test {
 namespace {
 
 using testing::error_of;
@@ -333,4 +333,4 @@ TEST(TransformerLM, BadInputIsRefused) {
 }
 
 }  // namespace
-}  // namespace toy::plain
+}  // namespace toy::plain::transformer_lm_test

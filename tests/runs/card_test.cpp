@@ -8,7 +8,7 @@
 #include "testing/errors.h"
 #include "toy/base/json_text.h"
 
-namespace toy::runs {
+namespace toy::runs::card_test {
 namespace {
 
 using namespace testing;
@@ -177,4 +177,4 @@ TEST(Card, AnswersAreDrawnAsTheirNameSays) {
 }
 
 }  // namespace
-}  // namespace toy::runs
+}  // namespace toy::runs::card_test

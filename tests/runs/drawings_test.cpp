@@ -6,7 +6,7 @@
 #include "toy/backend/devices.h"
 #include "toy/ops/ops.h"
 
-namespace toy {
+namespace toy::drawings_test {
 namespace {
 
 TEST(Drawings, SvgOfPhasesAndResiduals) {
@@ -53,4 +53,4 @@ TEST(Drawings, MemoryHasItsPeak) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::drawings_test

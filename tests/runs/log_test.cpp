@@ -11,7 +11,7 @@
 #include "toy/base/error.h"
 #include "toy/runs/tensorboard.h"
 
-namespace toy::runs {
+namespace toy::runs::log_test {
 namespace {
 
 using namespace testing;
@@ -335,4 +335,4 @@ TEST_F(LogTest, TensorBoardFileIsTheseBytes) {
 }
 
 }  // namespace
-}  // namespace toy::runs
+}  // namespace toy::runs::log_test

@@ -14,7 +14,7 @@
 #include "toy/base/utf8.h"
 #include "toy/runs/report.h"
 
-namespace toy::runs {
+namespace toy::runs::plot_test {
 namespace {
 
 Chart falling(int n = 200, bool log_y = false) {
@@ -348,4 +348,4 @@ TEST(Report, IsSelfContainedAndEscaped) {
 }
 
 }  // namespace
-}  // namespace toy::runs
+}  // namespace toy::runs::plot_test

@@ -13,7 +13,7 @@
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 
-namespace toy::runs {
+namespace toy::runs::run_test {
 namespace {
 
 using namespace testing;
@@ -336,4 +336,4 @@ TEST_F(Folders, FindsTheCommit) {
 }
 
 }  // namespace
-}  // namespace toy::runs
+}  // namespace toy::runs::run_test

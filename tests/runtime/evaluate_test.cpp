@@ -10,7 +10,7 @@
 #include "toy/backend/devices.h"
 #include "toy/ops/ops.h"
 
-namespace toy {
+namespace toy::evaluate_test {
 namespace {
 
 using testing::error_of;
@@ -149,4 +149,4 @@ TEST(Print, CutsTheMiddleAndLongRows) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::evaluate_test

@@ -11,7 +11,7 @@
 #include "toy/ops/ops.h"
 #include "toy/runtime/session.h"
 
-namespace toy {
+namespace toy::finite_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -97,4 +97,4 @@ TEST(CheckFinite, InfinitiesThatWereThereAreHandedOn) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::finite_test

@@ -14,7 +14,7 @@
 #include "toy/ops/ops.h"
 #include "toy/runtime/session.h"
 
-namespace toy {
+namespace toy::fuse_test {
 namespace {
 
 std::vector<std::string> steps_of(const Plan& plan) {
@@ -240,4 +240,4 @@ TEST(FusionBits, NothingIsWrittenBesideTheOutput) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::fuse_test

@@ -14,7 +14,7 @@
 #include "toy/ops/ops.h"
 #include "toy/runtime/session.h"
 
-namespace toy {
+namespace toy::fuse_updates_test {
 namespace {
 
 // dw = dy^T x and AdamW with it, of a w [outs,ins] by a batch of `rows`.
@@ -179,4 +179,4 @@ TEST(FusedUpdates, SayThatAGradientIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::fuse_updates_test

@@ -12,7 +12,7 @@
 #include "toy/runtime/evaluate.h"
 #include "toy/runtime/session.h"
 
-namespace toy {
+namespace toy::misuse_test {
 namespace {
 
 constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
@@ -120,4 +120,4 @@ TEST_F(Misuse, Sessions) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::misuse_test

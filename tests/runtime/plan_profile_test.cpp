@@ -11,7 +11,7 @@
 #include "toy/graph/autodiff.h"
 #include "toy/ops/ops.h"
 
-namespace toy {
+namespace toy::plan_profile_test {
 namespace {
 
 // A step of gradient descent on two layers of linear and exp.
@@ -151,4 +151,4 @@ TEST(PlanProfile, CostsByLayerAddUp) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::plan_profile_test

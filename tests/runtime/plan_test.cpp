@@ -16,7 +16,7 @@
 #include "toy/ops/ops.h"
 #include "toy/runtime/session.h"
 
-namespace toy {
+namespace toy::plan_test {
 namespace {
 
 using testing::error_of;
@@ -471,4 +471,4 @@ TEST(Plan, SaysWhatItDoes) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::plan_test

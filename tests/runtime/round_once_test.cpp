@@ -8,7 +8,7 @@
 #include "toy/ops/ops.h"
 #include "toy/runtime/plan.h"
 
-namespace toy {
+namespace toy::round_once_test {
 namespace {
 
 // Two maps of the same rows and a third of their product, and all gradients.
@@ -80,4 +80,4 @@ TEST(PlanRounds, KeepsOneCopyForBackward) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::round_once_test

@@ -14,7 +14,7 @@
 #include "plain_server.h"
 #include "serve/metrics.h"
 
-namespace toy::serve {
+namespace toy::serve::access_log_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -146,4 +146,4 @@ TEST(Metrics, TimesOfRequests) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::serve::access_log_test

@@ -7,7 +7,7 @@
 #include "serve/keys.h"
 #include "toy/base/utf8.h"
 
-namespace toy::serve {
+namespace toy::serve::api_test {
 namespace {
 
 TEST(ServeApi, FieldsReachTheRequest) {
@@ -280,4 +280,4 @@ TEST(ServeApi, SecretsAndTokens) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::serve::api_test

@@ -12,7 +12,7 @@
 #include "testing/sanitizers.h"
 #include "toy/base/memory.h"
 
-namespace toy::serve {
+namespace toy::serve::attack_test {
 namespace {
 
 constexpr size_t kMegabyte = size_t(1) << 20;
@@ -113,4 +113,4 @@ TEST(Attacks, HonestClientsHaveTheirAnswers) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::serve::attack_test

@@ -7,7 +7,7 @@
 #include "loopback.h"
 #include "serve/api/embeddings.h"
 
-namespace toy::serve {
+namespace toy::serve::embeddings_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -136,4 +136,4 @@ TEST(Embeddings, BadRequests) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::serve::embeddings_test

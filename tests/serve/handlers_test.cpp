@@ -3,7 +3,7 @@
 
 #include "loopback.h"
 
-namespace toy::serve {
+namespace toy::serve::handlers_test {
 namespace {
 
 std::string get(const std::string& target) { return "GET " + target + " HTTP/1.1\r\nHost: localhost\r\n\r\n"; }
@@ -97,4 +97,4 @@ TEST(Handlers, TheEndOfGraceAnswersAll) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::serve::handlers_test

@@ -17,7 +17,7 @@
 #include "testing/sanitizers.h"
 #include "toy/base/memory.h"
 
-namespace toy::serve {
+namespace toy::serve::limits_test {
 namespace {
 
 constexpr size_t kMegabyte = size_t(1) << 20;
@@ -346,4 +346,4 @@ TEST(Limits, RequestsThatComeEarly) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::serve::limits_test

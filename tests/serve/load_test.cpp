@@ -12,7 +12,7 @@
 #include "testing/sanitizers.h"
 #include "toy/base/memory.h"
 
-namespace toy::serve {
+namespace toy::serve::load_test {
 namespace {
 
 using std::chrono::steady_clock;
@@ -213,4 +213,4 @@ TEST(Load, BytesOfTheFuzzersCorpus) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::serve::load_test

@@ -6,7 +6,7 @@
 
 #include "serve/loopback.h"
 
-namespace toy::serve {
+namespace toy::serve::look_test {
 namespace {
 
 std::string body_of(size_t tokens) { return nlohmann::ordered_json{{"tokens", std::vector<int>(tokens, 97)}}.dump(); }
@@ -132,4 +132,4 @@ TEST(ServeLook, WithoutOne) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::serve::look_test

@@ -4,7 +4,7 @@
 #include "loopback.h"
 #include "serve/api/anthropic.h"
 
-namespace toy::serve {
+namespace toy::serve::messages_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -267,4 +267,4 @@ TEST(Messages, KeysVersionsAndErrors) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::serve::messages_test

@@ -10,7 +10,7 @@
 #include "serve/api/api.h"
 #include "toy/decode/decoder.h"
 
-namespace toy::serve {
+namespace toy::serve::order_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -118,4 +118,4 @@ TEST(ServeOrder, AClientThatGoesMakesRoom) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::serve::order_test

@@ -7,7 +7,7 @@
 #include "loopback.h"
 #include "testing/errors.h"
 
-namespace toy::serve {
+namespace toy::serve::origin_test {
 namespace {
 
 HttpRequest request(const std::string& method, const std::string& host, const std::string& origin = "",
@@ -189,4 +189,4 @@ TEST(Origin, ADeletedStateNeedsNoPage) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::serve::origin_test

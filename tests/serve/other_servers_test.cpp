@@ -8,7 +8,7 @@
 #include "serve/api/ollama.h"
 #include "toy/text/fill_tokens.h"
 
-namespace toy::serve {
+namespace toy::serve::other_servers_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -297,4 +297,4 @@ TEST(Ollama, GenerateAndOthers) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::serve::other_servers_test

@@ -10,7 +10,7 @@
 #include "serve/states.h"
 #include "testing/files.h"
 
-namespace toy::serve {
+namespace toy::serve::owners_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -160,4 +160,4 @@ TEST_F(Owners, StatesThatOthersDeleteMeanwhile) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::serve::owners_test

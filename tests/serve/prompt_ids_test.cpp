@@ -7,7 +7,7 @@
 #include "testing/errors.h"
 #include "text/spm/spm.h"
 
-namespace toy::serve {
+namespace toy::serve::prompt_ids_test {
 namespace {
 
 using Ids = std::vector<int32_t>;
@@ -62,4 +62,4 @@ TEST(EmbeddingPooling, IsTheRequestsOrTheModels) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::serve::prompt_ids_test

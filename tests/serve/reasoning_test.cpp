@@ -7,7 +7,7 @@
 #include "serve/api/anthropic.h"
 #include "serve/api/responses.h"
 
-namespace toy::serve {
+namespace toy::serve::reasoning_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -342,4 +342,4 @@ TEST(Reasoning, CanBeSwitchedOff) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::serve::reasoning_test

@@ -7,7 +7,7 @@
 #include "loopback.h"
 #include "serve/encoder_server.h"
 
-namespace toy::serve {
+namespace toy::serve::rerank_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -152,4 +152,4 @@ TEST(Rerank, BadRequests) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::serve::rerank_test

@@ -5,7 +5,7 @@
 
 #include "loopback.h"
 
-namespace toy::serve {
+namespace toy::serve::responses_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -265,4 +265,4 @@ TEST(Responses, BadRequests) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::serve::responses_test

@@ -10,7 +10,7 @@
 #include "toy/base/memory.h"
 #include "toy/decode/generate.h"
 
-namespace toy::serve {
+namespace toy::serve::server_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -481,4 +481,4 @@ TEST(Serve, APortInUse) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::serve::server_test

@@ -10,7 +10,7 @@
 #include "testing/errors.h"
 #include "testing/files.h"
 
-namespace toy::serve {
+namespace toy::serve::states_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -292,4 +292,4 @@ TEST_F(SavedConversations, OneAtATime) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::serve::states_test

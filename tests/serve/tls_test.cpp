@@ -11,7 +11,7 @@
 #include "loopback.h"
 #include "testing/files.h"
 
-namespace toy::serve {
+namespace toy::serve::tls_test {
 namespace {
 
 template <auto free>
@@ -215,4 +215,4 @@ TEST(TlsFiles, ThatCannotBe) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::serve::tls_test

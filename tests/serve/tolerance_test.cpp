@@ -9,7 +9,7 @@
 #include "serve/http/percent.h"
 #include "testing/errors.h"
 
-namespace toy::serve {
+namespace toy::serve::tolerance_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -285,4 +285,4 @@ TEST(Tolerance, SilentStreamsAreKeptAlive) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::serve::tolerance_test

@@ -3,7 +3,7 @@
 
 #include "serve/loopback.h"
 
-namespace toy::serve {
+namespace toy::serve::tool_forms_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -100,4 +100,4 @@ TEST(Serve, AnswersInChannels) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::serve::tool_forms_test

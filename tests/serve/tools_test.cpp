@@ -4,7 +4,7 @@
 
 #include "loopback.h"
 
-namespace toy::serve {
+namespace toy::serve::tools_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -201,4 +201,4 @@ TEST(Serve, StructuredOutput) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::serve::tools_test

@@ -7,7 +7,7 @@
 #include <set>
 #include <sstream>
 
-namespace toy {
+namespace toy::chats_test {
 namespace {
 
 TEST(Chats, AreRowsOfQuestionsAndAnswers) {
@@ -49,4 +49,4 @@ TEST(Chats, AnswersFollowFromTheConversation) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::chats_test

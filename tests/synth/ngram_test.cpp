@@ -9,7 +9,7 @@
 #include "toy/base/philox.h"
 #include "toy/synth/stories.h"
 
-namespace toy {
+namespace toy::ngram_test {
 namespace {
 
 double sum_over_bytes(const NgramModel& model, std::string_view context) {
@@ -86,4 +86,4 @@ TEST(Ngram, RejectsBadInput) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::ngram_test

@@ -11,7 +11,7 @@
 
 #include "testing/errors.h"
 
-namespace toy {
+namespace toy::questions_test {
 namespace {
 
 using nlohmann::json;
@@ -180,4 +180,4 @@ TEST(Questions, Refusals) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::questions_test

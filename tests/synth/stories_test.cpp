@@ -12,7 +12,7 @@
 #include "toy/base/error.h"
 #include "toy/base/philox.h"
 
-namespace toy {
+namespace toy::stories_test {
 namespace {
 
 std::vector<std::string> split_stories(const std::string& text) {
@@ -275,4 +275,4 @@ TEST(StoryWords, NoneBeginsAnother) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::stories_test

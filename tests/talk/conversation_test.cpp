@@ -7,7 +7,7 @@
 #include "testing/errors.h"
 #include "testing/files.h"
 
-namespace toy::talk {
+namespace toy::talk::conversation_test {
 namespace {
 
 ordered_json answer(const std::string& text) { return {{"role", "assistant"}, {"content", text}}; }
@@ -134,4 +134,4 @@ TEST_F(ConversationFiles, BadFilesAreRefusedWithTheReason) {
 }
 
 }  // namespace
-}  // namespace toy::talk
+}  // namespace toy::talk::conversation_test

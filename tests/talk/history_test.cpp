@@ -7,7 +7,7 @@
 
 #include "testing/files.h"
 
-namespace toy::talk {
+namespace toy::talk::history_test {
 namespace {
 
 class History : public ::testing::Test, protected toy::testing::Folder {};
@@ -63,4 +63,4 @@ TEST_F(History, IsWhereStatesAre) {
 }
 
 }  // namespace
-}  // namespace toy::talk
+}  // namespace toy::talk::history_test

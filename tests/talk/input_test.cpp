@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace toy::talk {
+namespace toy::talk::input_test {
 namespace {
 
 TEST(MessageLines, AMessageIsALineOrSeveral) {
@@ -38,4 +38,4 @@ TEST(Commands, AreTakenApart) {
 }
 
 }  // namespace
-}  // namespace toy::talk
+}  // namespace toy::talk::input_test

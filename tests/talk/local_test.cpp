@@ -10,7 +10,7 @@
 #include "toy/base/json_text.h"
 #include "toy/grammar/grammar.h"
 
-namespace toy::talk {
+namespace toy::talk::local_test {
 namespace {
 
 Reply ask(ChatModel& m, const Conversation& c, const ReplySettings& settings, uint64_t again = 0) {
@@ -238,4 +238,4 @@ TEST(LocalModel, ATemplateMayRefuse) {
 }
 
 }  // namespace
-}  // namespace toy::talk
+}  // namespace toy::talk::local_test

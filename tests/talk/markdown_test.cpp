@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace toy::talk {
+namespace toy::talk::markdown_test {
 namespace {
 
 // Escape sequences as <n>, and <> for reset.
@@ -134,4 +134,4 @@ TEST(AnswerView, ThoughtsAreDimAndControlCharactersHarmless) {
 }
 
 }  // namespace
-}  // namespace toy::talk
+}  // namespace toy::talk::markdown_test

@@ -11,7 +11,7 @@
 #include "testing/errors.h"
 #include "testing/http_server.h"
 
-namespace toy::talk {
+namespace toy::talk::remote_test {
 namespace {
 
 using toy::testing::expect_contains;
@@ -228,4 +228,4 @@ TEST(RemoteModel, NoServer) {
 }
 
 }  // namespace
-}  // namespace toy::talk
+}  // namespace toy::talk::remote_test

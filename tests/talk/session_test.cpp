@@ -7,7 +7,7 @@
 #include "testing/errors.h"
 #include "testing/files.h"
 
-namespace toy::talk {
+namespace toy::talk::session_test {
 namespace {
 
 using toy::testing::expect_contains;
@@ -214,4 +214,4 @@ TEST_F(Sessions, WithoutAUserTheFirstErrorEndsTheChat) {
 }
 
 }  // namespace
-}  // namespace toy::talk
+}  // namespace toy::talk::session_test

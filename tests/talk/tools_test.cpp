@@ -12,7 +12,7 @@
 #include "testing/errors.h"
 #include "testing/files.h"
 
-namespace toy::talk {
+namespace toy::talk::tools_test {
 namespace {
 
 using toy::testing::expect_contains;
@@ -210,4 +210,4 @@ TEST(ToolCommand, Stops) {
 }
 
 }  // namespace
-}  // namespace toy::talk
+}  // namespace toy::talk::tools_test

@@ -10,7 +10,7 @@
 #include "toy/base/philox.h"
 #include "toy/tensor/convert.h"
 
-namespace toy {
+namespace toy::projection_test {
 namespace {
 
 std::vector<float> normal(const char* name, size_t n) {
@@ -167,4 +167,4 @@ TEST(BestLowRank, OfLittleAndOfBadMatrices) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::projection_test

@@ -17,7 +17,7 @@
 #include "toy/base/error.h"
 #include "toy/tensor/convert.h"
 
-namespace toy {
+namespace toy::quantize_test {
 namespace {
 
 using testing::error_of;
@@ -266,4 +266,4 @@ TEST(RoundQ8, NearestLevels) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::quantize_test

@@ -9,7 +9,7 @@
 #include "toy/tensor/buffer.h"
 #include "toy/tensor/convert.h"
 
-namespace toy {
+namespace toy::tensor_test {
 namespace {
 
 using testing::error_of;
@@ -108,4 +108,4 @@ TEST(Buffer, IsAlignedZeroedAndMovable) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::tensor_test

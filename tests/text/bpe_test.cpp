@@ -9,7 +9,7 @@
 #include "text/bpe/byte_level.h"
 #include "text_testing.h"
 
-namespace toy {
+namespace toy::bpe_test {
 namespace {
 
 using namespace testing;
@@ -323,4 +323,4 @@ TEST(Bpe, RefusalsOfFilesNameTheFile) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::bpe_test

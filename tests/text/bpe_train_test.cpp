@@ -7,7 +7,7 @@
 #include "text/bpe/splitter.h"
 #include "text_testing.h"
 
-namespace toy {
+namespace toy::bpe_train_test {
 namespace {
 
 using namespace testing;
@@ -122,4 +122,4 @@ TEST(TrainBpe, OddTextsTakeNoTime) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::bpe_train_test

@@ -5,7 +5,7 @@
 
 #include "text_testing.h"
 
-namespace toy {
+namespace toy::byte_tokenizer_test {
 namespace {
 
 using namespace testing;
@@ -79,4 +79,4 @@ TEST(ByteTokenizer, IsRecognizedInAFile) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::byte_tokenizer_test

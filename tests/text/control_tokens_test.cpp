@@ -4,7 +4,7 @@
 #include "testing/files.h"
 #include "text_testing.h"
 
-namespace toy {
+namespace toy::control_tokens_test {
 namespace {
 
 using namespace testing;
@@ -42,4 +42,4 @@ TEST(ControlTokens, ThoseThatAVocabularyHasAreNotAddedAgain) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::control_tokens_test

@@ -8,7 +8,7 @@
 #include "text_testing.h"
 #include "toy/base/utf8.h"
 
-namespace toy {
+namespace toy::encode_stream_test {
 namespace {
 
 using namespace testing;
@@ -182,4 +182,4 @@ TEST(Fingerprint, TellsTokenizersApart) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::encode_stream_test

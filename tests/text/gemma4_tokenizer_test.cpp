@@ -9,7 +9,7 @@
 #include "text/spm/spm.h"
 #include "text_testing.h"
 
-namespace toy {
+namespace toy::gemma4_tokenizer_test {
 namespace {
 
 using namespace testing;
@@ -338,4 +338,4 @@ TEST(Gemma4Tokenizer, RefusesWhatIsNoVocabulary) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::gemma4_tokenizer_test

@@ -5,7 +5,7 @@
 
 #include "text_testing.h"
 
-namespace toy {
+namespace toy::shared_vocab_test {
 namespace {
 
 using namespace testing;
@@ -127,4 +127,4 @@ TEST(SharedSpm, SavedVocabularyGivesTheSameIds) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::shared_vocab_test

@@ -7,7 +7,7 @@
 #include "text_testing.h"
 #include "toy/text/fill_tokens.h"
 
-namespace toy {
+namespace toy::special_tokens_test {
 namespace {
 
 using namespace testing;
@@ -164,4 +164,4 @@ TEST(SpecialTokens, Phi3TakesSpacesAway) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::special_tokens_test

@@ -8,7 +8,7 @@
 #include "golden_testing.h"
 #include "text_testing.h"
 
-namespace toy {
+namespace toy::splitter_test {
 namespace {
 
 using namespace testing;
@@ -154,4 +154,4 @@ TEST(PreTokenizers, EveryNameIsThereOnce) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::splitter_test

@@ -6,7 +6,7 @@
 #include "library_testing.h"
 #include "text/spm/spm.h"
 
-namespace toy {
+namespace toy::spm_library_test {
 namespace {
 
 using namespace testing;
@@ -106,4 +106,4 @@ TEST(SpmAgainstLibrary, UnusedPieces) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::spm_library_test

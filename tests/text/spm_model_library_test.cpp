@@ -5,7 +5,7 @@
 #include "library_testing.h"
 #include "text/spm/spm.h"
 
-namespace toy {
+namespace toy::spm_model_library_test {
 namespace {
 
 using namespace testing;
@@ -144,4 +144,4 @@ TEST(UnigramTrain, RefusalsNameTheSpec) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::spm_model_library_test

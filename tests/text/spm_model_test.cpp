@@ -7,7 +7,7 @@
 #include "spm_raw.h"
 #include "text_testing.h"
 
-namespace toy {
+namespace toy::spm_model_test {
 namespace {
 
 using namespace testing;
@@ -214,4 +214,4 @@ TEST(SpmModelCorpus, IsRefusedOrRead) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::spm_model_test

@@ -7,7 +7,7 @@
 
 #include "text_testing.h"
 
-namespace toy {
+namespace toy::spm_test {
 namespace {
 
 using namespace testing;
@@ -288,4 +288,4 @@ TEST(Spm, LongRunsStayFast) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::spm_test

@@ -4,7 +4,7 @@
 #include "text/spm/spm.h"
 #include "text_testing.h"
 
-namespace toy {
+namespace toy::spm_train_test {
 namespace {
 
 using namespace testing;
@@ -157,4 +157,4 @@ TEST(SpmTrain, MemoryOfOneLongWordAmongMany) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::spm_train_test

@@ -5,7 +5,7 @@
 
 #include "text_testing.h"
 
-namespace toy {
+namespace toy::tokenizer_test {
 namespace {
 
 using namespace testing;
@@ -75,4 +75,4 @@ TEST(LoadTokenizer, CorpusOfTheFuzzer) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::tokenizer_test

@@ -6,7 +6,7 @@
 #include "text/spm/spm.h"
 #include "text_testing.h"
 
-namespace toy {
+namespace toy::unigram_test {
 namespace {
 
 using namespace testing;
@@ -139,4 +139,4 @@ TEST(Unigram, LongRunsStayFast) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::unigram_test

@@ -5,7 +5,7 @@
 
 #include "text_testing.h"
 
-namespace toy {
+namespace toy::utf8_test {
 namespace {
 
 using namespace testing;
@@ -152,4 +152,4 @@ TEST(Utf8, ColumnsOfATerminal) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::utf8_test

@@ -6,7 +6,7 @@
 #include "golden_testing.h"
 #include "text_testing.h"
 
-namespace toy {
+namespace toy::wordpiece_test {
 namespace {
 
 using namespace testing;
@@ -87,4 +87,4 @@ TEST(WordPiece, LongRunsStayFast) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::wordpiece_test

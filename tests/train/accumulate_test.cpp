@@ -8,7 +8,7 @@
 #include "toy/train/trainer.h"
 #include "train_testing.h"
 
-namespace toy {
+namespace toy::accumulate_test {
 namespace {
 
 using testing::bare;
@@ -161,4 +161,4 @@ TEST(Accumulate, BadOptions) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::accumulate_test

@@ -8,7 +8,7 @@
 #include "toy/models/adapter.h"
 #include "train_testing.h"
 
-namespace toy {
+namespace toy::adapter_order_test {
 namespace {
 
 double loss_of(Device& device, Model& model) {
@@ -75,4 +75,4 @@ TEST(Lora, SeveralAdaptersOfAMapApplyInTheirOrder) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::adapter_order_test

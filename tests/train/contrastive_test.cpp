@@ -11,7 +11,7 @@
 #include "toy/train/recipes.h"
 #include "train/train_testing.h"
 
-namespace toy {
+namespace toy::contrastive_test {
 namespace {
 
 using nlohmann::json;
@@ -162,4 +162,4 @@ TEST_F(Contrastive, WhatCannotBeIsRefused) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::contrastive_test

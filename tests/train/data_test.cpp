@@ -15,7 +15,7 @@
 #include "toy/train/from_scratch.h"
 #include "train_testing.h"
 
-namespace toy {
+namespace toy::data_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -332,4 +332,4 @@ TEST_F(DataRun, ATextThatChanges) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::data_test

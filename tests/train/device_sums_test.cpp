@@ -10,7 +10,7 @@
 #include "toy/backend/devices.h"
 #include "train/sum_ranks.h"
 
-namespace toy {
+namespace toy::device_sums_test {
 namespace {
 
 float value(int rank, size_t i, bool in_bf16) {
@@ -96,4 +96,4 @@ TEST(DeviceSums, TrainTheSameModelInAnyNumberOfRanks) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::device_sums_test

@@ -10,7 +10,7 @@
 #include "toy/train/from_scratch.h"
 #include "train_testing.h"
 
-namespace toy {
+namespace toy::epochs_test {
 namespace {
 
 struct Seen : TrainObserver {
@@ -142,4 +142,4 @@ TEST_F(Epochs, SamplesAnswerPromptsOfTheValidation) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::epochs_test

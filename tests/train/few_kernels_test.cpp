@@ -7,7 +7,7 @@
 #include "toy/ops/ops.h"
 #include "train_testing.h"
 
-namespace toy {
+namespace toy::few_kernels_test {
 namespace {
 
 using testing::error_of;
@@ -65,4 +65,4 @@ TEST(FewKernels, AMissingOptimizerIsNamed) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::few_kernels_test

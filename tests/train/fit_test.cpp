@@ -11,7 +11,7 @@
 #include "toy/nn/losses.h"
 #include "toy/runtime/evaluate.h"
 
-namespace toy {
+namespace toy::fit_test {
 namespace {
 
 using ::toy::testing::error_of;
@@ -182,4 +182,4 @@ TEST(FitNet, WhatIsMissingIsSaid) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::fit_test

@@ -16,7 +16,7 @@
 #include "toy/train/warm_start.h"
 #include "train_testing.h"
 
-namespace toy {
+namespace toy::from_donor_test {
 namespace {
 
 using testing::expect_contains;
@@ -187,4 +187,4 @@ TEST_F(FromDonor, RefusesLensesThatCannotBe) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::from_donor_test

@@ -9,7 +9,7 @@
 #include "toy/backend/devices.h"
 #include "toy/train/optimizer.h"
 
-namespace toy {
+namespace toy::golden_test {
 namespace {
 
 using nlohmann::json;
@@ -104,4 +104,4 @@ TEST(OptimizerGolden, TenStepsBesidePyTorch) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::golden_test

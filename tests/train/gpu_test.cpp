@@ -12,7 +12,7 @@
 #include "toy/train/from_scratch.h"
 #include "train_testing.h"
 
-namespace toy {
+namespace toy::gpu_test {
 namespace {
 
 using testing::walk;
@@ -101,4 +101,4 @@ TEST(GpuTraining, AResumedRunWritesTheSameBytes) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::gpu_test

@@ -13,7 +13,7 @@
 #include "toy/train/from_scratch.h"
 #include "train_testing.h"
 
-namespace toy {
+namespace toy::hybrid_test {
 namespace {
 
 using testing::bare;
@@ -227,4 +227,4 @@ TEST(HybridTraining, AResumedRunWritesTheSameBytes) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::hybrid_test

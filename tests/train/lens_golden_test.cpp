@@ -10,7 +10,7 @@
 #include "toy/tensor/projection.h"
 #include "train_testing.h"
 
-namespace toy {
+namespace toy::lens_golden_test {
 namespace {
 
 constexpr const char* kGolden = TOY_SOURCE_DIR "/tests/golden/";
@@ -123,4 +123,4 @@ INSTANTIATE_TEST_SUITE_P(PyTorch, LensGolden,
                          });
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::lens_golden_test

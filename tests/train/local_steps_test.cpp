@@ -13,7 +13,7 @@
 #include "train/run.h"
 #include "train/sum_ranks.h"
 
-namespace toy {
+namespace toy::local_steps_test {
 namespace {
 
 using testing::expect_contains;
@@ -252,4 +252,4 @@ TEST(LocalSteps, BadInput) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::local_steps_test

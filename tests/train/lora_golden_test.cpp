@@ -12,7 +12,7 @@
 #include "toy/train/trainer.h"
 #include "train_testing.h"
 
-namespace toy {
+namespace toy::lora_golden_test {
 namespace {
 
 constexpr const char* kGolden = TOY_SOURCE_DIR "/tests/golden/";
@@ -124,4 +124,4 @@ INSTANTIATE_TEST_SUITE_P(Kinds, LoraGolden, ::testing::Values("llama", "plus", "
                          [](const auto& of) { return std::string(of.param); });
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::lora_golden_test

@@ -15,7 +15,7 @@
 #include "toy/train/from_scratch.h"
 #include "train_testing.h"
 
-namespace toy {
+namespace toy::lora_run_test {
 namespace {
 
 using testing::expect_contains;
@@ -172,4 +172,4 @@ TEST_F(LoraRun, PatternsThatFitNothing) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::lora_run_test

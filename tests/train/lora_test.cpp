@@ -14,7 +14,7 @@
 #include "toy/tensor/quantize.h"
 #include "train_testing.h"
 
-namespace toy {
+namespace toy::lora_test {
 namespace {
 
 using testing::expect_contains;
@@ -473,4 +473,4 @@ TEST(Lora, MergedIsUnmerged) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::lora_test

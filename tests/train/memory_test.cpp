@@ -16,7 +16,7 @@
 #include "toy/train/from_scratch.h"
 #include "train_testing.h"
 
-namespace toy {
+namespace toy::memory_test {
 namespace {
 
 using testing::all_f32;
@@ -279,4 +279,4 @@ TEST(RankMemory, TheRanksOfAHostFitTogether) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::memory_test

@@ -9,7 +9,7 @@
 #include "toy/backend/devices.h"
 #include "toy/train/optimizer.h"
 
-namespace toy {
+namespace toy::minimize_test {
 namespace {
 
 using Options = OptimizerOptions;
@@ -182,4 +182,4 @@ TEST(Minimize, NeedsItsNames) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::minimize_test

@@ -16,7 +16,7 @@
 #include "toy/train/recipes.h"
 #include "train/train_testing.h"
 
-namespace toy {
+namespace toy::mlm_test {
 namespace {
 
 using nlohmann::json;
@@ -195,4 +195,4 @@ TEST_F(MaskedModels, WhatCannotBeIsRefused) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::mlm_test

@@ -16,7 +16,7 @@
 #include "toy/train/trainer.h"
 #include "train_testing.h"
 
-namespace toy {
+namespace toy::optimizer_test {
 namespace {
 
 using Options = OptimizerOptions;
@@ -353,4 +353,4 @@ TEST(Optimizer, RefusesImpossibleNumbers) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::optimizer_test

@@ -14,7 +14,7 @@
 #include "toy/base/philox.h"
 #include "toy/train/reward.h"
 
-namespace toy {
+namespace toy::policy_test {
 namespace {
 
 using testing::expect_contains;
@@ -344,4 +344,4 @@ for line in sys.stdin:
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::policy_test

@@ -10,7 +10,7 @@
 #include "toy/train/trainer.h"
 #include "train_testing.h"
 
-namespace toy {
+namespace toy::preference_golden_test {
 namespace {
 
 constexpr const char* kGolden = TOY_SOURCE_DIR "/tests/golden/";
@@ -128,4 +128,4 @@ TEST_F(PreferenceGolden, AccumulatedBatchesAreOneBatch) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::preference_golden_test

@@ -9,7 +9,7 @@
 #include "toy/models/adapter.h"
 #include "train_testing.h"
 
-namespace toy {
+namespace toy::preference_test {
 namespace {
 
 // With a new adapter. `b`: whether it adds something already.
@@ -244,4 +244,4 @@ TEST(Preference, MismatchedAnswersMayCrossRows) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::preference_test

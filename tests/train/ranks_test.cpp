@@ -18,7 +18,7 @@
 #include "train/gradient_sums.h"
 #include "train/sum_ranks.h"
 
-namespace toy {
+namespace toy::ranks_test {
 namespace {
 
 using testing::expect_contains;
@@ -493,4 +493,4 @@ TEST(Ranks, OneThatDoesNotAnswerIsNamed) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::ranks_test

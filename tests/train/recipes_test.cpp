@@ -9,7 +9,7 @@
 
 #include "testing/errors.h"
 
-namespace toy {
+namespace toy::recipes_test {
 namespace {
 
 using testing::expect_contains;
@@ -105,4 +105,4 @@ TEST(Recipes, NamesAreUnique) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::recipes_test

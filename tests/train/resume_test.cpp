@@ -20,7 +20,7 @@
 #include "toy/train/from_scratch.h"
 #include "train_testing.h"
 
-namespace toy {
+namespace toy::resume_test {
 namespace {
 
 using testing::expect_contains;
@@ -421,4 +421,4 @@ TEST_F(Resume, OnAProcessorThatRoundsOtherwiseIsRefusedUnlessTold) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::resume_test

@@ -15,7 +15,7 @@
 #include "toy/eval/open_questions.h"
 #include "toy/train/policy.h"
 
-namespace toy {
+namespace toy::rollouts_test {
 namespace {
 
 Model byte_model(const Device& device, std::vector<std::string> frozen = {}) {
@@ -379,4 +379,4 @@ TEST(Rollouts, APromptIsComputedOnceForItsAnswers) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::rollouts_test

@@ -11,7 +11,7 @@
 #include "toy/backend/devices.h"
 #include "train_testing.h"
 
-namespace toy::round_once_tests {
+namespace toy::round_once_tests::round_once_test {
 namespace {
 
 bool both_f32(const KernelQuery& q) noexcept {
@@ -154,4 +154,4 @@ TEST(RoundOnceMemory, KeepsNoCopiesBesideFewRows) {
 }
 
 }  // namespace
-}  // namespace toy::round_once_tests
+}  // namespace toy::round_once_tests::round_once_test

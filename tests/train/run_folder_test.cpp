@@ -11,7 +11,7 @@
 #include "toy/train/fine_tune.h"
 #include "toy/train/from_scratch.h"
 
-namespace toy {
+namespace toy::run_folder_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -181,4 +181,4 @@ TEST_F(RunInFolder, HasAnAdapterForPeft) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::run_folder_test

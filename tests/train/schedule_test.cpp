@@ -9,7 +9,7 @@
 #include "toy/base/error.h"
 #include "toy/train/recipe.h"
 
-namespace toy {
+namespace toy::schedule_test {
 namespace {
 
 TEST(Schedule, WarmsUpAndDecays) {
@@ -95,4 +95,4 @@ TEST(Schedule, RefusesTheImpossible) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::schedule_test

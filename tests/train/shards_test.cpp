@@ -7,7 +7,7 @@
 #include "train/gradient_sums.h"
 #include "train_testing.h"
 
-namespace toy {
+namespace toy::shards_test {
 namespace {
 
 using testing::bare;
@@ -139,4 +139,4 @@ TEST(Shards, BadOptions) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::shards_test

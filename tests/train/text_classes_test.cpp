@@ -16,7 +16,7 @@
 #include "toy/train/recipes.h"
 #include "train/train_testing.h"
 
-namespace toy {
+namespace toy::text_classes_test {
 namespace {
 
 using nlohmann::json;
@@ -367,4 +367,4 @@ TEST_F(Classify, ADecoderClassifiesByItsLastToken) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::text_classes_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace toy {
+namespace toy::time_left_test {
 namespace {
 
 RecipeOptions options(int64_t steps, int64_t eval_every, double time_limit = 0) {
@@ -44,4 +44,4 @@ TEST(TimeLeft, EndsAtTheLimit) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::time_left_test

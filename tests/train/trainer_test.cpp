@@ -13,7 +13,7 @@
 #include "toy/decode/decoder.h"
 #include "train_testing.h"
 
-namespace toy {
+namespace toy::trainer_test {
 namespace {
 
 using testing::all_f32;
@@ -450,4 +450,4 @@ TEST(Trainer, RefusesImpossibleOptimizers) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::trainer_test

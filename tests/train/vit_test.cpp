@@ -18,7 +18,7 @@
 #include "toy/train/recipes.h"
 #include "train/train_testing.h"
 
-namespace toy {
+namespace toy::vit_test {
 namespace {
 
 using nlohmann::json;
@@ -250,4 +250,4 @@ TEST(VitRun, WhatCannotBeIsRefused) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::vit_test

@@ -18,7 +18,7 @@
 #include "toy/runtime/session.h"
 #include "train_testing.h"
 
-namespace toy {
+namespace toy::watch_test {
 namespace {
 
 using testing::error_of;
@@ -410,4 +410,4 @@ TEST(Watcher, RefusesPatternsThatFitNothing) {
 }
 
 }  // namespace
-}  // namespace toy
+}  // namespace toy::watch_test
