@@ -205,17 +205,17 @@ class Bench {
     std::vector<double> gops, of_int8, ratio;
     for (int rep = 0; vnni && rep <= 12; ++rep) {
       const double int8 = int8_dot_gops(one_), ours = time(inner, [&] { call_quant(*vnni, type, s, rows); });
-      const double tiles = amx ? time(inner, [&] { call_quant(*amx, type, s, rows); }) : 0;
+      const double tiles = amx && amx->has(type) ? time(inner, [&] { call_quant(*amx, type, s, rows); }) : 0;
       if (rep == 0) continue;
       gops.push_back(op / ours * 1e-9);
       of_int8.push_back(gops.back() / int8);
-      if (amx) ratio.push_back(ours / tiles);
+      if (tiles > 0) ratio.push_back(ours / tiles);
     }
     if (vnni)
       fmt::print(" | {:6.1f} {:3.0f}%", median(gops), 100 * median(of_int8));
     else
       fmt::print(" | no VNNI here");
-    fmt::print("{}\n", amx ? fmt::format(" x{:.2f}", median(ratio)) : " no AMX here");
+    fmt::print("{}\n", amx && amx->has(type) ? fmt::format(" x{:.2f}", median(ratio)) : " no AMX for it");
     std::fflush(stdout);
   }
 

@@ -108,8 +108,8 @@ namespace toy::test {
 const cpu::QuantIsa* quant_amx_emulated() {
   static const cpu::QuantIsa* const vnni = cpu::quant_vnni();
   if (!vnni) return nullptr;
-  static const cpu::QuantIsa isa{vnni->strip, cpu::Amx::kTile, cpu::Amx::offset, cpu::run_emulated, vnni->repack, 0,
-                                 true};
+  static const cpu::QuantIsa isa{
+      vnni->strip, cpu::Amx::kTile, cpu::Amx::offset, cpu::run_emulated, vnni->repack, 0, true, 32};
   return &isa;
 }
 

@@ -16,7 +16,7 @@ namespace {
 // Rows that pass by a panel. Unpacking it takes less of the time with many; with fewer, threads share more evenly.
 constexpr size_t kRowBlock = 516, kSmallRowBlock = 192;
 constexpr size_t kMostStrip = 32;
-constexpr size_t kAmxRows = 16;     // from here on tiles of AMX are taken, by an estimate
+constexpr size_t kAmxRows = 48;     // from here on tiles of AMX pay (measured: they are even at 24)
 constexpr size_t kPrivate = 16384;  // values of x that each thread quantizes for itself rather than waiting for others
 
 const QuantIsa& isa_of_panels() {
@@ -34,14 +34,10 @@ const QuantIsa* amx_where_faster() {
   return amx;
 }
 const QuantIsa& best_isa(const QuantProduct& p) {
-  if (p.rows >= kAmxRows && amx_where_faster()) return *amx_where_faster();
+  const QuantIsa* amx = p.rows >= kAmxRows ? amx_where_faster() : nullptr;
+  if (amx && amx->has(p.w_type)) return *amx;
   static const QuantIsa* few = quant_few_vnni() ? quant_few_vnni() : quant_few_avx2();
   return few && !p.repacked && p.rows <= few_rows(*few, p.w_type) ? *few : isa_of_panels();
-}
-
-// Values of k that share a scale of the weights.
-size_t run_of(DType t) {
-  return quant::with_format(t, []<class F>() { return size_t(F::kRun); });
 }
 
 size_t sums_bytes(size_t rows) { return std::min(rows, kRowBlock) * kMostStrip * sizeof(float); }
@@ -69,7 +65,7 @@ void narrow_product(const QuantProduct& p, const QuantIsa& isa, std::byte* works
 }  // namespace
 
 bool is_faster(const QuantIsa& isa, const QuantIsa& than) {
-  constexpr size_t kRows = 48, kK = 1024, kRun = 32, kTimes = 9;
+  constexpr size_t kRows = 96, kK = 1024, kRun = 32, kTimes = 9;
   const Buffer x(kRows * kK * sizeof(float)), w(kMostStrip * bytes_of(DType::q8_0, kK)),
       memory(QuantRows::bytes(kRows, kK, kRun)), sums(sums_bytes(kRows)), y(sums_bytes(kRows));
   std::memset(x.data(), 0, x.bytes()), std::memset(w.data(), 0, w.bytes());

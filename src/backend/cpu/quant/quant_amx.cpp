@@ -39,7 +39,7 @@ namespace toy::cpu {
 const QuantIsa* quant_amx() {
   static const QuantIsa* const vnni = has_amx_bytes() ? quant_vnni() : nullptr;
   if (!vnni) return nullptr;
-  static const QuantIsa isa{vnni->strip, Amx::kTile, Amx::offset, run_amx, vnni->repack, 0, true};
+  static const QuantIsa isa{vnni->strip, Amx::kTile, Amx::offset, run_amx, vnni->repack, 0, true, 32};
   return &isa;
 }
 

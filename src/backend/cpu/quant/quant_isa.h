@@ -19,6 +19,11 @@ inline bool cpu_has_f16c() {
 }
 #endif
 
+/// Values of k that share a scale of the weights.
+inline size_t run_of(DType type) {
+  return quant::with_format(type, []<class F>() { return size_t(F::kRun); });
+}
+
 /// Some rows of a product, for one thread.
 struct QuantPart {
   const QuantProduct* p;
@@ -37,19 +42,23 @@ struct QuantIsa {
   void (*repack)(DType type, const uint8_t* w, size_t k, uint8_t* to) = nullptr;
   size_t few_rows = 0;   ///< of kernels for few rows: how many they are best for, where the type matters little
   bool by_runs = false;  ///< how rows of a tile are interleaved, see quantize_rows()
+  size_t only_run = 0;   ///< of the types that it has kernels for, see run_of(); 0: all types
+
+  bool has(DType type) const { return only_run == 0 || only_run == run_of(type); }
 };
 
 /// @{
 /// nullptr where the machine does not have the instructions.
-const QuantIsa* quant_vnni();      ///< AVX-512 with VNNI
-const QuantIsa* quant_amx();       ///< the same with AMX, for many rows; weights are repacked as for quant_vnni()
+const QuantIsa* quant_vnni();  ///< AVX-512 with VNNI
+const QuantIsa*
+quant_amx();  ///< the same with AMX, for many rows and runs of 32; weights are repacked as for quant_vnni()
 const QuantIsa* quant_avx2();      ///< AVX2, FMA, F16C
 const QuantIsa* quant_few_vnni();  ///< AVX-512 with VNNI, BMI2; for few rows
 const QuantIsa* quant_few_avx2();  ///< AVX2, FMA, F16C, BMI2; for few rows
 const QuantIsa* quant_plain();     ///< any: loops that the compiler may vectorize
 /// @}
 
-/// Measures which of two kernels takes less time for 48 rows; both compute equally many outputs. Less than a
+/// Measures which of two kernels takes less time for 96 rows; both compute equally many outputs. Less than a
 /// millisecond for fast ones.
 bool is_faster(const QuantIsa& isa, const QuantIsa& than);
 

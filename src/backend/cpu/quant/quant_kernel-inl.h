@@ -225,21 +225,30 @@ class QuantTask {
     size_t r = 0, fetched = 0;
     const size_t lines = ahead.p ? kStrip * ahead.lines : 0, of_a_tile = lines * Isa::kTile / part_.rows + 1;
     const bool is_last = (chunk + 1) * x_.chunk >= p_.k;
-    for (; r + Isa::kTile <= part_.rows; r += Isa::kTile) {
-      if (is_last)
-        for (size_t i = r; i < r + Isa::kTile; ++i)
-          for (size_t o = 0; o < kStrip; o += 16) __builtin_prefetch(p_.y + (part_.row + i) * p_.outs + first_ + o, 1);
+    const auto begin = [&](size_t tile) {
+      for (size_t i = tile * Isa::kTile; is_last && i < (tile + 1) * Isa::kTile; ++i)
+        for (size_t o = 0; o < kStrip; o += 16) __builtin_prefetch(p_.y + (part_.row + i) * p_.outs + first_ + o, 1);
       const size_t end = std::min(lines, fetched + of_a_tile);
       ahead.fetch(fetched, end), fetched = end;
-      if constexpr (HasTiles<Isa>)
-        by_tiles<Isa::kTile>(panel, r, chunk, runs);
-      else
+    };
+    const auto end = [&](size_t tile) {
+      if (is_last) finish(tile * Isa::kTile, Isa::kTile);
+    };
+    if constexpr (HasTiles<Isa>) {
+      const size_t tiles = part_.rows / Isa::kTile;
+      if (tiles > 0) by_tiles<Isa::kTile>(panel, 0, chunk, runs, tiles, begin, end);
+      r = tiles * Isa::kTile;
+    } else {
+      for (; r + Isa::kTile <= part_.rows; r += Isa::kTile) {
+        begin(r / Isa::kTile);
         tile<Isa::kTile>(panel, r, chunk, runs);
-      if (is_last) finish(r, Isa::kTile);
+        end(r / Isa::kTile);
+      }
     }
     if (r == part_.rows) return;
     if constexpr (HasTiles<Isa>)
-      by_tiles<0>(panel, r, chunk, runs);
+      by_tiles<0>(
+          panel, r, chunk, runs, 1, [](size_t) {}, [](size_t) {});
     else
       last_tile<Isa::kTile - 1>(panel, r, chunk, runs);
     if (is_last) finish(r, part_.rows - r);
@@ -263,11 +272,12 @@ class QuantTask {
       for (int g = 0; g < kGroups; ++g) Isa::store(y[i][g], sum(r + i, g));
   }
 
-  // The same; MR = 0: of the rows that are left.
-  template <int MR, class P>
-  void by_tiles(const P (&panel)[kGroups], size_t r, size_t chunk, size_t runs) const {
-    Isa::template tile<T, MR>(panel, runs, x_, x_.at(part_.row + r, chunk) / T::kRun, part_.rows - r, sum(r, 0),
-                              chunk == 0);
+  // The same for several tiles; MR = 0: for the rows that are left.
+  template <int MR, class P, class Begin, class End>
+  void by_tiles(const P (&panel)[kGroups], size_t r, size_t chunk, size_t runs, size_t tiles, const Begin& begin,
+                const End& end) const {
+    Isa::template tiles<T, MR>(panel, runs, x_, x_.at(part_.row + r, chunk) / T::kRun, tiles, part_.rows - r, sum(r, 0),
+                               chunk == 0, begin, end);
   }
 
   // dot[i][g] = the products of run `at`, N steps of 4 k. `correction`: of each row.
