@@ -215,7 +215,7 @@ class Bench {
       fmt::print(" | {:6.1f} {:3.0f}%", median(gops), 100 * median(of_int8));
     else
       fmt::print(" | no VNNI here");
-    fmt::print("{}\n", amx && amx->has(type) ? fmt::format(" x{:.2f}", median(ratio)) : " no AMX for it");
+    fmt::print("{}\n", amx && amx->has(type) ? fmt::format(" x{:.2f}", median(ratio)) : " no AMX");
     std::fflush(stdout);
   }
 
@@ -243,7 +243,7 @@ class Bench {
     if (wanted("quant"))
       for (const DType t : {DType::q8_0, DType::q4_0, DType::q4_k, DType::q6_k, DType::q2_k})
         for (const Shape2 s : {Shape2{1536, 512}, Shape2{4096, 4096}})
-          for (size_t rows : {16, 24, 64, 256}) quant(t, s, rows);
+          for (size_t rows : {24, 48, 64, 256}) quant(t, s, rows);
     return 0;
   }
 

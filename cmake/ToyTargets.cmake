@@ -61,13 +61,13 @@ endif()
 toy_precompile(toy_headers <algorithm> <chrono> <cmath> <filesystem> <functional> <map> <memory> <optional> <string>
                            <thread> <vector> <fmt/format.h> <nlohmann/json.hpp>)
 
-# The names that a source file defines for itself: functions, types and constants of its anonymous namespaces. A test's
-# are in a namespace that is named after the file, so they meet no others.
+# The names that a source file defines for itself: functions, types and constants of its anonymous namespaces. Of a
+# test in a namespace that is named after its file there are none: its names meet no others.
 function(toy_own_names out source)
   file(READ ${source} text)
   get_filename_component(stem ${source} NAME_WE)
   string(FIND "${text}" "::${stem} {\nnamespace {\n" apart)
-  if(NOT apart EQUAL -1)
+  if(stem MATCHES "_test$" AND NOT apart EQUAL -1)
     set(${out} "" PARENT_SCOPE)
     return()
   endif()

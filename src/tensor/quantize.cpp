@@ -82,8 +82,8 @@ void round_to_halves(float (&v)[kLanes]) {
 }
 
 /// The largest value is put this many times as far out as the outermost level: first + i * step. Beyond 1 it is
-/// clipped, which is often better for the others. Found by trying on weights of trained models and on random ones. Of
-/// the 16 levels of a table clipping much costs more in predictions than it saves in squares (bench/README.md).
+/// clipped, which is often better for the others. Found by trying on weights of trained models and on random ones. In
+/// IQ4_NL and IQ4_XS, which share levels, clipping more than a little costs predictions (bench/README.md).
 struct Reach {
   float first, step;
 };

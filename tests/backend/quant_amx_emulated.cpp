@@ -32,10 +32,6 @@ void zero_rows(int tile, size_t from) { std::memset(t_tiles->bytes[tile][from], 
 
 // What gemm/amx-inl.h has, as Intel's "Software Developer's Manual" defines it.
 template <int Tile>
-void tile_zero() {
-  with_tile(Tile), zero_rows(Tile, 0);
-}
-template <int Tile>
 void tile_load(const void* p, size_t stride) {
   Tiles& t = with_tile(Tile);
   zero_rows(Tile, 0);

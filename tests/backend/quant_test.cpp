@@ -273,20 +273,21 @@ TEST(QuantProduct, InstructionSetsAgreeOnTheLargestValues) {
 }
 
 // Instructions on tiles have the bits of those on vectors: complete tiles of 12 rows and what is left, in one part and
-// in several, the last strip complete or not, k of one run and of several chunks, with all that is added.
+// in several, the last strip complete or not, k of one run, of several chunks, and with one run in the last, with all
+// that is added.
 TEST(QuantProduct, TilesHaveTheBitsOfVectors) {
   const QuantIsa *const vnni = cpu::quant_vnni(), *const tiles = quant_amx_emulated();
   if (!tiles) GTEST_SKIP() << "this CPU has no AVX-512 with VNNI";
   for (const DType type : quantized_types())
-    for (const auto& [outs, k] : {std::pair<int64_t, int64_t>{32, 32}, {45, 416}, {64, 256}, {77, 768}}) {
+    for (const auto& [outs, k] : {std::pair<int64_t, int64_t>{32, 32}, {45, 416}, {64, 256}, {77, 768}, {32, 4256}}) {
       if (k % info_of(type).block || !tiles->has(type)) continue;
-      for (const int64_t rows : {1, 11, 12, 13, 35}) {
+      for (const int64_t rows : {1, 11, 12, 13, 35, 61}) {
         Case c(type, rows, outs, k);
         c.x[size_t(rows / 2 * k)] = INFINITY, c.x[size_t(rows / 3 * k)] = 0x1.fffffep110f;
         Array<float> bias({outs}), acc({rows, outs});
         fill_random(bias, 8), fill_random(acc, 9);
         const std::vector<float> want = run_set(*vnni, c, {}, bias.data(), acc.data());
-        for (const size_t most : {size_t(12), size_t(24), size_t(-1)})
+        for (const size_t most : {size_t(12), size_t(36), size_t(-1)})
           for (const bool repacked : {false, true}) {
             const std::vector<float> y = run_set(
                 *tiles, c, repacked ? repacked_by(*tiles, c) : std::vector<std::byte>(), bias.data(), acc.data(), most);

@@ -16,7 +16,7 @@ namespace {
 // Rows that pass by a panel. Unpacking it takes less of the time with many; with fewer, threads share more evenly.
 constexpr size_t kRowBlock = 516, kSmallRowBlock = 192;
 constexpr size_t kMostStrip = 32;
-constexpr size_t kAmxRows = 48;     // from here on tiles of AMX pay (measured: they are even at 24)
+constexpr size_t kAmxRows = 48;     // from here on tiles of AMX pay for every type (measured)
 constexpr size_t kPrivate = 16384;  // values of x that each thread quantizes for itself rather than waiting for others
 
 const QuantIsa& isa_of_panels() {

@@ -42,16 +42,15 @@ struct QuantIsa {
   void (*repack)(DType type, const uint8_t* w, size_t k, uint8_t* to) = nullptr;
   size_t few_rows = 0;   ///< of kernels for few rows: how many they are best for, where the type matters little
   bool by_runs = false;  ///< how rows of a tile are interleaved, see quantize_rows()
-  size_t only_run = 0;   ///< of the types that it has kernels for, see run_of(); 0: all types
+  size_t only_run = 0;   ///< not 0: it has kernels only for types of this run_of()
 
   bool has(DType type) const { return only_run == 0 || only_run == run_of(type); }
 };
 
 /// @{
 /// nullptr where the machine does not have the instructions.
-const QuantIsa* quant_vnni();  ///< AVX-512 with VNNI
-const QuantIsa*
-quant_amx();  ///< the same with AMX, for many rows and runs of 32; weights are repacked as for quant_vnni()
+const QuantIsa* quant_vnni();      ///< AVX-512 with VNNI
+const QuantIsa* quant_amx();       ///< the same with AMX; many rows, runs of 32; repacked as for quant_vnni()
 const QuantIsa* quant_avx2();      ///< AVX2, FMA, F16C
 const QuantIsa* quant_few_vnni();  ///< AVX-512 with VNNI, BMI2; for few rows
 const QuantIsa* quant_few_avx2();  ///< AVX2, FMA, F16C, BMI2; for few rows

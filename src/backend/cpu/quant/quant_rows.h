@@ -29,7 +29,8 @@ struct QuantRows {
   float* scaled_sum = nullptr;    ///< scale times the sum of the quantized values
   int32_t* correction = nullptr;  ///< the bits of kRounder, minus the weights' offset times that sum
 
-  /// Bytes of memory for `rows` rows in any division, and some: a tile with fewer rows is read as if it had all.
+  /// Bytes of memory for `rows` rows in any division, and behind q room for a tile that has fewer rows and is
+  /// read as if it had all (AMX).
   static size_t bytes(size_t rows, size_t k, size_t run) { return rows * (k + k / run * 16) + 8 * 64; }
   /// Lays the arrays out in memory that is 64-byte aligned. `block`: values of a block of weights.
   QuantRows(std::byte* memory, size_t rows, size_t k, size_t block, size_t run, size_t tile);

@@ -6,7 +6,7 @@
 // stores these take longer than the tiles. So sums of y stay in registers, which 12 rows by 32 outputs fill; products
 // begin as kRounder (quant_rows.h), so that none is converted; and while vectors scale run b - 1, run b is stored and
 // run b + 1 multiplied, in two sets of tiles, since tiles are not renamed and wait for each other. While tiles work,
-// vectors of 512 bits run at half their speed (measured on Sapphire Rapids), so runs of 16, which need the same stores
+// vectors of 512 bits run at half their speed (bench/README.md), so runs of 16, which need the same stores
 // and fma for half the products, are left to VNNI.
 #pragma once
 
@@ -66,12 +66,12 @@ struct Amx : Vnni {
     };
     F y[kTile][2];
     multiply.template operator()<0>(0, 0);
-    size_t t = 0, b = 0;  // the tile and the run that are scaled
+    size_t t = 0, b = 0, ahead = 0;  // the tile and the run that are scaled, the run that was multiplied last
     for (size_t i = 0; i <= count; ++i) {
       const bool odd = i % 2 != 0;
       if (i + 1 < count) {
-        const size_t ahead = b + (i == 0 ? 1 : 2), of_panel = ahead < runs ? ahead : ahead - runs;
-        odd ? multiply.template operator()<0>(i + 1, of_panel) : multiply.template operator()<1>(i + 1, of_panel);
+        if (++ahead == runs) ahead = 0;
+        odd ? multiply.template operator()<0>(i + 1, ahead) : multiply.template operator()<1>(i + 1, ahead);
       }
       if (i < count) odd ? keep.template operator()<1>() : keep.template operator()<0>();
       if (i == 0) continue;
@@ -110,6 +110,8 @@ void run_tiles(const QuantPart& part, size_t s) {
     if constexpr (T::kRun == 32) {
       const TileConfig tiles = Amx::config();
       QuantTask<Amx, T>(part).strip(s);
+    } else {
+      __builtin_trap();  // see QuantIsa::only_run
     }
   });
 }
