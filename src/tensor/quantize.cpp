@@ -82,15 +82,12 @@ void round_to_halves(float (&v)[kLanes]) {
 }
 
 /// The largest value is put this many times as far out as the outermost level: first + i * step. Beyond 1 it is
-/// clipped, which is often better for the others. Found by trying on weights of trained models and on random ones. In
-/// IQ4_NL and IQ4_XS, which share levels, clipping more than a little costs predictions (bench/README.md).
+/// clipped, which is often better for the others. Found by trying on weights of trained models and on random ones.
 struct Reach {
   float first, step;
 };
 template <class Level>
 constexpr Reach kReach = {0.8f, 0.05f};
-template <>
-constexpr Reach kReach<IQ4_NL::Level> = {0.945f, 0.00733f};
 template <>
 constexpr Reach kReach<Q5_0::Level> = {0.8f, 0.04f};
 template <>
@@ -98,9 +95,18 @@ constexpr Reach kReach<Q6_K::Level> = {0.8f, 0.03f};
 template <>
 constexpr Reach kReach<Q8_0::Level> = {0.96f, 0.004f};
 
-/// The best scale, and minimum, for a run; as halves if the block holds them so.
+/// Without importance nobody knows what a large value does, and in IQ4_NL and IQ4_XS, which share levels, clipping it
+/// more than a little costs predictions (bench/README.md).
 template <class F>
-Best fit(const Run& run) {
+constexpr Reach reach_of(bool important) {
+  return std::is_same_v<typename F::Level, IQ4_NL::Level> && !important ? Reach{0.945f, 0.00733f}
+                                                                        : kReach<typename F::Level>;
+}
+
+/// The best scale, and minimum, for a run; as halves if the block holds them so. `important`: its weights are
+/// importance.
+template <class F>
+Best fit(const Run& run, bool important) {
   Best best;
   Trials t;
   const auto attempt = [&] {
@@ -125,10 +131,10 @@ Best fit(const Run& run) {
     float top = 0;
     for (int i = 0; i < run.n; ++i) top = std::fabs(run.x[i]) > std::fabs(top) ? run.x[i] : top;
     if (top == 0) return {0, 0, 0};
+    const Reach reach = reach_of<F>(important);
     constexpr float kEnds[] = {F::Level::low, -F::Level::low};  // two, unless levels are symmetric
     for (const float end : std::span(kEnds, F::Level::low == -F::Level::high ? 1 : 2)) {
-      for (int c = 0; c < kLanes; ++c)
-        t.scale[c] = top / (end * (kReach<typename F::Level>.first + kReach<typename F::Level>.step * float(c)));
+      for (int c = 0; c < kLanes; ++c) t.scale[c] = top / (end * (reach.first + reach.step * float(c)));
       attempt();
       refit<F>(run, t);
       attempt();
@@ -188,13 +194,13 @@ float half(float v) { return to_float(to_f16(std::clamp(v, -kLargestHalf, kLarge
 
 /// Blocks of several runs: the scales of runs are whole multiples of d.
 template <class F>
-void find_scales(const float* x, const float* w, Parts& p) {
+void find_scales(const float* x, const float* w, bool important, Parts& p) {
   std::array<Run, F::kRuns> runs;
   std::array<Best, F::kRuns> fits;
   float top = 0, top_min = 0;
   for (int r = 0; r < F::kRuns; ++r) {
     runs[r] = Run(x + r * F::kRun, w + r * F::kRun, F::kRun);
-    fits[r] = fit<F>(runs[r]);
+    fits[r] = fit<F>(runs[r], important);
     if (std::fabs(fits[r].scale) > std::fabs(top)) top = fits[r].scale;
     top_min = std::max(top_min, fits[r].min);
   }
@@ -237,15 +243,15 @@ void find_exponent(const float* x, const float* w, Parts& p) {
 }
 
 template <class F>
-void quantize_block(const float* x, const float* w, std::byte* to) {
+void quantize_block(const float* x, const float* w, bool important, std::byte* to) {
   Parts p;
   if constexpr (std::is_same_v<F, MXFP4>) {
     find_exponent(x, w, p);
   } else if constexpr (F::kRuns == 1) {
-    const Best best = fit<F>(Run(x, w, F::kRun));
+    const Best best = fit<F>(Run(x, w, F::kRun), important);
     p.d = best.scale, p.dmin = best.min;
   } else {
-    find_scales<F>(x, w, p);
+    find_scales<F>(x, w, important, p);
   }
   for (int i = 0; i < F::kBlock; ++i) {
     const float scale = p.d * float(p.scale[i / F::kRun]), min = p.dmin * float(p.min[i / F::kRun]);
@@ -314,7 +320,7 @@ void quantize(DType type, std::span<const float> values, std::span<const float> 
       }
       check(top <= quant::reach<F>(), "quantize: a value of {} is too large for {}", top, name_of(type));
       if (importance.empty()) quant::weigh(values.subspan(i, F::kBlock), w.data());
-      quant::quantize_block<F>(values.data() + i, w.data() + i % width, to);
+      quant::quantize_block<F>(values.data() + i, w.data() + i % width, !importance.empty(), to);
     }
   });
 }
