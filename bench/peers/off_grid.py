@@ -19,9 +19,10 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("quantized")
     ap.add_argument("f32", help="its weights in F32, which change")
+    ap.add_argument("--seed", type=int, default=1)
     args = ap.parse_args()
     types = {t.name: t.tensor_type for t in GGUFReader(args.quantized).tensors}
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(args.seed)
     file = GGUFReader(args.f32, "r+")
     for tensor in file.tensors:
         if types[tensor.name] in (Type.F32, Type.F16, Type.BF16):

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """What quantizing weights costs, by toy and by llama.cpp's quantizer: a row of a Markdown table for each type or mix.
 
-  PY=$(scripts/peers.sh) && $PY bench/peers/quant_weights.py model.gguf calibration.txt text.txt --types Q4_K_M,Q4_0
+  PY=$(scripts/peers.sh) && $PY bench/peers/quant_weights.py model.gguf calibration.txt text.txt ... --types Q4_K_M,Q4_0
 
 Both write the model's weights in F32 in the type, without and with the importance matrix of calibration.txt (which
 `toy quantize imatrix` measures; llama.cpp's quantizer gets the same numbers). toy then measures the mean KL divergence
-from the F32 weights on text.txt, in nats per token: activations are not rounded, so weights are all that differs. It runs
-as libtoy.so, next to the program, which gives logits. The ratio is toy's to llama.cpp's: at most 1 is the bar. Errors are
-standard errors over blocks of 64 tokens, those of ratios of the paired difference. A source that was quantized itself
-favours types that can hold its values.
+from the F32 weights on all tokens of the texts, in nats per token: activations are not rounded, so weights are all that
+differs. It runs as libtoy.so, next to the program, which gives logits. The ratio is toy's to llama.cpp's: at most 1 is
+the bar. With several texts, those of each follow in brackets: they differ by more than the error. Errors are standard
+errors over blocks of 64 tokens, those of ratios of the paired difference. A source that was quantized itself favours
+types that can hold its values (off_grid.py).
 """
 import argparse
 import ctypes
@@ -37,11 +38,11 @@ def toy(args, *words):
 class Predictions:
     """Logits of the windows of a text, without rounding, and the logarithms of their sums."""
 
-    def __init__(self, args, path):
+    def __init__(self, args, path, text):
         self.library = ctypes.CDLL(os.path.join(os.path.dirname(os.path.abspath(args.toy)), "libtoy.so.0"))
         self.model = ctypes.c_void_p()
         self.call("toy_load", path.encode(), b'{"threads": %d}' % args.threads, ctypes.byref(self.model))
-        with open(args.text, "rb") as f:
+        with open(text, "rb") as f:
             text = f.read()
         ids, alone = self.encode(text, 1), self.encode(text, 0)
         self.windows = [ids[i:min(i + args.ctx, len(ids) - 1)] for i in range(0, len(ids) - 1, args.ctx)]
@@ -115,7 +116,7 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("model", help="GGUF; its weights in F32 are the reference")
     ap.add_argument("calibration")
-    ap.add_argument("text")
+    ap.add_argument("texts", nargs="+")
     ap.add_argument("--types", default=",".join(FILE_TYPES))
     ap.add_argument("--ctx", type=int, default=512)
     ap.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -133,12 +134,14 @@ def main():
         toy(args, "quantize", "imatrix", base, "--file", args.calibration, "--out", matrix)
         matrices = importance(matrix)
 
-        expected = list(Predictions(args, base))
+        expected = [list(Predictions(args, base, text)) for text in args.texts]
 
         def kl():
-            tokens, size = divergence(expected, Predictions(args, path)), os.path.getsize(path) / 1e6
+            """Of the tokens of each text, and the size of the file."""
+            texts = [divergence(e, Predictions(args, path, text)) for e, text in zip(expected, args.texts)]
+            size = os.path.getsize(path) / 1e6
             os.remove(path)
-            return tokens, size
+            return texts, size
 
         for name in args.types.split(","):
             cells, sizes = [name], []
@@ -147,10 +150,13 @@ def main():
                 own, own_size = kl()
                 llama_quantize(args, base, path, name, matrices if with_matrix else None)
                 theirs, their_size = kl()
+                each = [f"{a.mean() / max(b.mean(), 1e-300):.2f}" for a, b in zip(own, theirs)]
+                own, theirs = np.concatenate(own), np.concatenate(theirs)
                 cells += [f"{t.mean():.5f} +- {over_blocks(t):.5f}" for t in (own, theirs)]
                 ratio = own.mean() / max(theirs.mean(), 1e-300)
                 error = over_blocks(own - ratio * theirs) / max(theirs.mean(), 1e-300)
-                cells.append(f"{ratio:.2f} +- {error:.2f}" if theirs.mean() > 1e-6 else "-")
+                of_each = f" ({', '.join(each)})" if len(each) > 1 else ""
+                cells.append(f"{ratio:.2f} +- {error:.2f}{of_each}" if theirs.mean() > 1e-6 else "-")
                 sizes = [own_size, their_size]
             print("| " + " | ".join(cells + [", ".join(f"{s:.1f}" for s in sizes)]) + " |", flush=True)
 

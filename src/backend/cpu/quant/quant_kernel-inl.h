@@ -24,7 +24,7 @@ concept HasPairs = requires(typename Isa::V v) {
   Isa::add_pairs(v, v);
 };
 
-// Dot products of many rows at once: Isa::tile() computes what QuantTask::tile() does.
+// Dot products of many rows at once: Isa::add_tiles() computes what QuantTask::tile() does.
 template <class Isa>
 concept HasTiles = requires {
   Isa::kHasTiles;
@@ -246,11 +246,12 @@ class QuantTask {
       }
     }
     if (r == part_.rows) return;
-    if constexpr (HasTiles<Isa>)
-      by_tiles<0>(
-          panel, r, chunk, runs, 1, [](size_t) {}, [](size_t) {});
-    else
+    if constexpr (HasTiles<Isa>) {
+      const auto nothing = [](size_t) {};
+      by_tiles<0>(panel, r, chunk, runs, 1, nothing, nothing);
+    } else {
       last_tile<Isa::kTile - 1>(panel, r, chunk, runs);
+    }
     if (is_last) finish(r, part_.rows - r);
   }
   template <int MR, class P>
@@ -276,8 +277,8 @@ class QuantTask {
   template <int MR, class P, class Begin, class End>
   void by_tiles(const P (&panel)[kGroups], size_t r, size_t chunk, size_t runs, size_t tiles, const Begin& begin,
                 const End& end) const {
-    Isa::template tiles<T, MR>(panel, runs, x_, x_.at(part_.row + r, chunk) / T::kRun, tiles, part_.rows - r, sum(r, 0),
-                               chunk == 0, begin, end);
+    Isa::template add_tiles<T, MR>(panel, runs, x_, x_.at(part_.row + r, chunk) / T::kRun, tiles, part_.rows - r,
+                                   sum(r, 0), chunk == 0, begin, end);
   }
 
   // dot[i][g] = the products of run `at`, N steps of 4 k. `correction`: of each row.

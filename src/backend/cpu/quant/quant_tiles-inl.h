@@ -43,9 +43,9 @@ struct Amx : Vnni {
   // `rows` rows, fewer than kTile, which is read as if it had all. `first`: the first run of x. `begins`: the sums are
   // zero yet. begin(t) and end(t) are called before and after the sums of tile t change.
   template <class T, int MR, class Begin, class End>
-  [[gnu::noinline]] static void tiles(const Panel<Amx> (&panel)[2], size_t runs, const QuantRows& x, size_t first,
-                                      size_t tiles, size_t rows, float* sums, bool begins, const Begin& begin,
-                                      const End& end) {
+  [[gnu::noinline]] static void add_tiles(const Panel<Amx> (&panel)[2], size_t runs, const QuantRows& x, size_t first,
+                                          size_t tiles, size_t rows, float* sums, bool begins, const Begin& begin,
+                                          const End& end) {
     static_assert(T::kRun == 32);
     const size_t m = MR ? MR : rows, count = tiles * runs;
     alignas(64) float rounders[16];
