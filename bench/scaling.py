@@ -77,7 +77,8 @@ class Bench:
 
     def corpus_bytes(self, n):
         shutil.rmtree(self.path("of_corpus"), ignore_errors=True)
-        return self.cost("train", "from-scratch", "--corpus", self.corpus(n), *TINY, "--out", self.path("of_corpus"))
+        return self.cost("train", "from-scratch", "--corpus", self.corpus(n), *TINY, "--eval-tokens", 4096, "--out",
+                         self.path("of_corpus"))
 
     def runs(self, n):
         shutil.rmtree(self.path("runs"), ignore_errors=True)

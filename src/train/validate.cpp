@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "toy/base/clock.h"
+#include "toy/base/counted.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
@@ -28,8 +29,22 @@ static void warn_of_patience(const RecipeOptions& o, Teller& tell) {
                     o.patience, o.patience, o.eval_every, before));
 }
 
+// A part of a large text is held out, and few steps are taken: computing a loss is a third of learning from it.
+static void warn_of_long_validation(const RecipeOptions& o, int64_t held_out, Teller& tell) {
+  constexpr int64_t kFew = 100'000;
+  const int64_t learned = o.steps * o.trainer.rows() * o.trainer.tokens,
+                read = o.eval_tokens > 0 && o.eval_every == 0 ? std::min(o.eval_tokens, held_out) : held_out;
+  if (read < kFew || read / 3 < learned) return;
+  tell.warn(fmt::format("the validation at the end takes longer than all steps: it reads {}, they learn from {}; {}",
+                        counted(read, "token"), counted(learned, "token"),
+                        o.data.validation.empty() ? "give a smaller --val-fraction" : "give a smaller --val"));
+}
+
 void require_validation(const RecipeOptions& o, const Dataset& data, Teller& tell) {
-  if (!data.validation().empty() || o.policy) return warn_of_patience(o, tell);
+  if (!data.validation().empty() || o.policy) {
+    if (!o.policy) warn_of_long_validation(o, data.validation_tokens(), tell);
+    return warn_of_patience(o, tell);
+  }
   constexpr const char* kWhy = "no validation text has two tokens, so that one can be predicted from another";
   check(o.data.validation.empty(), "val: {}; give a longer one", kWhy);
   check(o.patience == 0, "patience: {}; give --val, or a larger --val-fraction", kWhy);

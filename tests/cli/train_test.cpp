@@ -304,6 +304,22 @@ TEST_F(CliTrain, ValidationWithoutText) {
   EXPECT_NE(r.err.find("nothing to validate on"), std::string::npos) << r.err;
 }
 
+// Of a large text a twentieth is much more than a few steps learn from.
+TEST_F(CliTrain, ValidationThatTakesLongerThanAllSteps) {
+  std::string text;
+  for (int i = 0; i < 30'000; ++i) text += "abc.\n";
+  const std::string train =
+      "train from-scratch --corpus " + write("large.txt", text) + kSmall + "--steps 1 --overwrite --out " + path("run");
+  const Result most = toy(train + " --val-fraction 0.9");
+  EXPECT_EQ(most.code, 0);
+  EXPECT_NE(most.err.find("takes longer than all steps"), std::string::npos) << most.err;
+  for (const char* less : {"", " --val-fraction 0.9 --eval-tokens 200"}) {
+    const Result r = toy(train + less);
+    EXPECT_EQ(r.code, 0);
+    EXPECT_EQ(r.err.find("takes longer"), std::string::npos) << r.err;
+  }
+}
+
 TEST_F(CliTrain, OptionsThatWouldDoNothing) {
   const std::string corpus = tiny_corpus();
   const std::string train =
