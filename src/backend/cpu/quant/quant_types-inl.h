@@ -41,14 +41,19 @@ struct BlockRows {
   void advance() { p += T::kBytes; }  // to the next block
 };
 
-// Blocks of the outputs of one vector, repacked: what unpack() reads of each, in its order, so that the machine
-// finds a stream that it fetches by itself.
+// Blocks of the outputs of one vector, repacked: what unpack() reads of each, in its order: a stream that the machine
+// fetches by itself, or that is fetched `ahead` bytes before it is needed (stream_ahead()).
 template <class Isa, class T>
 struct StreamRows {
   const uint8_t* p;
+  size_t ahead;
 
+  inline void fetch() const {
+    if (ahead != 0) __builtin_prefetch(p + ahead, 0, 2);
+  }
   inline typename Isa::V word(size_t) {
     const auto v = Isa::load(p);
+    fetch();
     p += 4 * Isa::kLanes;
     return v;
   }
@@ -57,6 +62,7 @@ struct StreamRows {
   }
   inline typename Isa::V odd() {
     const auto* from = p;
+    fetch();
     p += kOdd<T> * Isa::kLanes;
     if constexpr (kOdd<T> == 1) return Isa::load_bytes(from);
     return Isa::load_halves(from);
