@@ -202,6 +202,7 @@ class Run {
     if (const std::string less = fit_.text(); !less.empty()) tell_.note(less);
     if (rollouts_) return;
     data_->warn_of_epochs(o_.steps * rows_per_step());
+    warn_of_long_validation(o_, *data_, tell_);
     data_->tell_sources({});
   }
 

@@ -29,22 +29,24 @@ static void warn_of_patience(const RecipeOptions& o, Teller& tell) {
                     o.patience, o.patience, o.eval_every, before));
 }
 
-// A part of a large text is held out, and few steps are taken: computing a loss is a third of learning from it.
-static void warn_of_long_validation(const RecipeOptions& o, int64_t held_out, Teller& tell) {
-  constexpr int64_t kFew = 100'000;
-  const int64_t learned = o.steps * o.trainer.rows() * o.trainer.tokens,
-                read = o.eval_tokens > 0 && o.eval_every == 0 ? std::min(o.eval_tokens, held_out) : held_out;
-  if (read < kFew || read / 3 < learned) return;
+void warn_of_long_validation(const RecipeOptions& o, const Dataset& data, Teller& tell) {
+  constexpr int64_t kFewPlaces = 300'000;
+  const bool all = o.eval_every > 0;  // is read at the end
+  int64_t batches = 0;
+  for (const ValidationText& text : data.validation())
+    batches += evaluation_batches(text, all ? 0 : o.eval_tokens, o.trainer);
+  // Computing a loss is a third of learning from it.
+  const int64_t rows = batches * o.trainer.sequences();
+  if (rows * o.trainer.tokens < kFewPlaces || rows / 3 / o.trainer.rows() < o.steps) return;
+  const char* const cure = !all                        ? "--eval-tokens N reads a part"
+                           : o.data.validation.empty() ? "a smaller --val-fraction holds out less"
+                                                       : "give a shorter --val";
   tell.warn(fmt::format("the validation at the end takes longer than all steps: it reads {}, they learn from {}; {}",
-                        counted(read, "token"), counted(learned, "token"),
-                        o.data.validation.empty() ? "give a smaller --val-fraction" : "give a smaller --val"));
+                        counted(rows, "sequence"), o.steps * o.trainer.rows(), cure));
 }
 
 void require_validation(const RecipeOptions& o, const Dataset& data, Teller& tell) {
-  if (!data.validation().empty() || o.policy) {
-    if (!o.policy) warn_of_long_validation(o, data.validation_tokens(), tell);
-    return warn_of_patience(o, tell);
-  }
+  if (!data.validation().empty() || o.policy) return warn_of_patience(o, tell);
   constexpr const char* kWhy = "no validation text has two tokens, so that one can be predicted from another";
   check(o.data.validation.empty(), "val: {}; give a longer one", kWhy);
   check(o.patience == 0, "patience: {}; give --val, or a larger --val-fraction", kWhy);

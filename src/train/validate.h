@@ -25,6 +25,8 @@ DecoderOptions sample_options(const RecipeOptions& options, const ModelSpec& spe
 /// Throws Error{bad_input} where the options need a validation text and none has anything to predict; warns where they
 /// have no effect. Of questions make_rollouts() does.
 void require_validation(const RecipeOptions& options, const Dataset& data, Teller& tell);
+/// Warns where the validation at the end takes longer than all steps, as a twentieth of a large text may.
+void warn_of_long_validation(const RecipeOptions& options, const Dataset& data, Teller& tell);
 
 /// Validations of a run, early stopping and the best of them, which are parts of its state.
 class Validator {

@@ -307,12 +307,13 @@ TEST_F(CliTrain, ValidationWithoutText) {
 // Of a large text a twentieth is much more than a few steps learn from.
 TEST_F(CliTrain, ValidationThatTakesLongerThanAllSteps) {
   std::string text;
-  for (int i = 0; i < 30'000; ++i) text += "abc.\n";
+  for (int i = 0; i < 20'000; ++i) text += "abc.\n";
   const std::string train =
       "train from-scratch --corpus " + write("large.txt", text) + kSmall + "--steps 1 --overwrite --out " + path("run");
   const Result most = toy(train + " --val-fraction 0.9");
   EXPECT_EQ(most.code, 0);
   EXPECT_NE(most.err.find("takes longer than all steps"), std::string::npos) << most.err;
+  EXPECT_NE(most.err.find("--eval-tokens N reads a part"), std::string::npos) << most.err;
   for (const char* less : {"", " --val-fraction 0.9 --eval-tokens 200"}) {
     const Result r = toy(train + less);
     EXPECT_EQ(r.code, 0);

@@ -10,6 +10,7 @@
 #define TOY_TARGET_FILE "backend/cpu/gemm/gemm_dot.cpp"
 #include "backend/cpu/each_target.h"
 
+#include "backend/cpu/fetching.h"
 #include "backend/cpu/gemm/gemm_dot_ordered-inl.h"
 #include "backend/cpu/gemm/gemm_dot_tile-inl.h"
 #include "backend/cpu/pieces.h"
@@ -98,7 +99,8 @@ class DotTask {
   // Strip by strip, its K-blocks in turn: w is read once for each block of rows, in the file's order.
   void by_strips() {
     const size_t all = size_t(rows_.size()), most = strip_rows(all, blocks_);
-    if (!decoded_ && p_.k > 0 && p_.k % 16 == 0 && all <= kOrdered) return in_order(all);
+    const size_t side_by_side = fetching_ends_with_pages() ? kSideBySide : 0;
+    if (!decoded_ && p_.k > 0 && p_.k % 16 == 0 && all > side_by_side && all <= kOrdered) return in_order(all);
     for (size_t r0 = rows_.begin; r0 < size_t(rows_.end); r0 += most) {
       const size_t rows = std::min(most, rows_.end - r0), step = blocks_.len * rows;  // between K-blocks of packed x
       for (size_t b = 0; b < blocks_.count; ++b) pack_x(p_, blocks_, r0, rows, b, x_ + b * step);

@@ -1,8 +1,9 @@
 // Rows of w read one after the other (NJ at a time), in the order in which they lie: for products that wait for memory.
 // The hardware fetches along, and we fetch about 9 KiB ahead to L2: fetches to L1 wait for one of its few buffers for
 // misses, and so do the loads behind them. One core of Zen 5 reads 39 GB/s so for one row of x and 28 to 37 for two to
-// eight (then fetching to L1), against 28 and 17 to 25 when eight rows of w are read side by side. As many K-blocks of
-// a row are read in one go as keep x in L1. The lanes of every (K-block, row of x, output) wait for their tree of sums.
+// eight (then fetching to L1), against 28 and 17 to 25 when eight rows of w are read side by side. Where fetching ends
+// with pages (fetching.h), up to four rows of x are faster side by side: 14 GB/s instead of 11.5. As many K-blocks of a
+// row are read in one go as keep x in L1. The lanes of every (K-block, row of x, output) wait for their tree of sums.
 #if defined(TOY_CPU_GEMM_DOT_ORDERED_INL_H_) == defined(TOY_TARGET_TOGGLE)
 #ifdef TOY_CPU_GEMM_DOT_ORDERED_INL_H_
 #undef TOY_CPU_GEMM_DOT_ORDERED_INL_H_
@@ -17,6 +18,7 @@ namespace toy::cpu::HWY_NAMESPACE {
 
 constexpr size_t kAhead = 9216, kOrderedX = 24576;                             // bytes
 constexpr size_t kOrdered = kLanes == 16 ? kMaxOrdered : kLanes == 8 ? 4 : 2;  // what the registers have room for
+constexpr size_t kSideBySide = 4;                                              // of x, where fetching ends with pages
 
 // What comes after some rows of a strip, in the order in which it is read.
 template <class T>

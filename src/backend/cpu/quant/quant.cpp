@@ -64,15 +64,6 @@ void narrow_product(const QuantProduct& p, const QuantIsa& isa, std::byte* works
 
 }  // namespace
 
-size_t stream_ahead() {
-#if defined(__x86_64__)
-  static const size_t bytes = __builtin_cpu_is("intel") ? 8192 : 0;
-  return bytes;
-#else
-  return 0;
-#endif
-}
-
 bool is_faster(const QuantIsa& isa, const QuantIsa& than) {
   constexpr size_t kRows = 96, kK = 1024, kRun = 32, kTimes = 9;
   const Buffer x(kRows * kK * sizeof(float)), w(kMostStrip * bytes_of(DType::q8_0, kK)),

@@ -1,6 +1,7 @@
 // The instruction sets that quant.h has kernels for.
 #pragma once
 
+#include "backend/cpu/fetching.h"  // for kernels, which include this before they choose their instructions
 #include "backend/cpu/quant/quant.h"
 #include "backend/cpu/quant/quant_format.h"
 #include "backend/cpu/quant/quant_rows.h"
@@ -56,10 +57,6 @@ const QuantIsa* quant_few_vnni();  ///< AVX-512 with VNNI, BMI2; for few rows
 const QuantIsa* quant_few_avx2();  ///< AVX2, FMA, F16C, BMI2; for few rows
 const QuantIsa* quant_plain();     ///< any: loops that the compiler may vectorize
 /// @}
-
-/// How many bytes before their use repacked weights are fetched to L2; 0: not. Intel's own fetching ends with a page of
-/// 4 KiB and begins anew; AMD's is slower next to explicit fetches (bench/README.md).
-size_t stream_ahead();
 
 /// Measures which of two kernels takes less time for 96 rows; both compute equally many outputs. Less than a
 /// millisecond for fast ones.

@@ -106,7 +106,7 @@ class QuantTask {
     if (p_.repacked) {
       w += from_ * row_bytes;
       StreamRows<Isa, T> rows[kGroups];
-      for (size_t g = 0; g < kGroups; ++g) rows[g] = {w + g * Isa::kLanes * row_bytes, stream_ahead()};
+      for (size_t g = 0; g < kGroups; ++g) rows[g] = {w + g * Isa::kLanes * row_bytes};
       few_or_many(rows);
     } else {
       w += first_ * row_bytes;

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "backend/cpu/fetching.h"
 #include "backend/cpu/quant/quant_rows.h"
 
 namespace toy::cpu {
@@ -41,15 +42,16 @@ struct BlockRows {
   void advance() { p += T::kBytes; }  // to the next block
 };
 
-// Blocks of the outputs of one vector, repacked: what unpack() reads of each, in its order: a stream that the machine
-// fetches by itself, or that is fetched `ahead` bytes before it is needed (stream_ahead()).
+// Blocks of the outputs of one vector, repacked: what unpack() reads of each, in its order, so that the machine finds a
+// stream that it fetches by itself, unless that `is_fetched`.
 template <class Isa, class T>
 struct StreamRows {
+  static constexpr size_t kAhead = 8192;  // two pages
   const uint8_t* p;
-  size_t ahead;
+  bool is_fetched = fetching_ends_with_pages();
 
   inline void fetch() const {
-    if (ahead != 0) __builtin_prefetch(p + ahead, 0, 2);
+    if (is_fetched) __builtin_prefetch(p + kAhead, 0, 2);
   }
   inline typename Isa::V word(size_t) {
     const auto v = Isa::load(p);
