@@ -116,7 +116,7 @@ esac
 configure release || finish
 check "public headers compile alone" cmake --build --preset release -j "$jobs" --target check_headers
 build release || finish
-check "no calls in tiles" python3 scripts/check_tiles.py build/release/toy
+check "tiles and streams" python3 scripts/check_tiles.py build/release/toy
 
 select=() not_run=()
 if [[ -n $quick ]]; then

@@ -50,7 +50,7 @@ struct StreamRows {
   const uint8_t* p;
   bool is_fetched = fetching_ends_with_pages();
 
-  inline void fetch() const {
+  [[gnu::always_inline]] inline void fetch() const {  // GCC drops calls of functions that only fetch
     if (is_fetched) __builtin_prefetch(p + kAhead, 0, 2);
   }
   inline typename Isa::V word(size_t) {
