@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How cost grows as the work grows: a Markdown table of processor time and memory for each size of each kind of work.
 
-  bench/scaling.py build/release/toy                    # hours with 2 GB of text; --most 100000000 for less
+  bench/scaling.py build/release/toy                    # writes 2 GB of text; --most 100000000 for less
 
 Times are processor seconds of one thread, user and system, the least of --repeat runs: other programs share caches and
 memory, and disturb even these. "Growth" compares a

@@ -19,7 +19,7 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("quantized")
     ap.add_argument("f32", help="its weights in F32, which change")
-    ap.add_argument("--seed", type=int, default=1)
+    ap.add_argument("--seed", type=int, default=1, help="of the random numbers")
     args = ap.parse_args()
     types = {t.name: t.tensor_type for t in GGUFReader(args.quantized).tensors}
     rng = np.random.default_rng(args.seed)

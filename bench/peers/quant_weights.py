@@ -9,7 +9,7 @@ from the F32 weights on all tokens of the texts, in nats per token: activations 
 differs. It runs as libtoy.so, next to the program, which gives logits. The ratio is toy's to llama.cpp's: at most 1 is
 the bar. With several texts, those of each follow in brackets: they differ by more than the error. Errors are standard
 errors over blocks of 64 tokens, those of ratios of the paired difference. A source that was quantized itself favours
-types that can hold its values (off_grid.py).
+types that can hold its values; off_grid.py moves them.
 """
 import argparse
 import ctypes
@@ -38,11 +38,11 @@ def toy(args, *words):
 class Predictions:
     """Logits of the windows of a text, without rounding, and the logarithms of their sums."""
 
-    def __init__(self, args, path, text):
+    def __init__(self, args, path, text_path):
         self.library = ctypes.CDLL(os.path.join(os.path.dirname(os.path.abspath(args.toy)), "libtoy.so.0"))
         self.model = ctypes.c_void_p()
         self.call("toy_load", path.encode(), b'{"threads": %d}' % args.threads, ctypes.byref(self.model))
-        with open(text, "rb") as f:
+        with open(text_path, "rb") as f:
             text = f.read()
         ids, alone = self.encode(text, 1), self.encode(text, 0)
         self.windows = [ids[i:min(i + args.ctx, len(ids) - 1)] for i in range(0, len(ids) - 1, args.ctx)]

@@ -7,11 +7,10 @@
 
 namespace toy::cpu {
 
-inline constexpr size_t kStrip = 8;     // outputs of a unit
-inline constexpr size_t kTileRows = 3;  // rows of a register tile
-inline constexpr size_t kFewRows = 48;  // up to here w is read in place, strip by strip
-inline constexpr size_t kMaxOrdered =
-    8;  // up to here (at most, by the number of registers) w may be read row after row
+inline constexpr size_t kStrip = 8;                   // outputs of a unit
+inline constexpr size_t kTileRows = 3;                // rows of a register tile
+inline constexpr size_t kFewRows = 48;                // up to here w is read in place, strip by strip
+inline constexpr size_t kMaxOrdered = 8;              // up to here, or as registers allow, w may be read row after row
 inline constexpr size_t kRowBlock = 256;              // rows for which a packed K-block of x stays in L2
 inline constexpr size_t kPackedX = size_t(13) << 16;  // bytes of packed x, all K-blocks of it, that stay in 1 MiB of L2
 inline constexpr size_t kDecodedRows = 96;            // rows at once that are worth making rows of w f32 for

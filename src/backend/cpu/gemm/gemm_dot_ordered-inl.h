@@ -2,9 +2,8 @@
 // The hardware fetches along, and we fetch about 9 KiB ahead to L2: fetches to L1 wait for one of its few buffers for
 // misses, and so do the loads behind them. One core of Zen 5 reads 39 GB/s so for one row of x and 28 to 37 for two to
 // eight (then fetching to L1), against 28 and 17 to 25 when eight rows of w are read side by side. Where fetching ends
-// with pages (fetching.h), up to four rows of x are faster side by side: 14 GB/s instead of 11.5 on one core of Emerald
-// Rapids. As many K-blocks of a row are read in one go as keep x in L1. The lanes of every (K-block, row of x, output)
-// wait for their tree of sums.
+// with pages (fetching.h), kSideBySide rows of x and fewer are faster side by side. As many K-blocks of a row are read
+// in one go as keep x in L1. The lanes of every (K-block, row of x, output) wait for their tree of sums.
 #if defined(TOY_CPU_GEMM_DOT_ORDERED_INL_H_) == defined(TOY_TARGET_TOGGLE)
 #ifdef TOY_CPU_GEMM_DOT_ORDERED_INL_H_
 #undef TOY_CPU_GEMM_DOT_ORDERED_INL_H_
