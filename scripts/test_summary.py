@@ -92,7 +92,11 @@ def read_run(tally, name, list_path, junit_path, not_run):
 
 
 def report(tally):
-    for name, text in tally.failed:
+    for reason, names in sorted(tally.skipped.items()):
+        print(f"\nskipped: {len(names)} ({reason})")
+        print(textwrap.fill(", ".join(names), 110, initial_indent="  ", subsequent_indent="  ",
+                            break_long_words=False, break_on_hyphens=False))
+    for name, text in tally.failed:  # last: of a long log people see the end first
         print(f"\nFAILED {name}")
         lines = text.rstrip().splitlines()
         if len(lines) > SHOWN_LINES:
@@ -103,10 +107,6 @@ def report(tally):
         print(f"\nfailed: {len(tally.failed)}")
         for name, _ in tally.failed:
             print(f"  {name}")
-    for reason, names in sorted(tally.skipped.items()):
-        print(f"\nskipped: {len(names)} ({reason})")
-        print(textwrap.fill(", ".join(names), 110, initial_indent="  ", subsequent_indent="  ",
-                            break_long_words=False, break_on_hyphens=False))
     skipped = sum(map(len, tally.skipped.values()))
     print(f"\n{tally.passed} passed, {len(tally.failed)} failed, {skipped} skipped")
     return 0 if tally.passed and not tally.failed else 1

@@ -27,7 +27,7 @@ class HostProgram final : public Program {
       check(kernel, "device '{}': the kernel for '{}' is of another device; compile for the device that runs the plan",
             device, c.kernel->op);
       const auto in = own(c.in), out = own(c.out);
-      steps_.push_back({c.kernel->op, kernel, {in, out, *c.attrs, static_cast<std::byte*>(c.workspace)}});
+      steps_.push_back({c.kernel->op, kernel, {in, out, *c.attrs, static_cast<std::byte*>(c.workspace), c.prepared}});
     }
   }
 

@@ -32,6 +32,13 @@ struct StoredView {
   View view;  // data counts from kOrigin
 };
 
+// A step whose workspace others may use after it.
+struct Prepared {
+  int step = 0, storage = 0;
+  const Node* node = nullptr;
+  OperandDescs descs;
+};
+
 class Planner {
  public:
   Planner(Lowered lowered, Device& device, const PlanOptions& options, Plan& plan)
@@ -235,11 +242,34 @@ class Planner {
     }
     s.cost = cost_of_op(*graph_, n);
     if (options_.repack && kernel->repacking) repack(s);
-    const OperandDescs descs(device_, *graph_, n, used_[size_t(n.id)]);
-    if (kernel->workspace)
-      s.workspace_bytes = kernel->workspace({descs.in, descs.out, n.attrs, options_.threads, options_.products});
-    if (s.workspace_bytes > 0) workspaces_.push_back({step, new_block(s.workspace_bytes, step)});
+    place_workspace(n, s);
     plan_.steps.push_back(std::move(s));
+  }
+
+  // That of a step of the same layer, where it prepared it for this one, or one of its own.
+  void place_workspace(const Node& n, PlanStep& s) {
+    OperandDescs descs(device_, *graph_, n, used_[size_t(n.id)]);
+    const auto query = [&](const Node& node, const OperandDescs& of) {
+      return KernelQuery{of.in, of.out, node.attrs, options_.threads, options_.products};
+    };
+    if (s.kernel->workspace) s.workspace_bytes = s.kernel->workspace(query(n, descs));
+    if (s.workspace_bytes == 0) return;
+    const int step = int(plan_.steps.size());
+    for (const Prepared& p : prepared_) {
+      const PlanStep& before = plan_.steps[size_t(p.step)];
+      if (before.kernel != s.kernel || p.node->inputs[0] != n.inputs[0] || before.phase != s.phase ||
+          before.layer.outer() != s.layer.outer() || before.workspace_bytes != s.workspace_bytes ||
+          !s.kernel->prepares(query(*p.node, p.descs), query(n, descs)))
+        continue;
+      s.prepared_by = p.step;
+      touch(p.storage, step);
+      return workspaces_.push_back({step, p.storage});
+    }
+    const int storage = new_block(s.workspace_bytes, step);
+    workspaces_.push_back({step, storage});
+    if (!s.kernel->prepares) return;
+    std::erase_if(prepared_, [&](const Prepared& p) { return p.node->layer.outer() != n.layer.outer(); });
+    prepared_.push_back({step, storage, &n, std::move(descs)});
   }
 
   // The step reads a copy of its parameter, which other steps may share.
@@ -342,8 +372,9 @@ class Planner {
   std::vector<std::vector<StoredView>> places_;
   std::map<int, int> last_use_;  // of a storage: position of the last node that reads a value in it, -1 for none
   std::map<Value, std::vector<int>> consumers_;
-  std::set<Value> wanted_;  // outputs and updates
-  std::vector<std::pair<int, int>> workspaces_;
+  std::set<Value> wanted_;                       // outputs and updates
+  std::vector<std::pair<int, int>> workspaces_;  // of a step, its storage
+  std::vector<Prepared> prepared_;               // of this layer
 };
 
 // What is asked for has to be of this graph, and an update has to update something.

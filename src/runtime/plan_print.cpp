@@ -52,6 +52,7 @@ std::string to_text(const Plan& plan) {
     for (const Operand& o : step.out) out += (out.empty() ? "" : ", ") + place(plan, o) + o.view.shape.str();
     s += fmt::format("{:4} {} = {}({})", i, out, step.op, in);
     if (step.workspace_bytes) s += fmt::format(" workspace {} B @{}", step.workspace_bytes, step.workspace_offset);
+    if (step.prepared_by >= 0) s += fmt::format(", prepared by {}", step.prepared_by);
     if (!step.layer.path.empty())
       s += fmt::format("  # {}{}", step.layer.path, step.phase == Phase::backward ? " (backward)" : "");
     s += "\n";

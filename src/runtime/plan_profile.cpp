@@ -35,9 +35,13 @@ class Blocks {
         touch(o, step, s);
         if (o.base == Operand::arena) of_backward_[o.index] = s.phase == Phase::backward;
       }
-      if (s.workspace_bytes > 0)
+      if (s.prepared_by >= 0) {
+        list_[workspace_of_.at(s.prepared_by)].last = step;
+      } else if (s.workspace_bytes > 0) {
+        workspace_of_[step] = list_.size();
         list_.push_back({step, step, s.workspace_bytes, s.workspace_offset,
                          fmt::format("{}workspace of {}", s.layer.prefix(), s.op), LiveBlock::workspace});
+      }
     }
     for (const Operand& o : plan.outputs)
       if (const auto at = of_.find(o.index); o.base == Operand::arena && at != of_.end())
@@ -53,8 +57,9 @@ class Blocks {
     list_[at->second].last = step;
   }
   std::vector<LiveBlock> list_;
-  std::map<int, size_t> of_;         // index of the arena's block -> in list_
-  std::map<int, bool> of_backward_;  // was it last written by backward?
+  std::map<int, size_t> of_;            // index of the arena's block -> in list_
+  std::map<int, size_t> workspace_of_;  // step -> in list_
+  std::map<int, bool> of_backward_;     // was it last written by backward?
 };
 
 nlohmann::ordered_json to_json(const LiveBlock& b) {

@@ -58,7 +58,7 @@ void Session::repack(std::initializer_list<const ParamStore*> stores) {
     View from(device_.address(params_[size_t(r.param)]), device_.storage(p.type.dtype), p.type.shape), to = from;
     to.data = device_.address(repacked_.at(r.offset));
     const Attrs none;
-    const KernelCall call{r.how->write, &none, {&from, 1}, {&to, 1}, nullptr};
+    const KernelCall call{r.how->write, &none, {&from, 1}, {&to, 1}};
     device_.run(*device_.prepare({&call, 1}));
     device_.synchronize();
     for (const ParamStore* s : stores)
@@ -170,7 +170,9 @@ std::unique_ptr<Program> Session::prepare(size_t first, size_t steps) const {
   for (const PlanStep& s : all) {
     const auto in = resolved(s.in), out = resolved(s.out);
     void* workspace = s.workspace_bytes > 0 ? device_.address(arena_->at(s.workspace_offset)) : nullptr;
-    calls.push_back({s.kernel, &s.attrs, in, out, workspace});
+    // A program before this one may have run on another number of threads.
+    const bool prepared = s.prepared_by >= 0 && size_t(s.prepared_by) >= first;
+    calls.push_back({s.kernel, &s.attrs, in, out, workspace, prepared});
   }
   return device_.prepare(calls);
 }

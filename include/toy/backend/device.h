@@ -25,6 +25,7 @@ struct KernelCall {
   const Attrs* attrs = nullptr;
   std::span<const View> in, out;
   void* workspace = nullptr;
+  bool prepared = false;  ///< the workspace is what an earlier call of the same program left (KernelRecord::prepares)
 };
 
 /// Calls that a device has made ready to run, in an order and a form that only this device knows. It does not need the

@@ -87,6 +87,10 @@ struct KernelRecord {
   bool (*accepts)(const KernelQuery&) noexcept = nullptr;
   /// Bytes of workspace; nullptr: none.
   size_t (*workspace)(const KernelQuery&) noexcept = nullptr;
+  /// Of two calls with the same operand 0: does the first leave in the workspace what the second begins with there,
+  /// such as rounded rows? Then a plan may give both the same workspace, which the second finds prepared. nullptr:
+  /// never.
+  bool (*prepares)(const KernelQuery& first, const KernelQuery& second) noexcept = nullptr;
   KernelCode code = {};
   /// A number >= 0 that the device gives to a function of single elements: output 0 is the only one, its element i
   /// depends only on element i of each input (broadcast to its shape), with the same bits at any place.

@@ -30,6 +30,7 @@ struct PlanStep {
   Attrs attrs;
   std::vector<Operand> in, out;
   size_t workspace_offset = 0, workspace_bytes = 0;
+  int prepared_by = -1;  ///< an earlier step with the same workspace (KernelRecord::prepares); -1: it is its own
   std::string op;
   Layer layer;
   Phase phase = Phase::forward;

@@ -24,7 +24,8 @@ QuantProduct product_of(const KernelArgs& args) {
           .k = size_t(w.shape[1]),
           .bias = args.in[kBias].as<float>(),
           .acc = args.in[kAcc].as<float>(),
-          .y = args.out[0].as<float>()};
+          .y = args.out[0].as<float>(),
+          .rounded = args.prepared};
 }
 
 // ---- rows of x in 8 bits
@@ -34,6 +35,11 @@ bool accepts_rounded(const KernelQuery& q) noexcept { return q.products == DType
 size_t workspace_rounded(const KernelQuery& q) noexcept {
   const Shape& w = q.in[kW].shape;
   return quant_workspace(q.in[kW].dtype, rows_of(q.in[kX].shape), size_t(w[0]), size_t(w[1]), q.threads);
+}
+
+bool rounds_for(const KernelQuery& first, const KernelQuery& second) noexcept {
+  return shares_rounded(first.in[kW].dtype, size_t(first.in[kW].shape[0]), second.in[kW].dtype,
+                        size_t(second.in[kW].shape[0]));
 }
 
 void run_rounded(const ExecContext& ctx, const KernelArgs& args) noexcept {
@@ -62,6 +68,7 @@ const Repacking* repacking() {
                                                                                   .in_place = {{0, kAcc}},
                                                                                   .accepts = accepts_rounded,
                                                                                   .workspace = workspace_rounded,
+                                                                                  .prepares = rounds_for,
                                                                                   .code = run_repacked};
   static const Repacking how{kW, bytes_of_copy, &write, &kernel};
   return &how;
@@ -120,6 +127,7 @@ KernelRecord linear_quantized_kernel() {
           .in_place = {{0, kAcc}},
           .accepts = accepts_rounded,
           .workspace = workspace_rounded,
+          .prepares = rounds_for,
           .code = run_rounded,
           .repacking = repacking()};
 }

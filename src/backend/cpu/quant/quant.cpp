@@ -107,6 +107,11 @@ size_t quant_workspace(DType w_type, size_t rows, size_t outs, size_t k, int thr
   return wide_workspace(w_type, rows, k, threads) + narrow;
 }
 
+// Narrow products may be of one thread, and leave less.
+bool shares_rounded(DType w_type, size_t outs, DType other_type, size_t other_outs) {
+  return w_type == other_type && std::min(outs, other_outs) >= kMostStrip;
+}
+
 void quant_product(const QuantProduct& p, const TeamMember& team, std::byte* workspace) {
   if (p.rows == 0 || p.outs == 0) return;
   const QuantIsa& isa = best_isa(p);
@@ -116,10 +121,12 @@ void quant_product(const QuantProduct& p, const TeamMember& team, std::byte* wor
   if (is_own) memory += size_t(team.thread) * rows_bytes(p.w_type, p.rows, p.k);
   const QuantRows x(memory, p.rows, p.k, info_of(p.w_type).block, run_of(p.w_type), isa.tile);
   const int64_t tiles = int64_t((p.rows + isa.tile - 1) / isa.tile);
-  const Range mine = is_own ? Range{0, tiles} : team.share(tiles);
-  quantize_rows(p.x, size_t(mine.begin) * isa.tile, std::min(p.rows, size_t(mine.end) * isa.tile), isa.offset(p.w_type),
-                isa.by_runs, x);
-  if (!is_own) team.barrier();
+  if (!p.rounded) {
+    const Range mine = is_own ? Range{0, tiles} : team.share(tiles);
+    quantize_rows(p.x, size_t(mine.begin) * isa.tile, std::min(p.rows, size_t(mine.end) * isa.tile),
+                  isa.offset(p.w_type), isa.by_runs, x);
+    if (!is_own) team.barrier();
+  }
   const size_t strips = (p.outs + isa.strip - 1) / isa.strip;
   const size_t most = (strips < 8 * size_t(team.threads) ? kSmallRowBlock : kRowBlock) / isa.tile,
                blocks = (size_t(tiles) + most - 1) / most, block = (size_t(tiles) + blocks - 1) / blocks * isa.tile;

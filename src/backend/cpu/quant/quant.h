@@ -34,9 +34,13 @@ struct QuantProduct {
   const float* acc = nullptr;   ///< [rows,outs] or absent. May be y itself
   float* y = nullptr;           ///< [rows,outs]
   bool repacked = false;        ///< w is what repack() wrote
+  bool rounded = false;         ///< the workspace has the rows of x rounded, from a product that shares them
 };
 /// Bytes for all threads together, enough for any number of rows up to `rows`.
 size_t quant_workspace(DType w_type, size_t rows, size_t outs, size_t k, int threads);
+/// Do products of the same rows by weights of `outs` and `other_outs` outputs, both repacked or neither, round them
+/// alike? What the first leaves in the workspace serves the second, on the same number of threads.
+bool shares_rounded(DType w_type, size_t outs, DType other_type, size_t other_outs);
 void quant_product(const QuantProduct& p, const TeamMember& team, std::byte* workspace);
 
 /// Bytes of a repacked copy of weights [outs,k]; 0 where there is none, because there are too few outputs.

@@ -1,0 +1,136 @@
+// Products that read the same rows round them once: which steps share a workspace, and that no bit changes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "toy/backend/devices.h"
+#include "toy/base/philox.h"
+#include "toy/ops/ops.h"
+#include "toy/runtime/plan_profile.h"
+#include "toy/runtime/session.h"
+#include "toy/tensor/quantize.h"
+
+namespace toy::prepared_test {
+namespace {
+
+constexpr int64_t kK = 64, kMostRows = 300;
+
+struct Weight {
+  const char* name;
+  DType type;
+  int64_t outs;
+};
+constexpr Weight kWeights[] = {{"a", DType::q8_0, 64}, {"b", DType::q8_0, 96},  {"other", DType::q4_0, 64},
+                               {"c", DType::q8_0, 40}, {"few", DType::q8_0, 8}, {"next", DType::q8_0, 64}};
+
+// Products of the same rows by all weights, the last in a layer of its own; steps stand between them.
+struct Products {
+  Graph graph;
+  std::vector<Value> outputs;
+  Products() {
+    const int n = graph.declare_rows("N", kMostRows);
+    const Value x = graph.input("x", {DType::f32, {kMostRows, kK}, n});
+    for (const Weight& w : kWeights) {
+      const auto layer = graph.block(&w == std::end(kWeights) - 1);
+      outputs.push_back(exp(between(linear(x, graph.param(w.name, {w.type, {w.outs, kK}, 0})))));
+    }
+  }
+  // A step of each product: the next one does not follow at once.
+  static Value between(Value y) { return l2_norm(y, 1e-5); }
+
+  Plan plan(Device& device, std::span<const Value> wanted, bool repack = false, DType products = DType::q8_0) const {
+    return compile(graph, wanted, {}, device, {.products = products, .repack = repack});
+  }
+};
+
+ParamStore filled_store(Device& device) {
+  ParamStore store(device);
+  for (const Weight& w : kWeights) {
+    std::vector<float> values(size_t(w.outs * kK));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = float(Philox(1, w.name).uniform(i)) - 0.5f;
+    std::vector<std::byte> blocks(size_t(w.outs) * bytes_of(w.type, kK));
+    for (int64_t o = 0; o < w.outs; ++o)
+      quantize(w.type, std::span(values).subspan(size_t(o * kK), size_t(kK)), {},
+               blocks.data() + size_t(o) * bytes_of(w.type, kK));
+    store.add(w.name, {w.type, {w.outs, kK}, 0});
+    store.write(w.name, View(blocks.data(), w.type, {w.outs, kK}));
+  }
+  return store;
+}
+
+// The step of each weight's product.
+std::vector<int> products_of(const Plan& plan) {
+  std::vector<int> steps;
+  for (size_t i = 0; i < plan.steps.size(); ++i)
+    if (plan.steps[i].op == "linear") steps.push_back(int(i));
+  return steps;
+}
+
+TEST(PlanPrepares, RoundsOnceForTheSameTypeInALayer) {
+  const auto device = make_cpu_device(2);
+  const Products p;
+  for (const bool repack : {false, true}) {
+    const Plan plan = p.plan(*device, p.outputs, repack);
+    const std::vector<int> steps = products_of(plan);
+    ASSERT_EQ(steps.size(), std::size(kWeights));
+    std::vector<int> by;
+    for (const int i : steps) by.push_back(plan.steps[size_t(i)].prepared_by);
+    EXPECT_EQ(by, (std::vector{-1, steps[0], -1, steps[0], -1, -1}));
+    for (const int i : {steps[1], steps[3]})
+      EXPECT_EQ(plan.steps[size_t(i)].workspace_offset, plan.steps[size_t(steps[0])].workspace_offset);
+    EXPECT_NE(to_text(plan).find(", prepared by " + std::to_string(steps[0])), std::string::npos) << to_text(plan);
+  }
+  for (const PlanStep& s : p.plan(*device, p.outputs, false, DType::f32).steps) EXPECT_EQ(s.prepared_by, -1) << s.op;
+}
+
+// From the first product to the last nothing else lies where the rows wait.
+TEST(PlanPrepares, TheWorkspaceIsKept) {
+  const auto device = make_cpu_device(2);
+  const Products p;
+  const Plan plan = p.plan(*device, p.outputs);
+  const std::vector<int> steps = products_of(plan);
+  const MemoryProfile profile = memory_profile(plan);
+  EXPECT_LE(profile.peak_bytes(), plan.arena_bytes);
+  const size_t offset = plan.steps[size_t(steps[0])].workspace_offset;
+  const auto shared = std::ranges::find_if(profile.blocks, [&](const LiveBlock& b) {
+    return b.use == LiveBlock::workspace && b.first == steps[0] && b.offset == offset;
+  });
+  ASSERT_NE(shared, profile.blocks.end());
+  EXPECT_EQ(shared->last, steps[3]);
+  for (const LiveBlock& b : profile.blocks) {
+    if (&b == &*shared || b.last < shared->first || shared->last < b.first) continue;
+    EXPECT_TRUE(b.offset + b.bytes <= offset || offset + shared->bytes <= b.offset) << b.what;
+  }
+}
+
+// Each output has the bits that it has alone; with few rows, which every thread rounds for itself, or many; in pieces,
+// which may run on other numbers of threads; and step by step.
+TEST(PlanPrepares, ChangesNoBit) {
+  const Products p;
+  for (const int threads : {1, 2, 3}) {
+    const auto device = make_cpu_device(threads);
+    const ParamStore store = filled_store(*device);
+    for (const bool repack : {false, true}) {
+      const auto all = std::make_shared<const Plan>(p.plan(*device, p.outputs, repack));
+      Session together(*device, all, {&store}), in_pieces(*device, all, {&store}), checked(*device, all, {&store});
+      checked.check_finite(true);
+      std::vector<size_t> ends;
+      for (size_t i = 1; i < all->steps.size(); i += 2) ends.push_back(i);
+      for (const int64_t rows : {int64_t(1), int64_t(3), int64_t(20), kMostRows}) {
+        std::vector<float> x(size_t(rows * kK));
+        for (size_t i = 0; i < x.size(); ++i) x[i] = float(Philox(2, "x").uniform(i)) - 0.5f;
+        for (Session* s : {&together, &in_pieces, &checked}) s->set("x", x);
+        together.run(), checked.run(), in_pieces.run(ends, [](size_t) {});
+        for (size_t o = 0; o < p.outputs.size(); ++o) {
+          Session alone(*device, std::make_shared<const Plan>(p.plan(*device, {&p.outputs[o], 1}, repack)), {&store});
+          alone.set("x", x), alone.run();
+          for (Session* s : {&together, &in_pieces, &checked})
+            EXPECT_EQ(s->values(o), alone.values(0)) << kWeights[o].name << ", " << rows << " rows, " << threads;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace toy::prepared_test
