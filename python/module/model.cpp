@@ -68,6 +68,13 @@ nb::object generate(const ModelPtr& model, const Prompt& prompt, const std::stri
   return str_of(text);
 }
 
+// What a run says of itself. next() holds its lock, and may wait for a thread that needs the GIL.
+template <class Run, std::string (Run::*property)() const>
+std::string said_by(const Run& run) {
+  nb::gil_scoped_release free;
+  return (run.*property)();
+}
+
 // (id, text, logprob, [(id, logprob), ...]), or None at the end.
 nb::object next_part(TextRun& run) {
   std::optional<toy::bind::TextPart> part;
@@ -179,12 +186,12 @@ nb::bytes decode(const ModelPtr& model, const std::vector<int32_t>& ids) {
 void add_model(nb::module_& m) {
   nb::class_<TextRun>(m, "TextRun")
       .def("next", &next_part)
-      .def_prop_ro("reason", &TextRun::reason)
+      .def_prop_ro("reason", &said_by<TextRun, &TextRun::reason>)
       .def_prop_ro("prompt_tokens", &TextRun::prompt_tokens);
   nb::class_<ChatRun>(m, "ChatRun")
       .def("next", &next_piece)
-      .def_prop_ro("message", &ChatRun::message)
-      .def_prop_ro("reason", &ChatRun::reason);
+      .def_prop_ro("message", &said_by<ChatRun, &ChatRun::message>)
+      .def_prop_ro("reason", &said_by<ChatRun, &ChatRun::reason>);
   nb::class_<BoundModel>(m, "Model")
       .def_prop_ro("path", [](const BoundModel& b) { return b.path(); })
       .def_prop_ro("spec", [](const BoundModel& b) { return b.spec_json(); })

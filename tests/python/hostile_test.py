@@ -117,6 +117,12 @@ def some_options(r):
 
 
 class Hostile(unittest.TestCase):
+    def setUp(self):
+        faulthandler.dump_traceback_later(200 + ROUNDS, exit=True)  # threads that wait for each other are named
+
+    def tearDown(self):
+        faulthandler.cancel_dump_traceback_later()
+
     def tries(self, what, calls, rounds=ROUNDS):
         """Draws calls; each may work or raise what is fine. Says what each draw was, so that a crash names it."""
         outcomes = {}
@@ -305,6 +311,24 @@ class Hostile(unittest.TestCase):
                 events.close()
                 events.close()
         toy.train.events("from_scratch", **{**RECIPE, "steps": 10000}, out="out/dropped").close()
+
+    def test_what_a_stream_says_while_others_have_the_device(self):
+        m = toy.load("out/book")
+        stream = m.stream("Once", max_tokens=200, ignore_eos=True)
+        busy = [True]
+
+        def score():  # has the device, and asks for signals between tokens
+            while busy[0]:
+                m.score("Once there was a brave fox. " * 4)
+
+        scoring = threading.Thread(target=score, daemon=True)
+        reading = threading.Thread(target=lambda: list(stream), daemon=True)
+        scoring.start(), reading.start()
+        while reading.is_alive():
+            self.assertIn(stream.reason, ("", "length"))
+        busy[0] = False
+        scoring.join()
+        self.assertEqual(stream.reason, "length")
 
     def test_threads_that_close_what_others_use(self):
         m = toy.load("out/book")

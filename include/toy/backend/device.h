@@ -114,7 +114,8 @@ class Device {
   std::shared_ptr<Ledger> ledger_;
 };
 
-/// Memory of a device that is owned: zeroed, movable. A device that is destroyed takes it along.
+/// Memory of a device that is owned: zeroed, movable. A device that is destroyed takes it along. Any thread may destroy
+/// it while another allocates.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
