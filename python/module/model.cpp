@@ -36,7 +36,7 @@ nb::object dequantized(const ModelPtr& model, const std::string& name) {
   std::vector<float> values;
   {
     nb::gil_scoped_release free;
-    values = model->model().params->read(name);
+    values = model->values(name);
   }
   return array_of(std::move(values), shape);
 }
@@ -68,7 +68,7 @@ nb::object generate(const ModelPtr& model, const Prompt& prompt, const std::stri
   return str_of(text);
 }
 
-// What a run says of itself. next() holds its lock, and may wait for a thread that needs the GIL.
+// What a run says of itself. Who computes its next token holds its lock meanwhile.
 template <class Run, std::string (Run::*property)() const>
 std::string said_by(const Run& run) {
   nb::gil_scoped_release free;
@@ -218,7 +218,12 @@ void add_model(nb::module_& m) {
       .def(
           "array",
           [](const ModelPtr& model, const std::string& name) {
-            return look_at(model, model->model().params->host(name), name, false);
+            std::optional<toy::HostTensor> tensor;
+            {
+              nb::gil_scoped_release free;
+              tensor = model->tensor(name);
+            }
+            return look_at(model, std::move(*tensor), name, false);
           },
           "name"_a)
       .def("dequantized", &dequantized, "name"_a)

@@ -47,10 +47,10 @@ void Device::close() noexcept {
 
 DeviceBuffer::DeviceBuffer(const Device& device, size_t bytes) {
   if (bytes == 0) return;
-  ledger_ = device.ledger_;
-  const std::lock_guard lock(ledger_->mutex);  // another thread may return a buffer now
   memory_ = device.allocate(bytes);
+  ledger_ = device.ledger_;
   bytes_ = bytes;
+  const std::lock_guard lock(ledger_->mutex);
   ledger_->held.emplace(memory_, bytes);
 }
 

@@ -69,11 +69,15 @@ Device::Memory HostDevice::memory() const { return {total_memory(), available_me
 void* HostDevice::allocate(size_t bytes) const {
   Buffer b(bytes);
   void* const memory = b.data();
+  const std::scoped_lock lock(mutex_);
   memory_.emplace(memory, std::move(b));
   return memory;
 }
 
-void HostDevice::release(void* memory) const noexcept { memory_.erase(memory); }
+void HostDevice::release(void* memory) const noexcept {
+  const std::scoped_lock lock(mutex_);
+  memory_.erase(memory);
+}
 
 void HostDevice::upload(Place to, const void* from, size_t bytes) const {
   if (bytes > 0) std::memcpy(host(to), from, bytes);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <mutex>
 
 #include "toy/backend/device.h"
 #include "toy/base/threads.h"
@@ -37,6 +38,7 @@ class HostDevice : public Device {
 
  private:
   mutable ThreadPool pool_;
+  mutable std::mutex mutex_;  // of what follows
   mutable std::map<void*, Buffer> memory_;
 };
 

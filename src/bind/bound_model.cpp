@@ -102,6 +102,20 @@ EvalText BoundModel::text_to_score(const std::string& text, const ScoreTextOptio
   return tokenize_for_eval(tokenizer(), documents, options.bos, {.parse_special = options.parse_special});
 }
 
+std::unique_ptr<Turn> BoundModel::turn_to_read() const {
+  return device_->device().host_visible() ? nullptr : std::make_unique<Turn>(*device_);
+}
+
+HostTensor BoundModel::tensor(const std::string& name) const {
+  const auto turn = turn_to_read();
+  return model_.params->host(name);
+}
+
+std::vector<float> BoundModel::values(const std::string& name) const {
+  const auto turn = turn_to_read();
+  return model_.params->read(name);
+}
+
 TextScore BoundModel::score(const std::string& text, const ScoreTextOptions& options, std::vector<TokenScore>& tokens,
                             const std::function<bool()>& stop) {
   const EvalText ids = text_to_score(text, options);

@@ -45,6 +45,11 @@ class BoundModel : public std::enable_shared_from_this<BoundModel> {
   /// The dimensions, as JSON.
   std::string spec_json() const;
 
+  /// A tensor as it is stored. Throws Error{bad_input} for a name that is none.
+  HostTensor tensor(const std::string& name) const;
+  /// Its values, dequantized.
+  std::vector<float> values(const std::string& name) const;
+
   /// Ids of a text that a text continues.
   std::vector<int32_t> prompt_ids(const std::string& text, const TextOptions& options) const;
   /// Throws Error{bad_input} for an empty list and an id outside the vocabulary.
@@ -64,6 +69,9 @@ class BoundModel : public std::enable_shared_from_this<BoundModel> {
   void give_back(std::unique_ptr<Decoder> decoder, const TextOptions& options, bool repack);
 
  private:
+  // A turn where the device has to copy weights for the host.
+  std::unique_ptr<Turn> turn_to_read() const;
+
   BoundModel(std::shared_ptr<SharedDevice> device, std::string path, Model model)
       : device_(std::move(device)), path_(std::move(path)), model_(std::move(model)) {}
 

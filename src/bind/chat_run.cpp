@@ -63,9 +63,10 @@ ChatRun::ChatRun(const std::shared_ptr<BoundModel>& model, const std::string& me
 }
 
 std::optional<dialog::Piece> ChatRun::next() {
+  const Turn turn(model_->device());
   const std::scoped_lock lock(mutex_);
   if (ended_) return std::nullopt;
-  const auto part = run_->next();
+  const auto part = run_->next(turn);
   dialog::Piece piece = part ? parser_->push(part->text) : parser_->finish();
   ended_ = !part;
   parts_.add(piece);

@@ -65,12 +65,9 @@ TextRun::~TextRun() {
   if (decoder_) model_->give_back(std::move(decoder_), options_, repack_);
 }
 
-std::optional<TextPart> TextRun::next() {
+std::optional<TextPart> TextRun::next(const Turn&) {
   const std::scoped_lock lock(mutex_);
-  if (ready_.empty() && !reason_) {
-    const Turn turn(model_->device());
-    while (ready_.empty() && !reason_ && scheduler_->step()) {
-    }
+  while (ready_.empty() && !reason_ && scheduler_->step()) {
   }
   if (ready_.empty()) return std::nullopt;
   TextPart part = std::move(ready_.front());

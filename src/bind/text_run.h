@@ -33,7 +33,10 @@ class TextRun {
   TextRun& operator=(const TextRun&) = delete;
 
   /// The next token; nullopt: the text has ended. A text without a token left has its last characters with id -1.
-  std::optional<TextPart> next();
+  std::optional<TextPart> next() { return next(Turn(model_->device())); }
+  /// The same for who has a turn on the model's device. Turns come before locks, so nobody waits for one with a lock
+  /// that another needs who has the turn.
+  std::optional<TextPart> next(const Turn&);
   /// Why it has ended: "length", "eos", "stop", "complete"; "" before.
   std::string reason() const;
   int64_t prompt_tokens() const { return prompt_tokens_; }

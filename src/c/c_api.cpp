@@ -260,7 +260,7 @@ toy_status toy_tensor(const toy_model* model, const char* name, toy_tensor_view*
 
 toy_status toy_dequantize(const toy_model* model, const char* name, float** values, size_t* count) {
   return guarded([&] {
-    const auto list = given(model, "model").bound->model().params->read(&given(name, "name"));
+    const auto list = given(model, "model").bound->values(&given(name, "name"));
     given(count, "count") = list.size();
     given(values, "values") = copied(std::span(list));
   });

@@ -32,8 +32,8 @@ struct StoredView {
   View view;  // data counts from kOrigin
 };
 
-// A step whose workspace others may use after it.
-struct Prepared {
+// A step whose workspace later ones may use.
+struct PreparingStep {
   int step = 0, storage = 0;
   const Node* node = nullptr;
   OperandDescs descs;
@@ -246,7 +246,7 @@ class Planner {
     plan_.steps.push_back(std::move(s));
   }
 
-  // That of a step of the same layer, where it prepared it for this one, or one of its own.
+  // That of an earlier step of the same layer which prepares it for this one, or one of its own.
   void place_workspace(const Node& n, PlanStep& s) {
     OperandDescs descs(device_, *graph_, n, used_[size_t(n.id)]);
     const auto query = [&](const Node& node, const OperandDescs& of) {
@@ -255,7 +255,7 @@ class Planner {
     if (s.kernel->workspace) s.workspace_bytes = s.kernel->workspace(query(n, descs));
     if (s.workspace_bytes == 0) return;
     const int step = int(plan_.steps.size());
-    for (const Prepared& p : prepared_) {
+    for (const PreparingStep& p : preparing_) {
       const PlanStep& before = plan_.steps[size_t(p.step)];
       if (before.kernel != s.kernel || p.node->inputs[0] != n.inputs[0] || before.phase != s.phase ||
           before.layer.outer() != s.layer.outer() || before.workspace_bytes != s.workspace_bytes ||
@@ -268,8 +268,8 @@ class Planner {
     const int storage = new_block(s.workspace_bytes, step);
     workspaces_.push_back({step, storage});
     if (!s.kernel->prepares) return;
-    std::erase_if(prepared_, [&](const Prepared& p) { return p.node->layer.outer() != n.layer.outer(); });
-    prepared_.push_back({step, storage, &n, std::move(descs)});
+    std::erase_if(preparing_, [&](const PreparingStep& p) { return p.node->layer.outer() != n.layer.outer(); });
+    preparing_.push_back({step, storage, &n, std::move(descs)});
   }
 
   // The step reads a copy of its parameter, which other steps may share.
@@ -374,7 +374,7 @@ class Planner {
   std::map<Value, std::vector<int>> consumers_;
   std::set<Value> wanted_;                       // outputs and updates
   std::vector<std::pair<int, int>> workspaces_;  // of a step, its storage
-  std::vector<Prepared> prepared_;               // of this layer
+  std::vector<PreparingStep> preparing_;         // of this layer
 };
 
 // What is asked for has to be of this graph, and an update has to update something.

@@ -63,13 +63,15 @@ std::string to_text(const Plan& plan) {
 nlohmann::ordered_json to_json(const Plan& plan) {
   nlohmann::ordered_json steps = nlohmann::ordered_json::array();
   for (const PlanStep& s : plan.steps)
-    steps.push_back({{"op", s.op},
-                     {"layer", s.layer.path},
-                     {"backward", s.phase == Phase::backward},
-                     {"in", to_json(plan, s.in)},
-                     {"out", to_json(plan, s.out)},
-                     {"workspace_bytes", s.workspace_bytes},
-                     {"cost", to_json(s.cost)}});
+    steps.push_back(
+        {{"op", s.op},
+         {"layer", s.layer.path},
+         {"backward", s.phase == Phase::backward},
+         {"in", to_json(plan, s.in)},
+         {"out", to_json(plan, s.out)},
+         {"workspace_bytes", s.workspace_bytes},
+         {"prepared_by", s.prepared_by < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(s.prepared_by)},
+         {"cost", to_json(s.cost)}});
   return {{"steps", steps},
           {"arena_bytes", plan.arena_bytes},
           {"repacked_bytes", plan.repacked_bytes()},

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backend/forwarding_device.h"
 #include "toy/backend/devices.h"
 #include "toy/base/philox.h"
 #include "toy/ops/ops.h"
@@ -13,15 +14,17 @@
 namespace toy::prepared_test {
 namespace {
 
-constexpr int64_t kK = 64, kMostRows = 300;
+constexpr int64_t kK = 256, kMostRows = 300;
 
 struct Weight {
   const char* name;
   DType type;
   int64_t outs;
 };
-constexpr Weight kWeights[] = {{"a", DType::q8_0, 64}, {"b", DType::q8_0, 96},  {"other", DType::q4_0, 64},
-                               {"c", DType::q8_0, 40}, {"few", DType::q8_0, 8}, {"next", DType::q8_0, 64}};
+// Types with minima, with runs of 16, and with neither.
+constexpr Weight kWeights[] = {{"a", DType::q8_0, 64}, {"b", DType::q8_0, 96},  {"d", DType::q4_k, 64},
+                               {"e", DType::q6_k, 48}, {"c", DType::q8_0, 40},  {"few", DType::q8_0, 8},
+                               {"f", DType::q4_k, 33}, {"g", DType::q6_k, 160}, {"next", DType::q8_0, 64}};
 
 // Products of the same rows by all weights, the last in a layer of its own; steps stand between them.
 struct Products {
@@ -75,9 +78,13 @@ TEST(PlanPrepares, RoundsOnceForTheSameTypeInALayer) {
     ASSERT_EQ(steps.size(), std::size(kWeights));
     std::vector<int> by;
     for (const int i : steps) by.push_back(plan.steps[size_t(i)].prepared_by);
-    EXPECT_EQ(by, (std::vector{-1, steps[0], -1, steps[0], -1, -1}));
-    for (const int i : {steps[1], steps[3]})
-      EXPECT_EQ(plan.steps[size_t(i)].workspace_offset, plan.steps[size_t(steps[0])].workspace_offset);
+    EXPECT_EQ(by, (std::vector{-1, steps[0], -1, -1, steps[0], -1, steps[2], steps[3], -1}));
+    for (const int i : steps) {
+      const PlanStep& s = plan.steps[size_t(i)];
+      if (s.prepared_by >= 0) {
+        EXPECT_EQ(s.workspace_offset, plan.steps[size_t(s.prepared_by)].workspace_offset);
+      }
+    }
     EXPECT_NE(to_text(plan).find(", prepared by " + std::to_string(steps[0])), std::string::npos) << to_text(plan);
   }
   for (const PlanStep& s : p.plan(*device, p.outputs, false, DType::f32).steps) EXPECT_EQ(s.prepared_by, -1) << s.op;
@@ -96,11 +103,46 @@ TEST(PlanPrepares, TheWorkspaceIsKept) {
     return b.use == LiveBlock::workspace && b.first == steps[0] && b.offset == offset;
   });
   ASSERT_NE(shared, profile.blocks.end());
-  EXPECT_EQ(shared->last, steps[3]);
+  EXPECT_EQ(shared->last, steps[4]);
   for (const LiveBlock& b : profile.blocks) {
     if (&b == &*shared || b.last < shared->first || shared->last < b.first) continue;
     EXPECT_TRUE(b.offset + b.bytes <= offset || offset + shared->bytes <= b.offset) << b.what;
   }
+}
+
+// Says which calls of each program are prepared.
+class Recorder final : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  std::unique_ptr<Program> prepare(std::span<const KernelCall> calls) override {
+    std::vector<size_t> prepared;
+    for (size_t i = 0; i < calls.size(); ++i)
+      if (calls[i].prepared) prepared.push_back(i);
+    programs.push_back(prepared);
+    return ForwardingDevice::prepare(calls);
+  }
+  std::vector<std::vector<size_t>> programs;
+};
+
+// Programs may run on different numbers of threads, which decide where rounded rows lie.
+TEST(PlanPrepares, NothingForAnotherProgram) {
+  const auto cpu = make_cpu_device(2);
+  Recorder device(*cpu);
+  const Products p;
+  const ParamStore store = filled_store(device);
+  const auto plan = std::make_shared<const Plan>(p.plan(device, p.outputs));
+  const std::vector<int> steps = products_of(*plan);
+  Session session(device, plan, {&store});
+  session.set("x", std::vector<float>(size_t(kK), 0.5f));
+  const auto programs_of = [&](const std::vector<size_t>& ends) {
+    device.programs.clear();
+    session.run(ends, [](size_t) {});
+    return device.programs;
+  };
+  const auto at = [&](size_t product, size_t begin) { return size_t(steps[product]) - begin; };
+  EXPECT_EQ(programs_of({}), (std::vector<std::vector<size_t>>{{at(1, 0), at(4, 0), at(6, 0), at(7, 0)}}));
+  const size_t cut = size_t(steps[3]);  // behind a, b and d
+  EXPECT_EQ(programs_of({cut}), (std::vector<std::vector<size_t>>{{at(1, 0)}, {at(7, cut)}}));
 }
 
 // Each output has the bits that it has alone; with few rows, which every thread rounds for itself, or many; in pieces,
@@ -118,7 +160,7 @@ TEST(PlanPrepares, ChangesNoBit) {
       for (size_t i = 1; i < all->steps.size(); i += 2) ends.push_back(i);
       for (const int64_t rows : {int64_t(1), int64_t(3), int64_t(20), kMostRows}) {
         std::vector<float> x(size_t(rows * kK));
-        for (size_t i = 0; i < x.size(); ++i) x[i] = float(Philox(2, "x").uniform(i)) - 0.5f;
+        for (size_t i = 0; i < x.size(); ++i) x[i] = float(Philox(uint64_t(rows), "x").uniform(i)) - 0.5f;
         for (Session* s : {&together, &in_pieces, &checked}) s->set("x", x);
         together.run(), checked.run(), in_pieces.run(ends, [](size_t) {});
         for (size_t o = 0; o < p.outputs.size(); ++o) {

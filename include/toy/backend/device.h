@@ -38,7 +38,8 @@ class Program {
 
 /// A device owns its memory. The host writes and reads it by upload and download, never while run() works; where the
 /// device says that its memory is host_visible(), also through host(). Memory functions are const: they change what a
-/// device holds, not what it is. Not for use by several threads at once.
+/// device holds, not what it is. Not for use by several threads at once, but for allocate() and release(): memory is
+/// dropped when its owner is, as by Python's collector, whatever another thread does with the device.
 class Device {
  public:
   virtual ~Device();
@@ -114,8 +115,7 @@ class Device {
   std::shared_ptr<Ledger> ledger_;
 };
 
-/// Memory of a device that is owned: zeroed, movable. A device that is destroyed takes it along. Any thread may destroy
-/// it while another allocates.
+/// Memory of a device that is owned: zeroed, movable. A device that is destroyed takes it along.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;

@@ -43,8 +43,8 @@ struct KernelArgs {
   std::span<const View> in;
   std::span<const View> out;
   const Attrs& attrs;
-  std::byte* workspace = nullptr;  ///< 64-byte aligned, shared by all threads; its content is undefined, unless
-  bool prepared = false;           ///< a call before left it, on as many threads (KernelRecord::prepares)
+  std::byte* workspace = nullptr;  ///< 64-byte aligned, shared by all threads; undefined content unless `prepared`
+  bool prepared = false;           ///< the workspace is what a call before left (KernelRecord::prepares)
 };
 
 /// The signature of every kernel of the host.

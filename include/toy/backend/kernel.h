@@ -88,8 +88,8 @@ struct KernelRecord {
   /// Bytes of workspace; nullptr: none.
   size_t (*workspace)(const KernelQuery&) noexcept = nullptr;
   /// Of two calls with the same operand 0: does the first leave in the workspace what the second begins with there,
-  /// such as rounded rows? Then a plan may give both the same workspace, which the second finds prepared. nullptr:
-  /// never.
+  /// such as rounded rows? Then a plan may give both the same workspace, which the second finds prepared and leaves so
+  /// for a third. nullptr: never.
   bool (*prepares)(const KernelQuery& first, const KernelQuery& second) noexcept = nullptr;
   KernelCode code = {};
   /// A number >= 0 that the device gives to a function of single elements: output 0 is the only one, its element i

@@ -30,7 +30,7 @@ struct PlanStep {
   Attrs attrs;
   std::vector<Operand> in, out;
   size_t workspace_offset = 0, workspace_bytes = 0;
-  int prepared_by = -1;  ///< an earlier step with the same workspace (KernelRecord::prepares); -1: it is its own
+  int prepared_by = -1;  ///< the earlier step whose workspace it uses (KernelRecord::prepares); -1: none
   std::string op;
   Layer layer;
   Phase phase = Phase::forward;
@@ -102,7 +102,8 @@ Plan compile(const Graph& graph, std::span<const Value> outputs, std::span<const
 
 /// Steps with operands, bytes and offsets, for `describe`.
 std::string to_text(const Plan& plan);
-/// {"steps": [{"op", "layer", "backward", "in", "out", "workspace_bytes", "cost"}], "arena_bytes", "notes"}
+/// {"steps": [{"op", "layer", "backward", "in", "out", "workspace_bytes", "prepared_by", "cost"}], "arena_bytes",
+/// "notes"}
 nlohmann::ordered_json to_json(const Plan& plan);
 
 }  // namespace toy

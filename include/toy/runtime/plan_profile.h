@@ -17,7 +17,7 @@ struct LiveBlock {
   int first = 0, last = 0;
   size_t bytes = 0, offset = 0;
   std::string what;  ///< "blk.3: swiglu f32[1024,1536]"
-  /// A gradient is what backward makes and an update reads; workspace is a kernel's own; the rest are values.
+  /// A gradient is what backward makes and an update reads; workspace is what only kernels see; the rest are values.
   enum Use { value, gradient, workspace } use = value;
 };
 

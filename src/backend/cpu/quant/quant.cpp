@@ -107,7 +107,7 @@ size_t quant_workspace(DType w_type, size_t rows, size_t outs, size_t k, int thr
   return wide_workspace(w_type, rows, k, threads) + narrow;
 }
 
-// Narrow products may be of one thread, and leave less.
+// Narrow products are of one thread, and their rows lie elsewhere.
 bool shares_rounded(DType w_type, size_t outs, DType other_type, size_t other_outs) {
   return w_type == other_type && std::min(outs, other_outs) >= kMostStrip;
 }

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <mutex>
 
 #include "backend/flush_denormals.h"
 #include "backend/gpu/emulated/texts.h"
@@ -81,11 +82,13 @@ class EmulatedDriver final : public Driver {
   EmulatedDriver(ItemOrder order, size_t most) : order_(order), most_(most) { name_faults(); }
   std::string_view name() const override { return "emulated"; }
   Device::Memory memory() const override {
+    const std::scoped_lock lock(mutex_);
     if (most_ > 0) return {most_, std::max<size_t>(1, most_ - held_)};  // 0 would mean unknown
     return {total_memory(), available_memory()};
   }
   size_t alignment() const override { return 64; }
   void* allocate(size_t bytes) override {
+    const std::scoped_lock lock(mutex_);
     if (most_ > 0 && bytes > most_ - held_)
       fail_internal("out of memory: {} bytes are asked of device emulated, and {} are free", bytes, most_ - held_);
     auto memory = std::make_unique<Guarded>(bytes, alignment());
@@ -95,6 +98,7 @@ class EmulatedDriver final : public Driver {
     return data;
   }
   void release(void* memory) noexcept override {
+    const std::scoped_lock lock(mutex_);
     const auto at = memory_.find(memory);
     if (!at->second->intact()) {
       std::fputs("device emulated: a kernel wrote behind the end of a buffer\n", stderr);
@@ -119,7 +123,9 @@ class EmulatedDriver final : public Driver {
 
  private:
   ItemOrder order_;
-  size_t most_, held_ = 0;
+  size_t most_;
+  mutable std::mutex mutex_;  // of what follows
+  size_t held_ = 0;
   std::map<void*, std::unique_ptr<Guarded>> memory_;
 };
 

@@ -57,6 +57,7 @@ Addresses::~Addresses() {
 }
 
 void* Addresses::add(Memory buffer, size_t bytes) {
+  const std::scoped_lock lock(mutex_);
   const uintptr_t first = next_;
   ranges_.emplace(first, Range{buffer, bytes});
   bytes_ += bytes;
@@ -65,6 +66,7 @@ void* Addresses::add(Memory buffer, size_t bytes) {
 }
 
 void Addresses::remove(void* first) noexcept {
+  const std::scoped_lock lock(mutex_);
   const auto at = ranges_.find(reinterpret_cast<uintptr_t>(first));
   if (at == ranges_.end()) return;
   functions().clReleaseMemObject(at->second.buffer);
@@ -72,8 +74,14 @@ void Addresses::remove(void* first) noexcept {
   ranges_.erase(at);
 }
 
+size_t Addresses::bytes() const {
+  const std::scoped_lock lock(mutex_);
+  return bytes_;
+}
+
 Addresses::Spot Addresses::find(const void* address) const {
   if (!address) return {};
+  const std::scoped_lock lock(mutex_);
   const auto value = reinterpret_cast<uintptr_t>(address);
   auto at = ranges_.upper_bound(value);
   if (at == ranges_.begin() || value - (--at)->first > at->second.bytes)

@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <string>
 
 #include "backend/gpu/opencl/functions.h"
 
 namespace toy::gpu::opencl {
 
+/// For use by several threads.
 class Addresses {
  public:
   explicit Addresses(size_t alignment) : alignment_(alignment) {}
@@ -23,7 +25,7 @@ class Addresses {
   /// Releases the buffer that begins there.
   void remove(void* first) noexcept;
   /// Bytes of all buffers.
-  size_t bytes() const { return bytes_; }
+  size_t bytes() const;
 
   struct Spot {
     Memory buffer = nullptr;
@@ -37,7 +39,8 @@ class Addresses {
     Memory buffer;
     size_t bytes;
   };
-  size_t alignment_;
+  const size_t alignment_;
+  mutable std::mutex mutex_;             // of what follows
   uintptr_t next_ = uintptr_t(1) << 40;  // no address is a small number, which would be an offset by mistake
   size_t bytes_ = 0;
   std::map<uintptr_t, Range> ranges_;
