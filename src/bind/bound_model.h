@@ -45,9 +45,10 @@ class BoundModel : public std::enable_shared_from_this<BoundModel> {
   /// The dimensions, as JSON.
   std::string spec_json() const;
 
-  /// A tensor as it is stored. Throws Error{bad_input} for a name that is none.
+  /// A tensor as it is stored. Takes a turn where the device has to copy it. Throws Error{bad_input} for a name that is
+  /// none.
   HostTensor tensor(const std::string& name) const;
-  /// Its values, dequantized.
+  /// Its values, dequantized; turns as tensor().
   std::vector<float> values(const std::string& name) const;
 
   /// Ids of a text that a text continues.

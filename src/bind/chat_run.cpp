@@ -63,10 +63,18 @@ ChatRun::ChatRun(const std::shared_ptr<BoundModel>& model, const std::string& me
 }
 
 std::optional<dialog::Piece> ChatRun::next() {
+  std::optional<TextPart> part;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (ended_) return std::nullopt;
+    if (run_->next_is_ready(part)) return read(part);
+  }
   const Turn turn(model_->device());
   const std::scoped_lock lock(mutex_);
-  if (ended_) return std::nullopt;
-  const auto part = run_->next(turn);
+  return ended_ ? std::nullopt : std::optional(read(run_->next(turn)));
+}
+
+dialog::Piece ChatRun::read(const std::optional<TextPart>& part) {
   dialog::Piece piece = part ? parser_->push(part->text) : parser_->finish();
   ended_ = !part;
   parts_.add(piece);

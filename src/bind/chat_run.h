@@ -34,8 +34,10 @@ class ChatRun {
   std::string reason() const { return run_->reason(); }
 
  private:
-  mutable std::mutex mutex_;  // of what follows
+  dialog::Piece read(const std::optional<TextPart>& part);
+
   std::shared_ptr<BoundModel> model_;
+  mutable std::mutex mutex_;  // of what follows
   Dialog dialog_;
   dialog::ThoughtMarks thoughts_;
   dialog::Constraints constraints_;

@@ -65,10 +65,26 @@ TextRun::~TextRun() {
   if (decoder_) model_->give_back(std::move(decoder_), options_, repack_);
 }
 
+std::optional<TextPart> TextRun::next() {
+  std::optional<TextPart> part;
+  return next_is_ready(part) ? part : next(Turn(model_->device()));
+}
+
 std::optional<TextPart> TextRun::next(const Turn&) {
   const std::scoped_lock lock(mutex_);
   while (ready_.empty() && !reason_ && scheduler_->step()) {
   }
+  return taken();
+}
+
+bool TextRun::next_is_ready(std::optional<TextPart>& part) {
+  const std::scoped_lock lock(mutex_);
+  const bool is_ready = !ready_.empty() || reason_;
+  if (is_ready) part = taken();
+  return is_ready;
+}
+
+std::optional<TextPart> TextRun::taken() {
   if (ready_.empty()) return std::nullopt;
   TextPart part = std::move(ready_.front());
   ready_.pop_front();

@@ -33,10 +33,12 @@ class TextRun {
   TextRun& operator=(const TextRun&) = delete;
 
   /// The next token; nullopt: the text has ended. A text without a token left has its last characters with id -1.
-  std::optional<TextPart> next() { return next(Turn(model_->device())); }
+  std::optional<TextPart> next();
   /// The same for who has a turn on the model's device. Turns come before locks, so nobody waits for one with a lock
   /// that another needs who has the turn.
   std::optional<TextPart> next(const Turn&);
+  /// Gives what next() returns where that takes no turn: a token that is ready, or the end. False: it takes one.
+  bool next_is_ready(std::optional<TextPart>& part);
   /// Why it has ended: "length", "eos", "stop", "complete"; "" before.
   std::string reason() const;
   int64_t prompt_tokens() const { return prompt_tokens_; }
@@ -44,11 +46,13 @@ class TextRun {
  private:
   void begin(std::vector<int32_t> prompt);
 
-  mutable std::mutex mutex_;  // of what follows
+  std::optional<TextPart> taken();
+
   std::shared_ptr<BoundModel> model_;
   TextOptions options_;
   int64_t prompt_tokens_;
   bool repack_ = false;
+  mutable std::mutex mutex_;  // of what follows
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<TextStream> stream_;

@@ -119,7 +119,7 @@ def some_options(r):
 
 class Hostile(unittest.TestCase):
     def setUp(self):
-        faulthandler.dump_traceback_later(200 + ROUNDS, exit=True)  # threads that wait for each other are named
+        faulthandler.dump_traceback_later(60 + ROUNDS, exit=True)  # threads that wait for each other are named
 
     def tearDown(self):
         faulthandler.cancel_dump_traceback_later()
@@ -315,7 +315,7 @@ class Hostile(unittest.TestCase):
 
     def test_what_a_stream_says_while_others_have_the_device(self):
         m = toy.load("out/book")
-        stream = m.stream("Once", max_tokens=200, ignore_eos=True)
+        stream = m.stream("Once", max_tokens=100, ignore_eos=True)
         busy, failures = [True], []
 
         def score():  # has the device, and asks for signals between tokens
@@ -339,7 +339,7 @@ class Hostile(unittest.TestCase):
 
     def test_signals_that_look_at_what_computes(self):
         m = toy.load("out/book")
-        stream = m.stream("Once", max_tokens=200, ignore_eos=True)
+        stream = m.stream("Once", max_tokens=100, ignore_eos=True)
         seen, refused, done = set(), [], []
 
         def look(*_):
@@ -364,6 +364,7 @@ class Hostile(unittest.TestCase):
             reading.join()
             signal.signal(signal.SIGALRM, before)
         self.assertLessEqual(seen, {"", "length"})
+        self.assertEqual(stream.reason, "length")
         self.assertIn("a callback cannot use the device", refused[0])
 
     def test_threads_that_close_what_others_use(self):

@@ -90,7 +90,7 @@ TEST(PlanPrepares, RoundsOnceForTheSameTypeInALayer) {
   for (const PlanStep& s : p.plan(*device, p.outputs, false, DType::f32).steps) EXPECT_EQ(s.prepared_by, -1) << s.op;
 }
 
-// From the first product to the last nothing else lies where the rows wait.
+// From the first product of a type to the last nothing else lies where the rows wait.
 TEST(PlanPrepares, TheWorkspaceIsKept) {
   const auto device = make_cpu_device(2);
   const Products p;
@@ -98,15 +98,17 @@ TEST(PlanPrepares, TheWorkspaceIsKept) {
   const std::vector<int> steps = products_of(plan);
   const MemoryProfile profile = memory_profile(plan);
   EXPECT_LE(profile.peak_bytes(), plan.arena_bytes);
-  const size_t offset = plan.steps[size_t(steps[0])].workspace_offset;
-  const auto shared = std::ranges::find_if(profile.blocks, [&](const LiveBlock& b) {
-    return b.use == LiveBlock::workspace && b.first == steps[0] && b.offset == offset;
-  });
-  ASSERT_NE(shared, profile.blocks.end());
-  EXPECT_EQ(shared->last, steps[4]);
-  for (const LiveBlock& b : profile.blocks) {
-    if (&b == &*shared || b.last < shared->first || shared->last < b.first) continue;
-    EXPECT_TRUE(b.offset + b.bytes <= offset || offset + shared->bytes <= b.offset) << b.what;
+  for (const auto& [first, last] : {std::pair<size_t, size_t>{0, 4}, {2, 6}, {3, 7}}) {
+    const PlanStep& preparing = plan.steps[size_t(steps[first])];
+    const auto shared = std::ranges::find_if(profile.blocks, [&, first = first](const LiveBlock& b) {
+      return b.use == LiveBlock::workspace && b.first == steps[first] && b.offset == preparing.workspace_offset;
+    });
+    ASSERT_NE(shared, profile.blocks.end());
+    EXPECT_EQ(shared->last, steps[last]);
+    for (const LiveBlock& b : profile.blocks) {
+      if (&b == &*shared || b.last < shared->first || shared->last < b.first) continue;
+      EXPECT_TRUE(b.offset + b.bytes <= shared->offset || shared->offset + shared->bytes <= b.offset) << b.what;
+    }
   }
 }
 

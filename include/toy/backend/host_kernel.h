@@ -44,7 +44,7 @@ struct KernelArgs {
   std::span<const View> out;
   const Attrs& attrs;
   std::byte* workspace = nullptr;  ///< 64-byte aligned, shared by all threads; undefined content unless `prepared`
-  bool prepared = false;           ///< the workspace is what a call before left (KernelRecord::prepares)
+  bool prepared = false;           ///< it is what a call left before, on as many threads (KernelRecord::prepares)
 };
 
 /// The signature of every kernel of the host.

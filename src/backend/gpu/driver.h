@@ -115,7 +115,8 @@ struct Launch {
 };
 
 /// One queue of one device: launches, copies and fills happen in the order of the calls. Addresses are numbers of the
-/// device: `address + n` is n bytes further. Not for use by several threads at once.
+/// device: `address + n` is n bytes further. Not for use by several threads at once, but for
+/// allocate() and release(), as Device.
 class Driver {
  public:
   virtual ~Driver() = default;
