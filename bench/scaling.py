@@ -4,9 +4,10 @@
   bench/scaling.py build/release/toy                    # writes 2 GB of text; --most 100000000 for less
 
 Times are processor seconds of one thread, user and system, the least of --repeat runs: other programs share caches and
-memory, and disturb even these. "Growth" compares a
-row with the one before it: the exponent e where time grows as size^e. Linear work has 1, constants before it make it
-smaller; attention over a context has 2 in its part. What is above 1.2 is marked.
+memory, and disturb even these. Of models (contexts, sequences, layers, vocabularies) they are what `toy bench infer` says
+of the prompt and of the tokens after it, without what it measures of the machine. "Of each" is the time by the size.
+"Growth" compares a row with the one before it: the exponent e where time grows as size^e. Linear work has 1, constants
+before it make it smaller; attention over a context has 2 in its part. What is above 1.2 is marked.
 """
 import argparse
 import json
@@ -24,6 +25,7 @@ TINY = ["--size", "tiny", "--tokenizer", "bpe:400", "--steps", "1", "--threads",
 class Bench:
     def __init__(self, toy, folder):
         self.toy, self.folder = os.path.abspath(toy), folder
+        self.environment = {**os.environ, "XDG_CACHE_HOME": os.path.join(folder, "cache")}
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -35,8 +37,8 @@ class Bench:
 
     def cost(self, *words):
         """Processor seconds and peak MiB of a command."""
-        with open(self.path("stderr"), "wb") as err:
-            p = subprocess.Popen([self.toy, *map(str, words)], stdout=subprocess.DEVNULL, stderr=err, cwd=self.folder)
+        with open(self.path("stdout"), "wb") as out, open(self.path("stderr"), "wb") as err:
+            p = subprocess.Popen([self.toy, *map(str, words)], stdout=out, stderr=err, cwd=self.folder, env=self.environment)
             _, status, used = os.wait4(p.pid, 0)
         if status:
             with open(self.path("stderr"), encoding="utf-8") as f:
@@ -45,8 +47,11 @@ class Bench:
 
     def infer_shape(self, prompt, decode, parallel=1, **changes):
         shape = self.write("shape.json", json.dumps({**SHAPE, **changes}))
-        return self.cost("bench", "infer", "--shape", shape, "--prompt", prompt, "--decode", decode, "--parallel", parallel,
-                         "--repeat", 1, "--threads", 1)
+        self.cost("bench", "infer", "--shape", shape, "--prompt", prompt, "--decode", decode, "--parallel", parallel,
+                  "--repeat", 1, "--threads", 1, "--json")
+        with open(self.path("stdout"), encoding="utf-8") as f:
+            j = json.load(f)
+        return parallel * (prompt / j["prefill_tps"] + decode / j["decode_tps"]), j["peak_rss_mib"]
 
     def corpus(self, size):
         path = self.path(f"{size}.txt")
@@ -76,7 +81,8 @@ class Bench:
         return self.infer_shape(64, 64, vocab=n)
 
     def corpus_bytes(self, n):
-        shutil.rmtree(self.path("of_corpus"), ignore_errors=True)
+        for made in ("of_corpus", "cache"):
+            shutil.rmtree(self.path(made), ignore_errors=True)
         return self.cost("train", "from-scratch", "--corpus", self.corpus(n), *TINY, "--eval-tokens", 4096, "--out",
                          self.path("of_corpus"))
 
@@ -133,7 +139,7 @@ def main():
     args = ap.parse_args()
     if unknown := [kind for kind in args.only.split(",") if kind not in KINDS]:
         ap.error(f"--only {unknown[0]}: use {', '.join(KINDS)}")
-    print("| work | size | seconds | MiB | growth |\n| --- | --- | --- | --- | --- |", flush=True)
+    print("| work | size | seconds | of each, us | MiB | growth |\n|" + " --- |" * 6, flush=True)
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(args.toy, folder)
         for kind in args.only.split(","):
@@ -145,7 +151,7 @@ def main():
                 if before:
                     e = math.log(max(seconds, 1e-3) / max(before[1], 1e-3)) / math.log(size / before[0])
                     growth = f"{e:.2f}" + (" !" if e > 1.2 else "")
-                print(f"| {what} | {size} | {seconds:.2f} | {mib:.0f} | {growth} |", flush=True)
+                print(f"| {what} | {size} | {seconds:.2f} | {seconds / size * 1e6:.3g} | {mib:.0f} | {growth} |", flush=True)
                 before = size, seconds
 
 

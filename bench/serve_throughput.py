@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Throughput of `toy serve`: streams at once over HTTP, each with a prompt of its own. Prints tokens/s from the first
 request to the last token, and the time to a stream's first token. Beside it, if asked, the same work in llama.cpp's
-engine without a server (llama_bench.py computes all prompts, then all texts together), and in llama-cpp-python's server,
-which answers one request after the other. That one takes texts alone, so both servers then get pieces of FILE.
+engine without a server (bench/peers/llama_cpp_speed.py computes all prompts, then all texts together), and in
+llama-cpp-python's server, which answers one request after the other. That one takes texts alone, so both servers then
+get pieces of FILE.
 
-    serve_throughput.py TOY MODEL.gguf [--streams 8 32] [--prompt 128] [--tokens 64] [--peer "PYTHON llama_bench.py"]
-        [--peer-server PYTHON --text FILE]
+    serve_throughput.py TOY MODEL.gguf [--streams 8 32] [--prompt 128] [--tokens 64]
+        [--peer "PYTHON bench/peers/llama_cpp_speed.py"] [--peer-server PYTHON --text FILE]
 """
 import argparse
 import asyncio

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes SmolLM2-135M's shape with random weights as a GGUF that toy and llama.cpp read: for speed, never for quality.
+"""Writes a real model's shape with random weights as a GGUF that toy and llama.cpp read: for speed, never for quality.
 
   PY=$(scripts/peers.sh) && $PY bench/peers/random_gguf.py out.gguf --dtype f16
+  $PY bench/peers/random_gguf.py 7b.gguf --shape mistral-7b-4l && toy quantize 7b.gguf 7b-q4_k.gguf --type q4_k --pure
 
 The vocabulary is a stand-in: feed token ids. Or take that of a GGUF with byte-level BPE (--tokenizer), for texts.
 """
@@ -10,17 +11,20 @@ import argparse
 import gguf
 import numpy as np
 
-D, F, L, H, K, P = 576, 1536, 30, 9, 3, 64
-V = 49152  # without --tokenizer
+# D, F, L, H, K, P and, without --tokenizer, V
+SHAPES = {"smollm2-135m": (576, 1536, 30, 9, 3, 64, 49152),
+          "mistral-7b-4l": (4096, 14336, 4, 32, 8, 128, 32000)}  # 4 of its 32 layers
 DTYPES = {"f32": np.float32, "f16": np.float16}
 
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("out")
+    ap.add_argument("--shape", default="smollm2-135m", choices=SHAPES)
     ap.add_argument("--dtype", default="f32", choices=DTYPES)
     ap.add_argument("--tokenizer", metavar="FILE.gguf")
     a = ap.parse_args()
+    D, F, L, H, K, P, V = SHAPES[a.shape]
     tokens, types = [b"<unk>", b"<s>", b"</s>"] + [b"t%d" % i for i in range(3, V)], [2, 3, 3] + [1] * (V - 3)
     if a.tokenizer:
         known = {k: f.contents() for k, f in gguf.GGUFReader(a.tokenizer).fields.items() if k.startswith("tokenizer.")}
