@@ -3,12 +3,15 @@
 
   PY=$(scripts/peers.sh) && $PY bench/peers/quant_accuracy.py model.gguf text.txt --types Q8_0,Q6_K,Q4_0 --rounds 3
 
-`file` is a type, too: the model as it is. With --activations only those columns are measured, in half the time. Mean KL divergence in nats per token, over windows of --ctx tokens:
+`file` is a type, too: the model as it is. With --activations only those columns are measured, in half the time. Mean KL
+divergence in nats per token, over windows of --ctx tokens:
 
   weights      toy, both without rounding of activations: from the model in F32 to the file
   activations  from the file with activations as they are to the file as it is run by default. llama.cpp has no such
-               mode and runs the file's weights in F32 instead. At most llama.cpp's is the bar
+               mode and runs the file's weights in F32 instead. The ratio is toy's to llama.cpp's: at most 1 is the bar
   all          from the model in F32 to the file by default
+
+Errors are standard errors over blocks of 64 tokens, that of the ratio of the paired difference.
 
 Speed: prefill of 512 tokens and decoding of 64 after them, the median of --rounds alternating runs, toy / llama.cpp.
 Without llama-cpp-python its columns are absent.
@@ -27,6 +30,7 @@ try:
 
     import llama_cpp as lc
     import numpy as np
+    from quant_weights import Predictions, divergence, log_sum, over_blocks, ratio_of
 except ImportError:
     lc = None
 
@@ -45,10 +49,17 @@ def toy_kl(args, base, model, *words):
     return j["kl"], j["kl_error"]
 
 
-class Llama:
-    """Logits of windows of a text."""
+def own_activations(args, path):
+    """Of each token."""
+    exact, rounded = (b'{"kv": "f16", "exact": %s}' % e for e in (b"true", b"false"))
+    return divergence(Predictions(args, path, args.text, exact), Predictions(args, path, args.text, rounded))
 
-    def __init__(self, path, args):
+
+class Llama:
+    """Logits of the windows of a text, and the logarithms of their sums."""
+
+    def __init__(self, args, path):
+        self.args = args
         params = lc.llama_model_default_params()
         params.n_gpu_layers = 0
         self.model = lc.llama_model_load_from_file(path.encode(), params)
@@ -61,15 +72,18 @@ class Llama:
         self.vocab = lc.llama_model_get_vocab(self.model)
         self.size = lc.llama_vocab_n_tokens(self.vocab)
 
-    def windows(self, text, ctx):
+    def windows(self):
         """As `toy eval` cuts them: where texts begin with a token, it replaces the first of each later window."""
+        with open(self.args.text, "rb") as f:
+            text = f.read()
         ids = (lc.llama_token * (len(text) + 8))()
         ids = list(ids[:lc.llama_tokenize(self.vocab, text, len(text), ids, len(ids), True, True)])
         has_bos = lc.llama_vocab_get_add_bos(self.vocab)
-        rows = [ids[i:min(i + ctx, len(ids) - 1)] for i in range(0, len(ids) - 1, ctx)]
+        starts = range(0, len(ids) - 1, self.args.ctx)
+        rows = [ids[i:min(i + self.args.ctx, len(ids) - 1)] for i in starts]
         return [[ids[0], *row[1:]] if has_bos else row for row in rows]
 
-    def log_probabilities(self, ids):
+    def logits(self, ids):
         lc.llama_memory_clear(lc.llama_get_memory(self.context), True)
         batch = lc.llama_batch_init(len(ids), 0, 1)
         batch.n_tokens = len(ids)
@@ -78,30 +92,17 @@ class Llama:
         if lc.llama_decode(self.context, batch):
             sys.exit("quant_accuracy: llama_decode failed")
         lc.llama_batch_free(batch)
-        logits = np.ctypeslib.as_array(lc.llama_get_logits(self.context), shape=(len(ids), self.size)).copy()
-        for i in range(0, len(ids), 32):  # f64 for some rows at a time
-            x = logits[i:i + 32].astype(np.float64)
-            x -= x.max(axis=1, keepdims=True)
-            logits[i:i + 32] = x - np.log(np.exp(x).sum(axis=1, keepdims=True))
-        return logits
+        return np.ctypeslib.as_array(lc.llama_get_logits(self.context), shape=(len(ids), self.size))
+
+    def __iter__(self):
+        for ids in self.windows():
+            for row in self.logits(ids):
+                yield row.copy(), log_sum(row)
+        lc.llama_free(self.context), lc.llama_model_free(self.model)
 
 
-def divergence(p, q):
-    return float(sum((np.exp(a.astype(np.float64)) * (a.astype(np.float64) - b)).sum() for a, b in zip(p, q)))
-
-
-def llama_kl(args, bases, path):
-    """From each of the bases to the model."""
-    models = [Llama(p, args) for p in (*bases, path)]
-    with open(args.text, "rb") as f:
-        windows = models[-1].windows(f.read(), args.ctx)
-    sums = np.zeros(len(bases))
-    for ids in windows:
-        *p, q = (model.log_probabilities(ids) for model in models)
-        sums += [divergence(b, q) for b in p]
-    for model in models:
-        lc.llama_free(model.context), lc.llama_model_free(model.model)
-    return sums / sum(map(len, windows))
+def number(x):
+    return f"{x:.5f}" if x >= 1e-3 else f"{x:.3g}"
 
 
 def speeds(args, path):
@@ -127,7 +128,8 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("model", help="GGUF; its weights in F32 are the reference")
     ap.add_argument("text")
-    ap.add_argument("--types", default="Q8_0,Q6_K,Q5_K,Q5_1,Q5_0,Q4_K,Q4_1,Q4_0", help="types or mixes; `file`: as it is")
+    ap.add_argument("--types", default="Q8_0,Q6_K,Q5_K,Q5_1,Q5_0,Q4_K,Q4_1,Q4_0",
+                    help="types or mixes; `file`: as it is")
     ap.add_argument("--ctx", type=int, default=512)
     ap.add_argument("--activations", action="store_true", help="only the columns of activations")
     ap.add_argument("--rounds", type=int, default=0, help="of speed; 0: none")
@@ -138,27 +140,34 @@ def main():
         silent = lc.llama_log_callback(lambda *_: None)
         lc.llama_log_set(silent, ctypes.c_void_p(0))
         lc.llama_backend_init()
-    heads = ["type", "activations", "activations, llama.cpp"] if args.activations else [
-        "type", "weights", "activations", "activations, llama.cpp", "all", "all, llama.cpp"]
-    heads = [h for h in heads if lc or "llama" not in h]
+    heads = ["activations", "activations, llama.cpp", "ratio"]
+    heads = ["type", *heads] if args.activations else ["type", "weights", *heads, "all", "all, llama.cpp"]
+    heads = [h for h in heads if lc or h != "ratio" and "llama" not in h]
     heads += ["prefill, t/s (ratio)", "decode, t/s (ratio)"] * bool(args.rounds)
     print("| " + " | ".join(heads) + " |\n|" + " --- |" * len(heads), flush=True)
     with tempfile.TemporaryDirectory() as folder:
         base, exact = os.path.join(folder, "base.gguf"), os.path.join(folder, "exact.gguf")
-        toy(args, "quantize", args.model, base, "--overwrite", "--type", "F32")
+        toy(args, "quantize", args.model, base, "--overwrite", "--type", "F32", "--threads", args.threads)
         for name in args.types.split(","):
             path = args.model if name == "file" else os.path.join(folder, "model.gguf")
             if name != "file":
-                toy(args, "quantize", base, path, "--overwrite", "--type", name)
-            rounding, error = toy_kl(args, path, path, "--base-with", "exact")
-            cells = {"type": name, "activations": f"{rounding:.5f} +- {error:.5f}"}
+                toy(args, "quantize", base, path, "--overwrite", "--type", name, "--threads", args.threads)
+            cells = {"type": name}
             if not args.activations:
-                cells["weights"] = f"{toy_kl(args, base, path, '--exact')[0]:.5f}"
-                cells["all"] = f"{toy_kl(args, base, path)[0]:.5f}"
+                cells["weights"] = number(toy_kl(args, base, path, "--exact")[0])
+                cells["all"] = number(toy_kl(args, base, path)[0])
             if lc:
-                toy(args, "quantize", path, exact, "--overwrite", "--type", "F32")
-                theirs = llama_kl(args, [exact] + [base] * (not args.activations), path)
-                cells |= zip(("activations, llama.cpp", "all, llama.cpp"), (f"{kl:.5f}" for kl in theirs))
+                toy(args, "quantize", path, exact, "--overwrite", "--type", "F32", "--threads", args.threads)
+                own = own_activations(args, path)
+                theirs = divergence(Llama(args, exact), Llama(args, path))
+                cells["activations, llama.cpp"] = number(theirs.mean())
+                cells["ratio"] = "{:.3f} +- {:.3f}".format(*ratio_of(own, theirs))
+                if not args.activations:
+                    cells["all, llama.cpp"] = number(divergence(Llama(args, base), Llama(args, path)).mean())
+                rounding, error = own.mean(), over_blocks(own)
+            else:
+                rounding, error = toy_kl(args, path, path, "--base-with", "exact")
+            cells["activations"] = f"{number(rounding)} +- {error:.2g}"
             row = [cells[h] for h in heads if h in cells] + (speeds(args, path) if args.rounds else [])
             print("| " + " | ".join(row) + " |", flush=True)
             for p in {path, exact} - {args.model}:
