@@ -3,8 +3,9 @@
 
   PY=$(scripts/peers.sh) && $PY tests/real/make_golden.py build/release/toy      # 10 minutes
 
-toy writes the long text (`toy corpus stories`). transformers reads the GGUFs themselves and dequantizes their weights. All log-probabilities are natural, of each token
-after the first. real_models_test.py reads the file.
+toy writes the long texts (`toy corpus stories`). transformers reads the GGUFs themselves and dequantizes their weights.
+All log-probabilities are natural, of each token after the first. llama.cpp says what rounding of activations may cost.
+real_models_test.py reads the file.
 """
 import hashlib
 import json
@@ -33,8 +34,10 @@ CHATS = [
 GREEDY = 24
 STORIES = ["stories", "--bytes", "3000", "--seed", "1"]
 BUCKET = 128  # tokens whose losses become a mean
-FAR = ["stories", "--bytes", "133000", "--seed", "1"]  # about 30,000 tokens
+FAR = ["stories", "--bytes", "150000", "--seed", "1"]  # more than 32,768 tokens
 FAR_CONTEXT, FAR_BUCKET, PART = 8192, 1024, 512
+ROUNDING = ["stories", "--bytes", "5000", "--seed", "1"]
+ROUNDING_CONTEXT = 512
 MODELS = ["smollm2-135m-instruct.gguf", "gemma-3-270m.gguf"]
 
 
@@ -78,6 +81,19 @@ def far(model, tokenizer):
             "means": [round(v, 6) for v in torch.tensor(values[:full], dtype=torch.float64).view(-1, FAR_BUCKET).mean(1).tolist()]}
 
 
+def rounding(path):
+    """What llama.cpp's rounding of activations costs, nats per token."""
+    with tempfile.TemporaryDirectory() as folder:
+        text = os.path.join(folder, "stories")
+        with open(text, "w", encoding="utf-8", newline="") as f:
+            f.write(story(ROUNDING))
+        script = os.path.join(HERE, "..", "..", "bench", "peers", "quant_accuracy.py")
+        table = subprocess.run([sys.executable, script, path, text, "--types", "file", "--activations", "--ctx",
+                                str(ROUNDING_CONTEXT), "--toy", sys.argv[1]], check=True, capture_output=True, text=True)
+    heads, _, cells = ([cell.strip() for cell in line.split("|")] for line in table.stdout.splitlines())
+    return {"corpus": ROUNDING, "ctx": ROUNDING_CONTEXT, "llama_cpp": float(cells[heads.index("activations, llama.cpp")])}
+
+
 def golden(name):
     path = os.path.join(FOLDER, name)
     tokenizer = AutoTokenizer.from_pretrained(FOLDER, gguf_file=name)
@@ -102,6 +118,7 @@ def golden(name):
     out["long"] = {"corpus": STORIES, "ids": len(ids), "bucket": BUCKET,
                    "means": [round(v.mean().item(), 6) for v in values.split(BUCKET)]}
     out["far"] = far(model, tokenizer)
+    out["rounding"] = rounding(path)
     return out
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Trained models against transformers in f32 (golden.json, by make_golden.py): tokens, log-probabilities, greedy texts,
-chat templates, losses by position. What a cache of q8_0 costs.
+chat templates, losses by position. What rounding costs: of activations, next to llama.cpp, and of keys and values.
 
   real_models_test.py TOY          # all but the last of:
-  real_models_test.py TOY --far    # losses of 30,000 tokens by position, in windows of 8,192: minutes
+  real_models_test.py TOY --far    # losses of more than 32,768 tokens by position, in windows of 8,192: minutes
 
 Models that scripts/real_models.sh has not fetched into ${TOY_MODELS:-/opt/toy-models} are left out with a message; with
 none the test is skipped (77).
@@ -84,20 +84,32 @@ def check_by_position(name, case, ctx, folder):
         expect(off < NEAR, f"{name}: loss from token {i * case['bucket']} on is {off} off")
 
 
-def divergence(model, kv, file):
-    """Of predictions with a cache of that type from those with one of f32, nats per token."""
-    return json.loads(toy("eval", "kl", "--base", model, "--model", model, "--file", file, "--exact", "--base-with",
-                          "kv(f32)", "--model-with", f"kv({kv})", "--ctx", 1024, "--json"))["kl"]
+def divergence(model, file, *words):
+    """Between predictions of a model in two ways, nats per token."""
+    return json.loads(toy("eval", "kl", "--base", model, "--model", model, "--file", file, *words, "--json"))
 
 
 def check_cache(model, folder):
+    """In one window of 2,000 tokens and more."""
     with open(os.path.join(HERE, "..", "..", "README.md"), encoding="utf-8") as f:
-        text = f.read()[:4000]
+        text = f.read()[:9000]
     file = os.path.join(folder, "readme")
     with open(file, "w", encoding="utf-8", newline="") as f:
         f.write(text)
-    f16, q8_0 = divergence(model, "f16", file), divergence(model, "q8_0", file)
+    same = ("--exact", "--ctx", 4096, "--base-with", "kv(f32)", "--model-with")
+    f16, q8_0 = (divergence(model, file, *same, f"kv({kv})")["kl"] for kv in ("f16", "q8_0"))
+    print(f"{model}: keys and values in f16 cost {f16:.1e} nats per token, in q8_0 {q8_0:.1e}")
     expect(q8_0 - f16 < KEPT, f"{model}: keys and values in q8_0: {q8_0} nats per token, in f16 {f16}")
+
+
+def check_rounding(model, case, folder):
+    """Activations in 8 bits, as by default: no worse than llama.cpp's, but for two standard errors."""
+    file = os.path.join(folder, "stories")
+    toy("corpus", *case["corpus"], "--out", file)
+    ours = divergence(model, file, "--ctx", case["ctx"], "--stride", case["ctx"], "--kv", "f16", "--base-with", "exact")
+    print(f"{model}: rounded activations cost {ours['kl']:.5f} nats per token, in llama.cpp {case['llama_cpp']}")
+    expect(ours["kl"] - 2 * ours["kl_error"] <= case["llama_cpp"],
+           f"{model}: rounded activations: {ours['kl']} +- {ours['kl_error']} nats per token, in llama.cpp {case['llama_cpp']}")
 
 
 def main():
@@ -120,6 +132,8 @@ def main():
                 continue
             check(name, want, folder)
             check_cache(path, folder)
+        with tempfile.TemporaryDirectory() as folder:
+            check_rounding(path, want["rounding"], folder)
     sys.exit(1 if failures else 0 if found else 77)
 
 
