@@ -11,9 +11,11 @@
 namespace toy {
 namespace {
 
-// Rows that a call computes in the time in which it reads the weights.
-constexpr double kRowsPerRead = 5;
-constexpr double kFirstRate = 0.7, kLearning = 0.15, kRecovery = 0.02;
+// Rows that a call computes in the time in which it reads weights of one byte.
+constexpr double kRowsPerByte = 3;
+// Recovery is slow: what is always wrong costs a text at most 2.5% of its time.
+constexpr double kFirstRate = 0.7, kLearning = 0.15, kRecovery = 0.005;
+constexpr const char* kWayOut = "use a draft with the vocabulary of the model";
 constexpr size_t kShortestMatch = 2, kLongestMatch = 16;
 
 // Tokens at the ends of a[0, i) and a that are equal, up to the longest that counts.
@@ -23,20 +25,51 @@ size_t match_at(std::span<const int32_t> a, size_t i) {
   return n;
 }
 
+// The time of one more token for each of `texts`, in the time that a call without takes.
+double cost_of_token(const SpeculationOptions& o, size_t texts, bool by_draft) {
+  return double(texts) / (o.rows_per_read + double(texts)) + (by_draft ? o.draft_cost : 0);
+}
+
+// The time of a call of one row, in bytes.
+double time_of(const TokenWork& work) { return work.bytes + work.weights / kRowsPerByte; }
+
 }  // namespace
+
+void SpeculationOptions::estimate(const TokenWork& model, const TokenWork& drafts) {
+  check(model.bytes > 0 && model.weights > 0, "draft: the model reads nothing");
+  rows_per_read = kRowsPerByte * model.bytes / model.weights;
+  if (drafts.weights <= 0) return;
+  constexpr double kPrompts = 2;  // a row among many takes half as long
+  draft_cost = time_of(drafts) / time_of(model);
+  draft_read = drafts.weights / (kRowsPerByte * kPrompts) / time_of(model);
+}
+
+bool SpeculationOptions::draft_pays() const { return kFirstRate * kFirstRate > cost_of_token(*this, 1, true); }
+
+bool SpeculationOptions::reading_pays(size_t unread, size_t written, size_t to_come) const {
+  constexpr double kGain = 0.5;  // of the time of a token
+  const double calls = double(unread) * draft_read;
+  return calls <= double(written) && calls <= kGain * double(to_come);
+}
 
 void SpeculationOptions::validate() const {
   check(!ngrams || draft == nullptr, "draft: n-grams and a model cannot both propose; choose one");
   check(most >= 1, "draft: at most {} proposed tokens, expected at least 1", most);
   check(draft_cost > 0 && std::isfinite(draft_cost), "draft: a cost of {}, expected a number above 0", draft_cost);
+  check(draft_read >= 0 && std::isfinite(draft_read), "draft: reading takes {}, expected a number, 0 or more",
+        draft_read);
+  check(rows_per_read > 0 && std::isfinite(rows_per_read),
+        "draft: {} rows in the time of reading the weights, expected a number above 0", rows_per_read);
+}
+
+void require_as_many_tokens(const ModelSpec& model, const ModelSpec& draft) {
+  constexpr int64_t kMostPadded = 128;
+  check(std::abs(model.vocab - draft.vocab) <= kMostPadded, "draft: it has {} tokens and the model has {}; {}",
+        draft.vocab, model.vocab, kWayOut);
 }
 
 void require_same_tokens(const Model& model, const Model& draft) {
-  constexpr int64_t kMostPadded = 128;
-  constexpr const char* kWayOut = "use a draft with the vocabulary of the model";
-  const int64_t theirs = model.spec.vocab, own = draft.spec.vocab;
-  check(std::abs(theirs - own) <= kMostPadded, "draft: it has {} tokens and the model has {}; {}", own, theirs,
-        kWayOut);
+  require_as_many_tokens(model.spec, draft.spec);
   check((model.tokenizer == nullptr) == (draft.tokenizer == nullptr),
         "draft: only one of both models has a tokenizer, so their tokens cannot be compared; {}", kWayOut);
   if (!model.tokenizer) return;
@@ -54,7 +87,7 @@ void AcceptanceRate::learn(size_t proposed, size_t accepted) {
 }
 
 size_t AcceptanceRate::worth(const SpeculationOptions& options, size_t texts) const {
-  const double cost = double(texts) / (kRowsPerRead + double(texts)) + (options.draft ? options.draft_cost : 0);
+  const double cost = cost_of_token(options, texts, options.draft != nullptr);
   size_t n = 0;
   for (double chance = rate_; n < size_t(options.most) && chance > cost; chance *= rate_) ++n;
   return n;
@@ -75,6 +108,11 @@ DraftModel::DraftModel(Decoder& decoder, size_t texts, int64_t vocab)
     : decoder_(decoder), sequences_(texts), padded_(size_t(vocab)) {
   check(size_t(decoder.state().sequences()) >= texts, "draft: a decoder of {} sequences is too small for {} texts",
         decoder.state().sequences(), texts);
+}
+
+size_t DraftModel::unread(size_t sequence, std::span<const int32_t> history) const {
+  const std::vector<int32_t>& held = sequences_[sequence].held;
+  return size_t(history.end() - std::ranges::mismatch(history, held).in1);
 }
 
 void DraftModel::forget(size_t sequence) {

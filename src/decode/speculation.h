@@ -35,6 +35,8 @@ class DraftModel {
   /// Fills `tokens`. A text whose history is longer than a call, is read over several of them, without proposals so
   /// far. None either where context or cache of the draft are full.
   void propose(std::span<Proposal> proposals);
+  /// Tokens at the end of a text that a sequence does not hold.
+  size_t unread(size_t sequence, std::span<const int32_t> history) const;
 
  private:
   struct Sequence {

@@ -20,7 +20,13 @@ size_t Speculator::most_proposed(const Slot& slot, size_t texts) const {
   // The token after the last proposed one must be wanted, and fit.
   const int64_t wanted = job.request.options.max_tokens - int64_t(job.result.tokens.size()) - 1,
                 room = decoder_.context() - decoder_.state().length(slot.sequence) - int64_t(slot.rows);
-  return std::min(job.rate.worth(options_, texts), size_t(std::max<int64_t>(0, std::min(wanted, room))));
+  const size_t possible = size_t(std::max<int64_t>(0, std::min(wanted, room))),
+               most = std::min(job.rate.worth(options_, texts), possible);
+  if (draft_ && most > 0) {
+    const size_t unread = draft_->unread(size_t(&slot - slots_.data()), job.history);
+    if (!options_.reading_pays(unread, job.result.tokens.size(), possible)) return 0;
+  }
+  return most;
 }
 
 void Speculator::propose(const RowPlan& plan) {

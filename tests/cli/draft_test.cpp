@@ -44,6 +44,36 @@ TEST_F(CliDraft, TheGainIsOnTheTerminal) {
   EXPECT_NE(r.err.find("proposed tokens accepted"), std::string::npos) << r.err;
 }
 
+// A model that costs as much as what it proposes for is not loaded: its tokenizer, which is broken, is not read.
+TEST_F(CliDraft, WhatCannotPayIsNotLoaded) {
+  std::string file = slurp(path("run/model.gguf"));
+  const size_t kind = file.find("tokenizer.ggml.model");
+  ASSERT_NE(kind, std::string::npos);
+  file[kind] = 'x';  // the key
+  write("other.gguf", file);
+  const std::string command = "infer " + path("run") + " --prompt the --n 20 ";
+  const Result usual = toy(command), with = toy(command + "--draft " + path("other.gguf"));
+  ASSERT_EQ(with.code, 0) << with.err;
+  EXPECT_EQ(with.out, usual.out);
+  EXPECT_NE(with.err.find("does not pay; it is not used"), std::string::npos) << with.err;
+  EXPECT_EQ(std::ranges::count(with.err, '\n'), 1) << with.err;
+}
+
+// The prompt is long for the draft, which has as many weights, and the answer short.
+TEST_F(CliDraft, ShortAnswersAreNotDrafted) {
+  ASSERT_EQ(toy("quantize " + path("run/model.gguf") + " " + path("small.gguf") + " --type q8_0").code, 0);
+  std::string prompt;
+  for (int i = 0; i < 20; ++i) prompt += "the cat sat ";
+  const std::string file = write("prompt.txt", prompt);
+  const auto proposed = [&](const std::string& n) {
+    const Result r = toy("infer " + path("run") + " --prompt-file " + file + " --ctx 320 --json --n " + n +
+                         " --draft " + path("small.gguf"));
+    return r.code == 0 ? json::parse(r.out).at("draft").at("proposed").get<int>() : -1;
+  };
+  EXPECT_EQ(proposed("9"), 0);
+  EXPECT_GT(proposed("70"), 0);
+}
+
 TEST_F(CliDraft, RefusesWhatDoesNotFit) {
   const std::string command = "infer " + path("run") + " --prompt the ";
   refuses(command + "--draft none.gguf", {"none.gguf"});

@@ -22,49 +22,6 @@ namespace {
 
 constexpr int32_t kVocab = 61;
 
-std::vector<int32_t> ids(std::initializer_list<int32_t> list) { return list; }
-
-TEST(Ngrams, TheLongestEndsLatestOccurrenceIsContinued) {
-  const auto next = [](const std::vector<int32_t>& text, size_t most) { return continue_by_ngrams(text, most); };
-  EXPECT_EQ(next({}, 3), ids({}));
-  EXPECT_EQ(next({1}, 3), ids({}));
-  EXPECT_EQ(next({1, 2, 3, 4}, 3), ids({}));
-  EXPECT_EQ(next({7, 2, 9, 2}, 3), ids({}));                     // one token is no n-gram
-  EXPECT_EQ(next({1, 2, 3, 4, 1, 2}, 2), ids({3, 4}));           // the first pair
-  EXPECT_EQ(next({1, 2, 3, 1, 2, 4, 1, 2}, 1), ids({4}));        // the latest
-  EXPECT_EQ(next({9, 1, 2, 3, 1, 2, 4, 9, 1, 2}, 1), ids({3}));  // the longest
-  EXPECT_EQ(next({1, 2, 3, 1, 2}, 5), ids({3, 1, 2, 3, 1}));     // what is in between repeats
-  EXPECT_EQ(next({5, 5, 5}, 4), ids({5, 5, 5, 5}));
-  EXPECT_EQ(next({1, 2, 3, 1, 2}, 0), ids({}));
-}
-
-TEST(Acceptance, RightProposalsBecomeLongerAndWrongOnesStop) {
-  const SpeculationOptions o{.ngrams = true, .most = 12};
-  AcceptanceRate good, bad;
-  const size_t first = good.worth(o, 1);
-  EXPECT_GT(first, 1u);
-  EXPECT_LT(first, 12u);
-  for (int i = 0; i < 15; ++i) good.learn(4, 4), bad.learn(4, 0);
-  EXPECT_EQ(good.worth(o, 1), 12u);
-  EXPECT_EQ(bad.worth(o, 1), 0u);
-  // The more texts, the fewer; and none that is not nearly certain.
-  EXPECT_LE(good.worth(o, 64), good.worth(o, 8));
-  EXPECT_EQ(AcceptanceRate().worth(o, 32), 0u);
-  // After a while it is tried again, with a few.
-  for (int i = 0; i < 200; ++i) bad.learn(0, 0);
-  EXPECT_GT(bad.worth(o, 1), 0u);
-  // A draft that costs as much as the model never pays.
-  Decoder* const some = reinterpret_cast<Decoder*>(size_t(64));
-  EXPECT_EQ(good.worth({.draft = some, .draft_cost = 1}, 1), 0u);
-}
-
-TEST(Acceptance, RefusesWhatCannotBe) {
-  EXPECT_THROW((SpeculationOptions{.ngrams = true, .most = 0}).validate(), Error);
-  EXPECT_THROW((SpeculationOptions{.draft_cost = 0}).validate(), Error);
-  EXPECT_THROW((SpeculationOptions{.draft_cost = NAN}).validate(), Error);
-  EXPECT_THROW((SpeculationOptions{.ngrams = true, .draft = reinterpret_cast<Decoder*>(size_t(64))}).validate(), Error);
-}
-
 // Allows every third token, another third after each; complete after 40.
 class Thirds final : public TokenConstraint {
  public:

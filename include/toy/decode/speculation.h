@@ -8,6 +8,13 @@ namespace toy {
 
 class Decoder;
 struct Model;
+struct ModelSpec;
+
+/// What a model does for a token, about.
+struct TokenWork {
+  double bytes = 0;    ///< of weights, as they are stored
+  double weights = 0;  ///< that are multiplied
+};
 
 /// Who proposes the next tokens of a text. Texts do not depend on it, to the bit.
 struct SpeculationOptions {
@@ -15,13 +22,27 @@ struct SpeculationOptions {
   /// A small model with the same vocabulary, instead of `ngrams`. It needs a sequence for each of the scheduler's, and
   /// best DecoderOptions::take_back of `most`. Only the scheduler may use it.
   Decoder* draft = nullptr;
-  double draft_cost = 0.1;  ///< the time of a call of the draft, in calls of the model
-  int most = 16;            ///< tokens proposed at once for a text; fewer where they are often wrong, or texts are many
+  double draft_cost = 0.1;   ///< the time of a call of the draft, in calls of the model
+  double draft_read = 0.01;  ///< the time in which the draft reads a token of a prompt, in the same unit
+  double rows_per_read = 5;  ///< rows that a call computes in the time in which it reads the weights
+  int most = 16;  ///< tokens proposed at once for a text; fewer where they are often wrong, or texts are many
   bool active() const { return ngrams || draft != nullptr; }
-  /// Throws Error{bad_input} unless one of both proposes, `most` is at least 1 and the cost is a number above 0.
+  /// Sets the costs. The fewer bytes a weight has, the sooner arithmetic takes longer than reading. Of n-grams, the
+  /// draft's cost has no meaning.
+  void estimate(const TokenWork& model, const TokenWork& drafts = {});
+  /// Does a draft of this cost pay before anything is known of its proposals? If it is worth one token at a time only,
+  /// it gains less than loading it and reading prompts take.
+  bool draft_pays() const;
+  /// May the draft read so many tokens of a text, of which so many are written and so many are still to come? Not
+  /// before that took the text as long as it takes the draft: most of what is read for a short answer is lost.
+  bool reading_pays(size_t unread, size_t written, size_t to_come) const;
+  /// Throws Error{bad_input} unless one of both proposes, `most` is at least 1 and the costs are numbers above 0.
   void validate() const;
 };
 
+/// Throws Error{bad_input} unless two models have as many tokens, as far as they must: what can be told without reading
+/// them.
+void require_as_many_tokens(const ModelSpec& model, const ModelSpec& draft);
 /// Throws Error{bad_input} unless both models have the same tokens. Up to 128 may be missing at the end of one of both:
 /// vocabularies are padded to different sizes.
 void require_same_tokens(const Model& model, const Model& draft);

@@ -1,23 +1,36 @@
 #include "cli/run/draft.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "cli/console.h"
 #include "cli/files/model_file.h"
 #include "toy/base/error.h"
 #include "toy/base/nearest.h"
+#include "toy/runs/run.h"
 
 namespace toy::cli {
 namespace {
 
 constexpr const char* kNgrams = "ngram";
 
-// Weights that a token reads, about: a table has few rows that do.
-double bytes_of_weights(const Model& model) {
-  double bytes = 0;
-  for (const TensorSpec& t : tensors_of(model.spec))
-    if (model.spec.tied || t.part != ModelPart::embedding)
-      bytes += double(bytes_of(model.params->stored(t.name), t.shape));
-  return bytes;
+// A table has few rows that a token reads.
+TokenWork work_of(const ModelSpec& spec, const Weights::DTypeOf& stored) {
+  TokenWork work;
+  for (const TensorSpec& t : tensors_of(spec)) {
+    if (!spec.tied && t.part == ModelPart::embedding) continue;
+    work.bytes += double(bytes_of(stored(t.name), t.shape));
+    work.weights += double(t.shape.count());
+  }
+  return work;
+}
+
+// Of a file that is not loaded.
+TokenWork work_of(const gguf::File& file, ModelSpec spec, const Device& device) {
+  spec.roles.freeze = {"*"};
+  const Weights::DTypeOf held = held_types(file, spec);
+  return work_of(spec, [&](const std::string& name) { return device.storage(held(name)); });
 }
 
 }  // namespace
@@ -30,37 +43,52 @@ void DraftOptions::add(CLI::App& app) {
   add_option(app, "--draft-max", most, "Tokens to propose at once for a text", from_to(1, 64))->needs(model);
 }
 
-Draft DraftOptions::make(Device& device, const Model& model, Decoder& decoder, const DecodingOptions& decoding,
-                         int64_t generated) const {
+Draft DraftOptions::load(Device& device, const Model& model) const {
   Draft d;
   d.options.most = most;
   if (draft.empty()) return d;
+  const TokenWork work = work_of(model.spec, [&](const std::string& name) { return model.params->stored(name); });
+  d.options.estimate(work);
   if (draft == kNgrams) {
     d.options.ngrams = true;
     return d;
   }
   check(nearest(draft, {std::string(kNgrams)}).empty(), "--draft is '{}'; did you mean '{}'?", draft, kNgrams);
-  const std::string path = model_file(draft);
+  const std::string path = runs::model_path(model_file(draft));
+  const gguf::File file = gguf::File::open(path);
+  const ModelSpec spec = spec_from_gguf(file);
+  require_as_many_tokens(model.spec, spec);
+  d.options.estimate(work, work_of(file, spec, device));
+  if (!d.options.draft_pays()) {
+    to_stderr(
+        fmt::format("toy: --draft: a token of {} takes about {:.2f} of the model's time, which does not pay; it "
+                    "is not used\n",
+                    path, d.options.draft_cost));
+    return d;
+  }
   d.model = std::make_unique<Model>(load_model(path, device));
   print_warnings(path, d.model->warnings);
   require_same_tokens(model, *d.model);
-  const ModelSpec& spec = d.model->spec;
-  const bool ends = spec.positions == PositionKind::learned;
-  const int64_t longest = ends ? spec.context : std::max(decoder.context(), spec.context);
-  DecoderOptions o{.sequences = decoder.state().sequences(),
-                   .context = std::min(decoder.context() + most, longest),
-                   .max_rows = decoder.max_rows(),
-                   .exact = decoding.decoder.exact,
-                   .repack = decoding.repacks(*d.model, generated, 0),
-                   .take_back = most + 1};
-  // As many positions as the model's cache has.
-  const DecodeShape shape = decode_shape(*d.model, o);
-  if (const int64_t pages = decoder.state().shape().shared_pages; pages > 0 && kept_state_bytes(spec, shape) == 0)
-    o.cache = size_t(std::min(pages, shape.pages())) * shared_page_bytes(spec, shape);
-  d.decoder = std::make_unique<Decoder>(device, *d.model, o);
-  d.options.draft = d.decoder.get();
-  d.options.draft_cost = bytes_of_weights(*d.model) / bytes_of_weights(model);
   return d;
+}
+
+void Draft::follow(Device& device, Decoder& texts, const DecodingOptions& decoding, int64_t generated) {
+  if (!model) return;
+  const ModelSpec& spec = model->spec;
+  const bool ends = spec.positions == PositionKind::learned;
+  const int64_t longest = ends ? spec.context : std::max(texts.context(), spec.context);
+  DecoderOptions o{.sequences = texts.state().sequences(),
+                   .context = std::min(texts.context() + options.most, longest),
+                   .max_rows = texts.max_rows(),
+                   .exact = decoding.decoder.exact,
+                   .repack = decoding.repacks(*model, generated, 0),
+                   .take_back = options.most + 1};
+  // As many positions as the model's cache has.
+  const DecodeShape shape = decode_shape(*model, o);
+  if (const int64_t pages = texts.state().shape().shared_pages; pages > 0 && kept_state_bytes(spec, shape) == 0)
+    o.cache = size_t(std::min(pages, shape.pages())) * shared_page_bytes(spec, shape);
+  decoder = std::make_unique<Decoder>(device, *model, o);
+  options.draft = decoder.get();
 }
 
 }  // namespace toy::cli

@@ -16,6 +16,13 @@ struct Draft {
   std::unique_ptr<Model> model;  ///< nullptr: no model proposes
   std::unique_ptr<Decoder> decoder;
   SpeculationOptions options;
+
+  /// Does anyone propose?
+  bool proposes() const { return options.ngrams || model != nullptr; }
+  /// Rows of a call in which each of these texts has as many proposals as may be.
+  int64_t rows(int64_t sequences) const { return proposes() ? sequences * (options.most + 1) : sequences; }
+  /// Makes its decoder for texts of `texts`. `generated`: as for DecodingOptions::repacks().
+  void follow(Device& device, Decoder& texts, const DecodingOptions& decoding, int64_t generated);
 };
 
 /// --draft and --draft-max.
@@ -23,12 +30,9 @@ struct DraftOptions {
   std::string draft;
   int most = SpeculationOptions().most;
   void add(CLI::App& app);
-  /// Rows of a call in which each of these texts has as many proposals as may be.
-  int64_t rows(int64_t sequences) const { return draft.empty() ? sequences : sequences * (most + 1); }
-  /// Loads it for texts of `decoder`, which computes `model`. Throws Error{bad_input} where its tokens are others.
-  /// `repack`: as DecoderOptions'.
-  Draft make(Device& device, const Model& model, Decoder& decoder, const DecodingOptions& decoding,
-             int64_t generated) const;
+  /// Loads what proposes tokens of `model`. Throws Error{bad_input} where its tokens are others. A model that cannot
+  /// pay is not loaded, which stderr says.
+  Draft load(Device& device, const Model& model) const;
 };
 
 }  // namespace toy::cli

@@ -242,9 +242,10 @@ struct Infer : Command {
     }
     const int64_t sequences = std::min<int64_t>(parallel, int64_t(ids.size()));
     warn_of_long_context(model_path, model.spec, std::max(context, needed));
-    const int64_t rows = std::max(draft.rows(sequences), std::min<int64_t>(sequences * longest, 512));
+    Draft proposes = draft.load(*dev, model);
+    const int64_t rows = std::max(proposes.rows(sequences), std::min<int64_t>(sequences * longest, 512));
     int64_t all = std::accumulate(n.begin(), n.end(), int64_t(0));
-    if (!draft.draft.empty()) all *= 4;  // rows, about: proposed ones need fast products as well
+    if (proposes.proposes()) all *= 4;  // rows, about: proposed ones need fast products as well
     Decoder decoder(*dev, model,
                     {.sequences = int(sequences),
                      .context = needed,
@@ -254,7 +255,7 @@ struct Infer : Command {
                      .exact = decoding.decoder.exact,
                      .adapters_by_sequence = by_prompt,
                      .repack = decoding.repacks(model, all, 0)});
-    const Draft proposes = draft.make(*dev, model, decoder, decoding, all);
+    proposes.follow(*dev, decoder, decoding, all);
     generate_all(decoder, model, ids, n, proposes.options);
   }
 

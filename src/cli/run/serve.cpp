@@ -275,9 +275,10 @@ struct Serve : Command {
     if (chat) warn_of_template(model, *chat, model_path);
     print_warnings(model_path, model.warnings);
     constexpr int64_t kRowsOfCall = 256;  // bounds how long running texts wait for the prompts of others
+    Draft proposes = draft.load(*dev, model);
     DecoderOptions options{.sequences = int(parallel),
                            .context = decoding.decoder.context,
-                           .max_rows = std::max(draft.rows(parallel), kRowsOfCall),
+                           .max_rows = std::max(proposes.rows(parallel), kRowsOfCall),
                            .kv = decoding.decoder.kv,
                            .exact = decoding.decoder.exact,
                            .adapters_by_sequence = !names.empty(),
@@ -286,7 +287,7 @@ struct Serve : Command {
     warn_of_long_context(model_path, model.spec, options.context);  // at once: a large cache takes its time
     options.cache = parser->count("--cache") > 0 ? cache_bytes(*dev) : likely_cache(model, options);
     Decoder decoder(*dev, model, options);
-    const Draft proposes = draft.make(*dev, model, decoder, decoding, INT32_MAX);
+    proposes.follow(*dev, decoder, decoding, INT32_MAX);
     serve::ServerOptions o = server_options(name, api_keys);
     // The chosen token and the one that follows it are all that the page shows the attention of.
     const LookOptions looks{.rows = 2, .exact = decoding.decoder.exact, .output = LookOptions::json};
