@@ -48,6 +48,12 @@ size_t meminfo(std::string_view name) {
 
 }  // namespace
 
+void release_freed() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
+
 void release_mapped(std::span<const std::byte> part) {
   const size_t page = size_t(::sysconf(_SC_PAGESIZE)), begin = reinterpret_cast<uintptr_t>(part.data()),
                first = (begin + page - 1) / page * page, last = (begin + part.size()) / page * page;
@@ -96,9 +102,7 @@ size_t anonymous_memory() {
 
 void require_below(size_t limit, size_t bytes, std::string_view what, std::string_view instead) {
   if (limit == 0 || anonymous_memory() + bytes <= limit) return;
-#ifdef __GLIBC__
-  malloc_trim(0);
-#endif
+  release_freed();
   const size_t there = anonymous_memory();
   constexpr size_t kMiB = size_t(1) << 20;
   check(there + bytes <= limit,

@@ -1,9 +1,6 @@
 #include "toy/train/memory.h"
 
 #include <fmt/format.h>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -142,9 +139,7 @@ TrainMemory memory_of(const TrainPlans& plans, const ModelSpec& spec, const Devi
 size_t bytes_beside(const Device& device, size_t weights, size_t foreseen) {
   if (!device.host_visible()) return 0;
   constexpr size_t kSmallThings = size_t(8) << 20;
-#ifdef __GLIBC__
-  malloc_trim(0);
-#endif
+  release_freed();
   const size_t there = anonymous_memory();
   const size_t beside = there - std::min(there, weights);
   return foreseen ? std::max(foreseen, beside + kSmallThings / 2) : beside + kSmallThings;

@@ -123,6 +123,7 @@ class Run {
     TrainResult::Reason reason = !validator_->catch_up()          ? TrainResult::stopped
                                  : validator_->patience_is_over() ? TrainResult::patience
                                                                   : TrainResult::done;
+    release_freed();  // what reading files and planning has left
     while (reason == TrainResult::done && state_.step < o_.steps) reason = advance();
     TrainResult r{.out = o_.out,
                   .checkpoint = resume_.checkpoints().newest(),
@@ -312,9 +313,12 @@ class Run {
     tell_.region("save", [&] {
       require_finite();
       require_range();
+      const bool average = trainer_->has_average();
+      if (!average && !o_.trainer.ranks)  // writing takes memory, too
+        validator_.reset(), watcher_.reset(), trainer_.reset();
       r.model_path = publish_model(model_, o_.out, {o_.stored, o_.mix});
       forget_finished(o_.out);
-      if (trainer_->has_average()) {
+      if (average) {
         const AveragedModel averaged(*trainer_);
         r.average_path = average_path(o_.out, adapts());
         save_result(model_, r.average_path, {o_.stored, o_.mix});

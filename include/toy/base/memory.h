@@ -30,6 +30,8 @@ size_t anonymous_memory();
 /// Throws Error{bad_input} where `bytes` more than this process holds now are more than `limit` (0: none), before
 /// anything is allocated: `what` needs them, which limit would do, and `instead`, what else would.
 void require_below(size_t limit, size_t bytes, std::string_view what, std::string_view instead);
+/// Gives the pages of the heap that nothing uses back to the system. Takes milliseconds.
+void release_freed();
 /// Gives the pages that lie within a part of a mapped file back to the system, which reads them again when needed.
 void release_mapped(std::span<const std::byte> part);
 /// Parses the bytes given for `option`: "4G", "1.5GiB" (1024^3), "6GB" (1000^3), K, M and T alike, or a number of
