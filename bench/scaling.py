@@ -151,7 +151,7 @@ def main():
                 if before:
                     e = math.log(max(seconds, 1e-3) / max(before[1], 1e-3)) / math.log(size / before[0])
                     growth = f"{e:.2f}" + (" !" if e > 1.2 else "")
-                print(f"| {what} | {size} | {seconds:.2f} | {seconds / size * 1e6:.3g} | {mib:.0f} | {growth} |", flush=True)
+                print(f"| {what} | {size} | {seconds:.3g} | {seconds / size * 1e6:.3g} | {mib:.0f} | {growth} |", flush=True)
                 before = size, seconds
 
 

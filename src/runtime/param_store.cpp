@@ -18,8 +18,9 @@ void ParamStore::add(const std::vector<std::pair<std::string, TensorType>>& tens
   }
   Place at = allocate(all);
   for (const auto& [name, type] : tensors) {
-    const bool added = entries_.emplace(name, Entry{.type = type, .at = at, .bytes = bytes(type)}).second;
+    const bool added = entries_.emplace(name, Entry{.type = type, .at = at}).second;
     check(added, "parameters: the name '{}' is given twice", name);
+    bytes_ += bytes(type);
     at = at + round_up(bytes(type), device_->alignment());
   }
 }
@@ -29,7 +30,7 @@ void ParamStore::add(const std::vector<std::pair<std::string, TensorType>>& tens
 // but other devices hold all of it.
 Place ParamStore::allocate(size_t bytes) {
   const size_t largest = size_t(1) << (device_->host_visible() ? 28 : 22);
-  const size_t size = std::clamp(this->bytes(), size_t(1) << 16, largest);
+  const size_t size = std::clamp(bytes_, size_t(1) << 16, largest);
   if (bytes > size / 2) return full_.emplace_back(*device_, bytes).at();
   if (used_ + bytes > shared_.bytes()) {
     // No more than is needed where memory is short.
@@ -110,12 +111,6 @@ std::vector<std::string> ParamStore::names() const {
   std::vector<std::string> result;
   for (const auto& [name, e] : entries_) result.push_back(name);
   return result;
-}
-
-size_t ParamStore::bytes() const {
-  size_t n = 0;
-  for (const auto& [name, e] : entries_) n += e.bytes;
-  return n;
 }
 
 }  // namespace toy

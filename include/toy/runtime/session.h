@@ -56,7 +56,7 @@ class ParamStore {
   void clear();
   std::vector<std::string> names() const;
   /// Bytes of the tensors allocated here (bound ones are not counted).
-  size_t bytes() const;
+  size_t bytes() const { return bytes_; }
   /// Gives the memory of a tensor that lies in a mapped file back to the system, which reads it again when needed.
   void release(std::string_view name) const;
   const Device& device() const { return *device_; }
@@ -65,7 +65,6 @@ class ParamStore {
   struct Entry {
     TensorType type;
     Place at;
-    size_t bytes = 0;  // allocated here
     std::shared_ptr<const void> keep_alive;
     bool frozen = false, mapped = false;
   };
@@ -75,7 +74,7 @@ class ParamStore {
   const Device* device_;
   std::vector<DeviceBuffer> full_;
   DeviceBuffer shared_;  // its first used_ bytes are
-  size_t used_ = 0;
+  size_t used_ = 0, bytes_ = 0;
   std::map<std::string, Entry, std::less<>> entries_;
 };
 

@@ -23,8 +23,10 @@ using Magnitude = AdapterSpec::Magnitude;
 // A checksum of a model's norms and biases, which stay f32 however a file is quantized: by these it is known again.
 std::string norms_of(const Model& model) {
   Xxh64 sum;
-  for (const TensorSpec& t : tensors_of(model.spec))
-    if (t.adapter < 0 && t.shape.rank() == 1 && !is_of_score_head(t.name)) {
+  ModelSpec base = model.spec;
+  base.adapters.clear();
+  for (const TensorSpec& t : tensors_of(base))
+    if (t.shape.rank() == 1 && !is_of_score_head(t.name)) {
       const std::vector<float> values = model.params->read(t.name);
       sum.update(std::as_bytes(std::span(values)));
     }
