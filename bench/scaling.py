@@ -4,10 +4,10 @@
   bench/scaling.py build/release/toy                    # writes 2 GB of text; --most 100000000 for less
 
 Times are processor seconds of one thread, user and system, the least of --repeat runs: other programs share caches and
-memory, and disturb even these. Of models (contexts, sequences, layers, vocabularies) they are what `toy bench infer` says
-of the prompt and of the tokens after it, without what it measures of the machine. "Of each" is the time by the size.
-"Growth" compares a row with the one before it: the exponent e where time grows as size^e. Linear work has 1, constants
-before it make it smaller; attention over a context has 2 in its part. What is above 1.2 is marked.
+memory, and disturb even these. Of models (contexts, sequences, layers, vocabularies) it is the time on the clock that
+`toy bench infer` says of the prompt and of the tokens after it, without what it measures of the machine. "Of each" is
+the time by the size. "Growth" compares a row with the one before it: the exponent e where time grows as size^e. Linear
+work has 1, constants before it make it smaller; attention over a context has 2 in its part. What is above 1.2 is marked.
 """
 import argparse
 import json
@@ -124,7 +124,7 @@ KINDS = {
     "vocabulary": ("tokens of the vocabulary", [1024, 16384, 262144]),
     "corpus_bytes": ("bytes of a corpus", [10**6, 16 * 10**6, 256 * 10**6, 2 * 10**9]),
     "runs": ("runs that are listed", [10, 100, 1000, 10000]),
-    "adapters": ("adapters", [1, 4, 16, 64]),
+    "adapters": ("adapters", [1, 4, 16, 64, 256]),
     "grammar_rules": ("rules of a grammar", [1, 10, 100, 1000]),
     "turns": ("turns of a row", [50, 200, 800, 3200]),
 }

@@ -30,9 +30,10 @@ try:
 
     import llama_cpp as lc
     import numpy as np
-    from quant_weights import Predictions, divergence, log_sum, over_blocks, ratio_of
 except ImportError:
     lc = None
+if lc:
+    from quant_weights import Predictions, divergence, log_sum, over_blocks, ratio_of
 
 
 def toy(args, *words):

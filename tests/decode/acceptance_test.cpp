@@ -54,12 +54,14 @@ TEST(Acceptance, CostsComeFromBytesAndWeights) {
     return o;
   };
   constexpr double kF32 = 4, kQ8 = 34.0 / 32, kQ4 = 18.0 / 32;
-  EXPECT_TRUE(pair_of(kF32, kQ8, 1).draft_pays());
-  EXPECT_TRUE(pair_of(kF32, kQ4, 1).draft_pays());
-  EXPECT_TRUE(pair_of(kQ4, kQ4, 0.07).draft_pays());  // 0.5B for 7B
-  EXPECT_FALSE(pair_of(kQ8, kQ4, 1).draft_pays());    // as many products, of 0.6 of the bytes
-  EXPECT_FALSE(pair_of(kQ4, kQ4, 1).draft_pays());
-  EXPECT_FALSE(pair_of(kQ8, kQ8, 1).draft_pays());
+  EXPECT_TRUE(pair_of(kF32, kQ8, 1).draft_could_pay());
+  EXPECT_TRUE(pair_of(kF32, kQ4, 1).draft_could_pay());
+  EXPECT_TRUE(pair_of(kQ4, kQ4, 0.07).draft_could_pay());  // 0.5B for 7B
+  EXPECT_TRUE(pair_of(kQ4, kQ4, 0.17).draft_could_pay());  // 1B for 8B
+  EXPECT_TRUE(pair_of(kQ4, kQ4, 0.4).draft_could_pay());
+  EXPECT_FALSE(pair_of(kQ8, kQ4, 1).draft_could_pay());  // as many products, of 0.6 of the bytes
+  EXPECT_FALSE(pair_of(kQ4, kQ4, 1).draft_could_pay());
+  EXPECT_FALSE(pair_of(kQ8, kQ8, 1).draft_could_pay());
   // A row of small weights costs more, in the time of a call.
   EXPECT_GT(AcceptanceRate().worth(pair_of(kF32, kF32, 1), 1), AcceptanceRate().worth(pair_of(kQ4, kQ4, 1), 1));
   EXPECT_GT(AcceptanceRate().worth(pair_of(kQ4, kQ4, 1), 1), 0u);

@@ -30,9 +30,8 @@ struct SpeculationOptions {
   /// Sets the costs. The fewer bytes a weight has, the sooner arithmetic takes longer than reading. Of n-grams, the
   /// draft's cost has no meaning.
   void estimate(const TokenWork& model, const TokenWork& drafts = {});
-  /// Does a draft of this cost pay before anything is known of its proposals? If it is worth one token at a time only,
-  /// it gains less than loading it and reading prompts take.
-  bool draft_pays() const;
+  /// Could a draft of this cost pay, if it were nearly always right?
+  bool draft_could_pay() const;
   /// May the draft read so many tokens of a text, of which so many are written and so many are still to come? Not
   /// before that took the text as long as it takes the draft: most of what is read for a short answer is lost.
   bool reading_pays(size_t unread, size_t written, size_t to_come) const;

@@ -8,6 +8,7 @@
 #include "cli/files/model_file.h"
 #include "toy/base/error.h"
 #include "toy/base/nearest.h"
+#include "toy/base/utf8.h"
 #include "toy/runs/run.h"
 
 namespace toy::cli {
@@ -19,7 +20,7 @@ constexpr const char* kNgrams = "ngram";
 TokenWork work_of(const ModelSpec& spec, const Weights::DTypeOf& stored) {
   TokenWork work;
   for (const TensorSpec& t : tensors_of(spec)) {
-    if (!spec.tied && t.part == ModelPart::embedding) continue;
+    if (t.adapter >= 0 || (!spec.tied && t.part == ModelPart::embedding)) continue;
     work.bytes += double(bytes_of(stored(t.name), t.shape));
     work.weights += double(t.shape.count());
   }
@@ -48,22 +49,25 @@ Draft DraftOptions::load(Device& device, const Model& model) const {
   d.options.most = most;
   if (draft.empty()) return d;
   const TokenWork work = work_of(model.spec, [&](const std::string& name) { return model.params->stored(name); });
-  d.options.estimate(work);
+  const bool on_host = device.host_visible();  // elsewhere rows cost less
+  if (on_host) d.options.estimate(work);
   if (draft == kNgrams) {
     d.options.ngrams = true;
     return d;
   }
-  check(nearest(draft, {std::string(kNgrams)}).empty(), "--draft is '{}'; did you mean '{}'?", draft, kNgrams);
+  check(draft.find('/') != std::string::npos || nearest(draft, {std::string(kNgrams)}).empty(),
+        "--draft is '{}'; did you mean '{}'?", draft, kNgrams);
   const std::string path = runs::model_path(model_file(draft));
   const gguf::File file = gguf::File::open(path);
   const ModelSpec spec = spec_from_gguf(file);
   require_as_many_tokens(model.spec, spec);
   d.options.estimate(work, work_of(file, spec, device));
-  if (!d.options.draft_pays()) {
+  if (!on_host) d.options.rows_per_read = SpeculationOptions().rows_per_read;
+  if (on_host && !d.options.draft_could_pay()) {
     to_stderr(
-        fmt::format("toy: --draft: a token of {} takes about {:.2f} of the model's time, which does not pay; it "
-                    "is not used\n",
-                    path, d.options.draft_cost));
+        fmt::format("toy: --draft: {} takes about {:.2f} of the model's time for a token, and checking what it "
+                    "proposes the rest, so it does not pay; it is not used\n",
+                    one_line(path), d.options.draft_cost));
     return d;
   }
   d.model = std::make_unique<Model>(load_model(path, device));
