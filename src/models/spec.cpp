@@ -226,6 +226,15 @@ std::vector<FileTensor> file_tensors(const ModelSpec& s) {
   return list;
 }
 
+double share_of_token(const ModelSpec& spec, const TensorSpec& tensor) {
+  if (tensor.part == ModelPart::positions) return 0;
+  // A tied table is the output, too; those of single blocks (Gemma 3n) are not.
+  if (tensor.part == ModelPart::embedding) return spec.tied && !tensor.name.starts_with("per_layer_") ? 1 : 0;
+  if (tensor.block < 0 || tensor.part != ModelPart::ffn || tensor.shape.rank() < 3) return 1;
+  const Experts& experts = spec.layers.at(size_t(tensor.block)).experts;
+  return experts.count > 0 ? double(experts.used) / double(experts.count) : 1;
+}
+
 int64_t parameter_count(const ModelSpec& spec) {
   int64_t n = 0;
   for (const TensorSpec& t : tensors_of(spec))

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 
 #include "decode/speculation.h"
 #include "toy/base/error.h"
@@ -54,14 +55,14 @@ TEST(Acceptance, CostsComeFromBytesAndWeights) {
     return o;
   };
   constexpr double kF32 = 4, kQ8 = 34.0 / 32, kQ4 = 18.0 / 32;
-  EXPECT_TRUE(pair_of(kF32, kQ8, 1).draft_could_pay());
-  EXPECT_TRUE(pair_of(kF32, kQ4, 1).draft_could_pay());
-  EXPECT_TRUE(pair_of(kQ4, kQ4, 0.07).draft_could_pay());  // 0.5B for 7B
-  EXPECT_TRUE(pair_of(kQ4, kQ4, 0.17).draft_could_pay());  // 1B for 8B
-  EXPECT_TRUE(pair_of(kQ4, kQ4, 0.4).draft_could_pay());
-  EXPECT_FALSE(pair_of(kQ8, kQ4, 1).draft_could_pay());  // as many products, of 0.6 of the bytes
-  EXPECT_FALSE(pair_of(kQ4, kQ4, 1).draft_could_pay());
-  EXPECT_FALSE(pair_of(kQ8, kQ8, 1).draft_could_pay());
+  EXPECT_TRUE(pair_of(kF32, kQ8, 1).draft_proposes());
+  EXPECT_TRUE(pair_of(kF32, kQ4, 1).draft_proposes());
+  EXPECT_TRUE(pair_of(kQ4, kQ4, 0.07).draft_proposes());  // 0.5B for 7B
+  EXPECT_TRUE(pair_of(kQ4, kQ4, 0.17).draft_proposes());  // 1B for 8B
+  EXPECT_TRUE(pair_of(kQ4, kQ4, 0.3).draft_proposes());
+  EXPECT_FALSE(pair_of(kQ8, kQ4, 1).draft_proposes());  // as many products, of 0.6 of the bytes
+  EXPECT_FALSE(pair_of(kQ4, kQ4, 1).draft_proposes());
+  EXPECT_FALSE(pair_of(kQ8, kQ8, 1).draft_proposes());
   // A row of small weights costs more, in the time of a call.
   EXPECT_GT(AcceptanceRate().worth(pair_of(kF32, kF32, 1), 1), AcceptanceRate().worth(pair_of(kQ4, kQ4, 1), 1));
   EXPECT_GT(AcceptanceRate().worth(pair_of(kQ4, kQ4, 1), 1), 0u);
@@ -78,19 +79,41 @@ TEST(Acceptance, AShortAnswerToALongPromptIsNotDrafted) {
   EXPECT_TRUE(o.reading_pays(0, 0, 0));
 }
 
-// Proposals that are always wrong, and are tried again and again, cost little.
+// Proposals that are always wrong, and are tried again and again, cost little: here of a text of 300 tokens.
 TEST(Acceptance, WrongProposalsAreSeldomRepeated) {
-  for (const double rows : {12.0, 3.2, 1.7}) {
-    const SpeculationOptions o{.ngrams = true, .rows_per_read = rows};
+  const auto lost = [](const SpeculationOptions& o) {
+    constexpr int kTokens = 300;
     AcceptanceRate rate;
-    double lost = 0;
-    for (int call = 0; call < 300; ++call) {
+    double time = 0;
+    int unread = 0;  // tokens that the draft has not read
+    for (int token = 0; token < kTokens; ++token) {
       const size_t n = rate.worth(o, 1);
-      lost += double(n) / (rows + 1);
       rate.learn(n, 0);
+      time += double(n) / (o.rows_per_read + 1);
+      if (o.draft && n > 0) time += double(n) * o.draft_cost + std::exchange(unread, 0) * o.draft_read;
+      if (o.draft && n == 0) ++unread;
     }
-    EXPECT_LT(lost, 0.025 * 300) << rows;
+    return time / kTokens;
+  };
+  for (const double rows : {12.0, 3.2, 1.7}) EXPECT_LT(lost({.ngrams = true, .rows_per_read = rows}), 0.025) << rows;
+  SpeculationOptions draft{.draft = reinterpret_cast<Decoder*>(size_t(64))};
+  for (const double bytes : {34.0 / 32, 18.0 / 32}) {  // Q8_0 and Q4_0 for F32
+    draft.estimate({.bytes = 4, .weights = 1}, {.bytes = bytes, .weights = 1});
+    EXPECT_LT(lost(draft), 0.06) << bytes;
   }
+}
+
+// What is not loaded is what would never be asked.
+TEST(Acceptance, ADraftProposesIfItIsWorthAToken) {
+  SpeculationOptions o{.draft = reinterpret_cast<Decoder*>(size_t(64))};
+  int tried = 0;
+  for (double cost = 0.05; cost < 1.2; cost += 0.05) {
+    o.draft_cost = cost;
+    EXPECT_EQ(o.draft_proposes(), AcceptanceRate().worth(o, 1) > 0) << cost;
+    tried += o.draft_proposes();
+  }
+  EXPECT_GT(tried, 5);
+  EXPECT_LT(tried, 20);
 }
 
 TEST(Acceptance, RefusesWhatCannotBe) {

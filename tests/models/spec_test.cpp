@@ -182,6 +182,28 @@ TEST(ModelSpec, RefusesWhatFilesOfItsFamilyCannotHold) {
   EXPECT_EQ(folder.entries(), 0u);
 }
 
+// Of tables a token reads rows, unless they are the output, too; of 4 experts it takes 2.
+TEST(ModelSpec, ShareOfAToken) {
+  nlohmann::json j = dimensions();
+  j["n_kv"] = 2;
+  j["tied"] = false;
+  const auto shares = [](const ModelSpec& spec) {
+    std::map<std::string, double> by_name;
+    for (const TensorSpec& t : tensors_of(spec)) by_name[t.name] = share_of_token(spec, t);
+    return by_name;
+  };
+  ModelSpec spec = spec_from_json(j, "x.json");
+  EXPECT_EQ(shares(spec).at("token_embd.weight"), 0);
+  EXPECT_EQ(shares(spec).at("output.weight"), 1);
+  EXPECT_EQ(shares(spec).at("blk.1.ffn_up.weight"), 1);
+  spec.tied = true;
+  EXPECT_EQ(shares(spec).at("token_embd.weight"), 1);
+  spec.layers[1].experts = {.count = 4, .used = 2};
+  EXPECT_EQ(shares(spec).at("blk.0.ffn_up.weight"), 1);
+  EXPECT_EQ(shares(spec).at("blk.1.ffn_up_exps.weight"), 0.5);
+  EXPECT_EQ(shares(spec).at("blk.1.ffn_gate_inp.weight"), 1);  // the router
+}
+
 TEST(Transformer, HasAStateForEachLayerOrNone) {
   const ModelSpec m = model_spec("tiny");
   const auto error_with = [&](size_t count) {

@@ -30,8 +30,8 @@ struct SpeculationOptions {
   /// Sets the costs. The fewer bytes a weight has, the sooner arithmetic takes longer than reading. Of n-grams, the
   /// draft's cost has no meaning.
   void estimate(const TokenWork& model, const TokenWork& drafts = {});
-  /// Could a draft of this cost pay, if it were nearly always right?
-  bool draft_could_pay() const;
+  /// Does a draft of this cost ever propose? One that pays only where nearly all of its tokens are right is not tried.
+  bool draft_proposes() const;
   /// May the draft read so many tokens of a text, of which so many are written and so many are still to come? Not
   /// before that took the text as long as it takes the draft: most of what is read for a short answer is lost.
   bool reading_pays(size_t unread, size_t written, size_t to_come) const;

@@ -329,6 +329,9 @@ struct FileTensor {
 };
 /// tensors_of() as a file holds them, without adapters. Of a lens, parts are the two factors.
 std::vector<FileTensor> file_tensors(const ModelSpec& spec);
+/// The share of a tensor that a token multiplies with: none of tables, of which it reads a row, and of experts those
+/// that the row goes to.
+double share_of_token(const ModelSpec& spec, const TensorSpec& tensor);
 /// Number of parameters, without adapters.
 int64_t parameter_count(const ModelSpec& spec);
 /// Of those that training changes.

@@ -40,12 +40,11 @@ struct TemporaryFolder {
   }
 };
 
-// Weights that every decoded token reads: not tables, of which it reads a row.
-size_t bytes_a_token(const Model& model) {
-  size_t bytes = 0;
+// Weights that a decoded token reads.
+double bytes_a_token(const Model& model) {
+  double bytes = 0;
   for (const TensorSpec& t : tensors_of(model.spec))
-    if (t.part != ModelPart::positions && (model.spec.tied || t.part != ModelPart::embedding))
-      bytes += bytes_of(model.params->stored(t.name), t.shape);
+    bytes += share_of_token(model.spec, t) * double(bytes_of(model.params->stored(t.name), t.shape));
   return bytes;
 }
 
@@ -168,8 +167,8 @@ struct BenchInfer : Command {
     const double load = steady_seconds() - begin;
     std::vector<double> prefill_tps, decode_tps, reads, rates, of_read;
     const double read_a_call =
-        double(bytes_a_token(model)) + double(parallel) * state_bytes_a_token(model.spec, dev->storage(d.kv()),
-                                                                              double(prompt) + double(decode + 1) / 2);
+        bytes_a_token(model) + double(parallel) * state_bytes_a_token(model.spec, dev->storage(d.kv()),
+                                                                      double(prompt) + double(decode + 1) / 2);
     size_t peak = 0;
     double read_before = 0;
     const auto token = [&](int64_t i) { return random_token(i, model.spec.vocab); };

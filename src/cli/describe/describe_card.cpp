@@ -289,11 +289,17 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
   const Compiled trained = graph_of("train", m, o, dev), decoded = graph_of("decode", m, o, dev);
   const Plan &train = trained.plan, &decode = decoded.plan;
   size_t weight_bytes = 0;
-  for (const TensorSpec& t : tensors_of(m.spec)) weight_bytes += bytes_of(m.dtype_of(t.name), t.shape);
+  double token_bytes = 0, token_flops = 0;
+  for (const TensorSpec& t : tensors_of(m.spec)) {
+    const size_t bytes = bytes_of(m.dtype_of(t.name), t.shape);
+    const double share = share_of_token(m.spec, t);
+    weight_bytes += bytes;
+    token_bytes += share * double(bytes);
+    token_flops += 2 * share * double(t.shape.count());
+  }
   const DecodeShape shape = decode_shape(m, o);
   const size_t held = state_bytes(m.spec, shape), snapshot = kept_state_bytes(m.spec, shape);
   const SequenceState state = sequence_state(m.spec, shape);
-  const double token_flops = 2.0 * double(parameter_count(m.spec));
   double step_seconds = 0, token_seconds = 0;
   if (ceilings) {
     GraphOptions one = o;
@@ -332,7 +338,7 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
                      {"kv", name_of(shape.kv)},
                      {"arena_bytes", decode.arena_bytes},
                      {"repacked_bytes", decode.repacked_bytes()},
-                     {"weight_bytes_per_token", weight_bytes},
+                     {"weight_bytes_per_token", size_t(token_bytes)},
                      {"flops_per_token", token_flops},
                      {"decomposed", decomposed(decode)}}}};
     if (!m.pooling.empty()) j["pooling"] = m.pooling;
@@ -354,7 +360,7 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
   fmt::print("\ndecoding, one sequence of up to {} positions\n", o.context);
   fmt::print("  {} cache in {}, {} arena; a token reads {} of weights and takes {}\n",
              format_bytes(held - state.recurrent), name_of(shape.kv), format_bytes(decode.arena_bytes),
-             format_bytes(weight_bytes), flops(token_flops));
+             format_bytes(size_t(token_bytes)), flops(token_flops));
   print_decomposed(decode, dev);
   if (state.layers > 0) fmt::print("  {}\n", to_text(state));
   if (snapshot > 0) fmt::print("  a snapshot takes {} and the pages of its prefix\n", format_bytes(snapshot));

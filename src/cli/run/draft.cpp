@@ -16,13 +16,14 @@ namespace {
 
 constexpr const char* kNgrams = "ngram";
 
-// A table has few rows that a token reads.
+// Adapters are small, and a text may use one of many.
 TokenWork work_of(const ModelSpec& spec, const Weights::DTypeOf& stored) {
   TokenWork work;
   for (const TensorSpec& t : tensors_of(spec)) {
-    if (t.adapter >= 0 || (!spec.tied && t.part == ModelPart::embedding)) continue;
-    work.bytes += double(bytes_of(stored(t.name), t.shape));
-    work.weights += double(t.shape.count());
+    if (t.adapter >= 0) continue;
+    const double share = share_of_token(spec, t);
+    work.bytes += share * double(bytes_of(stored(t.name), t.shape));
+    work.weights += share * double(t.shape.count());
   }
   return work;
 }
@@ -49,9 +50,13 @@ Draft DraftOptions::load(Device& device, const Model& model) const {
   d.options.most = most;
   if (draft.empty()) return d;
   const TokenWork work = work_of(model.spec, [&](const std::string& name) { return model.params->stored(name); });
-  const bool on_host = device.host_visible();  // elsewhere rows cost less
-  if (on_host) d.options.estimate(work);
+  const auto estimate = [&](const TokenWork& drafts = {}) {
+    d.options.estimate(work, drafts);
+    if (!device.host_visible())
+      d.options.rows_per_read = SpeculationOptions().rows_per_read;  // the estimate is a CPU's
+  };
   if (draft == kNgrams) {
+    estimate();
     d.options.ngrams = true;
     return d;
   }
@@ -61,9 +66,8 @@ Draft DraftOptions::load(Device& device, const Model& model) const {
   const gguf::File file = gguf::File::open(path);
   const ModelSpec spec = spec_from_gguf(file);
   require_as_many_tokens(model.spec, spec);
-  d.options.estimate(work, work_of(file, spec, device));
-  if (!on_host) d.options.rows_per_read = SpeculationOptions().rows_per_read;
-  if (on_host && !d.options.draft_could_pay()) {
+  estimate(work_of(file, spec, device));
+  if (!d.options.draft_proposes()) {
     to_stderr(
         fmt::format("toy: --draft: {} takes about {:.2f} of the model's time for a token, and checking what it "
                     "proposes the rest, so it does not pay; it is not used\n",
